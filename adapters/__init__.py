@@ -1,0 +1,1 @@
+"""The edges: the command line, and everything else that talks to the outside."""

@@ -1,0 +1,189 @@
+"""The decision whether events may be appended, and the rows that they become.
+
+Written once over `Transaction`, so that every store refuses and accepts the same.
+The checks go in this order: ids, epoch, version. Ids that are already recorded
+answer first, so that a retry is safe whatever happened in between; they are looked
+up only when something else would refuse, or when the store meets one on insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ledger.blobs import blobs_named
+from ledger.chain import link
+from ledger.clock import Clock
+from ledger.errors import (
+    BlobNotFoundError,
+    ConcurrentAppendError,
+    EventIdConflictError,
+    ForkPointError,
+    InvalidEventError,
+    RunClaimedError,
+    RunNotFoundError,
+    StaleEpochError,
+    TurnledgerError,
+)
+from ledger.events import CustomEvent, Event, RunStarted, ToolCallDecided
+from ledger.recorder import Transaction
+from ledger.rows import NewRow, Row
+from ledger.run_index import RunRow, advance, child_of
+
+# What others may append to a run that a living worker holds.
+FREE_EVENTS = (CustomEvent, ToolCallDecided)
+ANY_VERSION = -1
+
+
+class Entry(NamedTuple):
+    """An event, encoded, with the id that it will have."""
+
+    event_id: str
+    tag: str
+    data: bytes
+    event: Event
+
+
+class AppendRequest(NamedTuple):
+    """Everything that an append asks for. `expected` is a version, 0 for new, -1 for any."""
+
+    run_id: str
+    entries: Sequence[Entry]
+    expected: int
+    epoch: int | None
+    blobs: Mapping[str, bytes]
+
+
+class Outcome(NamedTuple):
+    """The rows as recorded, and whether they had been recorded before."""
+
+    rows: list[Row]
+    duplicate: bool
+
+
+def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
+    """Append, or say why not."""
+    if tx.careful and (known := recorded_before(tx, request)):
+        return known
+    row, fresh = tx.head(request.run_id)
+    while True:
+        refusal = refuse(tx, request, row)
+        if refusal is None:
+            outcome = _write(tx, request, row, clock)
+            if outcome is not None:
+                return outcome
+        elif fresh:
+            if known := recorded_before(tx, request):
+                return known
+            raise refusal
+        row, fresh = tx.run(request.run_id), True
+
+
+def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> TurnledgerError | None:
+    """Why the run, standing like this, does not take these events; None if it does."""
+    run_id, epoch, version = request.run_id, 0, 0
+    if row is not None:
+        epoch, version = row.epoch, row.version
+    if request.epoch is not None:
+        if request.epoch != epoch:
+            return StaleEpochError(run_id, epoch=request.epoch, found=epoch)
+    elif epoch > 0 and not all(isinstance(entry.event, FREE_EVENTS) for entry in request.entries):
+        lease = tx.lease(run_id)
+        if lease is not None and lease.epoch == epoch and tx.is_live(lease):
+            return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
+    if request.expected not in (ANY_VERSION, version):
+        return ConcurrentAppendError(run_id, expected=request.expected, found=version)
+    started = [place for place, e in enumerate(request.entries) if type(e.event) is RunStarted]
+    if started and (row is not None or started != [0]):
+        return InvalidEventError(
+            f"RunStarted can only be the first event of a run, and run {run_id} "
+            f"{'exists already' if row is not None else 'would have it later'}."
+        )
+    return None
+
+
+def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
+    """The first recording of exactly these events; an id that means another is a conflict."""
+    found = {row[4]: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
+    if not found:
+        return None
+    rows: list[Row] = []
+    for entry in request.entries:
+        row = found.get(entry.event_id)
+        if row is None:
+            known = next(iter(found.values()))
+            raise EventIdConflictError(
+                known[4], run_id=known[1], version=known[2], why="the batch holds new events too"
+            )
+        if row[1] != request.run_id:
+            why = f"belongs to another run than {request.run_id}"
+        elif row[3] != entry.tag or row[7].encode() != entry.data:
+            why = "has other content"
+        elif rows and row[2] != rows[-1][2] + 1:
+            why = "was recorded in another batch"
+        else:
+            rows.append(row)
+            continue
+        raise EventIdConflictError(entry.event_id, run_id=row[1], version=row[2], why=why)
+    return Outcome(rows, duplicate=True)
+
+
+def _write(
+    tx: Transaction, request: AppendRequest, row: RunRow | None, clock: Clock
+) -> Outcome | None:
+    _check_blobs(tx, request)
+    start = row or _opening(tx, request)
+    # Strictly later than the commit before: equal times mean "the same commit".
+    recorded_at = max(clock.micros(), start.recorded_at + 1)
+    run_id = request.run_id
+    run_id_bytes = run_id.encode()
+    version, digest = start.version, start.digest
+    rows: list[NewRow] = []
+    for event_id, tag, data, _ in request.entries:
+        version += 1
+        digest = link(
+            digest, run_id_bytes, version, event_id.encode(), tag.encode(), recorded_at, data
+        )
+        rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
+    after = advance(start, [e.event for e in request.entries], version, digest, recorded_at)
+    positions = tx.advance(row, after, rows, request.blobs)
+    if positions is None:
+        return None
+    return Outcome(
+        [(position, *new) for position, new in zip(positions, rows, strict=True)], duplicate=False
+    )
+
+
+def _check_blobs(tx: Transaction, request: AppendRequest) -> None:
+    for entry in request.entries:
+        for name in blobs_named(entry.event):
+            if name not in request.blobs and not tx.has_blob(name):
+                raise BlobNotFoundError(name)
+
+
+def _opening(tx: Transaction, request: AppendRequest) -> RunRow:
+    """Where a run stands before its first own event: nowhere, or at a version of its parent's."""
+    started = request.entries[0].event
+    if not isinstance(started, RunStarted) or started.parent is None:
+        return RunRow(request.run_id)
+    at, parent = started.at, str(started.parent)
+    owner = tx.run(parent)
+    if owner is None:
+        raise RunNotFoundError(parent)
+    if at > owner.version:
+        raise ForkPointError(
+            f"Run {parent} is at version {owner.version}: no event {at} to go on from."
+        )
+    while at <= owner.parent_version:
+        assert owner.parent is not None
+        owner = tx.run(owner.parent)
+        assert owner is not None
+    point = tx.row_at(owner.run_id, at)
+    assert point is not None
+    following = tx.row_at(owner.run_id, at + 1)
+    if following is not None and following[5] == point[5]:
+        raise ForkPointError(
+            f"Version {at} of run {parent} is in the middle of a commit: a run goes on from "
+            "the end of one. Choose a version whose next event has another recorded_at."
+        )
+    return child_of(request.run_id, point[6], point[5], started)

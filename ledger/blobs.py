@@ -1,0 +1,33 @@
+"""Bytes beside the events: media and files, named by what they are.
+
+A blob's name is the hash of its bytes, so a name never means two things. Blobs are
+written in the transaction of the event that names them, and never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+
+from ledger.events import Event, MessageAppended, ResourceSnapshotted
+from ledger.messages import MediaContent
+
+PREFIX = "sha256:"
+
+
+def blob_name(content: bytes) -> str:
+    """The name of these bytes: what an event that means them writes down."""
+    return PREFIX + sha256(content).hexdigest()
+
+
+def blobs_named(event: Event) -> Iterable[str]:
+    """The names of the blobs that an event refers to."""
+    if isinstance(event, MessageAppended):
+        return [
+            part.blob
+            for part in event.message.parts
+            if isinstance(part, MediaContent) and part.blob is not None
+        ]
+    if isinstance(event, ResourceSnapshotted):
+        return event.files.values()
+    return ()

@@ -1,0 +1,114 @@
+"""Events to JSON text and back: the one way in and out of the vault.
+
+What `encode` accepts, `decode` gives back equal, by construction: it is decoded
+once before it is let through. Both raise typed errors only, whatever they are fed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from ledger.errors import (
+    EventDecodeError,
+    InvalidEventError,
+    LimitExceededError,
+    UnknownEventTypeError,
+)
+from ledger.events import CATALOGUE, EVENT_TYPES, Event, MessageAppended
+from ledger.limits import Limits, check_json
+from ledger.upcasting import UPCASTERS, Upcaster, upcast
+
+_FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(name for name, hint in get_type_hints(kind).items() if hint is Any)
+    for kind in EVENT_TYPES.values()
+}
+
+
+class Codec:
+    """Encodes and decodes events, within limits.
+
+    `written` is the highest event catalogue that wrote what is being read, if known:
+    it tells an outdated program from damaged data.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        written: int | None = None,
+        upcasters: Mapping[str, Upcaster] = UPCASTERS,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.written = written
+        self._upcasters = upcasters
+        self._encoder = msgspec.json.Encoder()
+        self._decoders: dict[str, msgspec.json.Decoder[Event]] = {
+            tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
+        }
+
+    def encode(self, event: Event) -> tuple[str, bytes]:
+        """An event's tag and its JSON text, checked against its type and the limits."""
+        kind = type(event)
+        free = _FREE_FIELDS.get(kind)
+        if free is None:
+            raise InvalidEventError(
+                f"{kind.__name__} is no event of the catalogue. "
+                "Facts of your own go into a CustomEvent."
+            )
+        tag = kind.tag
+        try:
+            for name in free:
+                check_json(getattr(event, name), name, self.limits)
+            if kind is MessageAppended and getattr(event.message, "value", None) is not None:  # type: ignore[union-attr]
+                check_json(event.message.value, "message.value", self.limits)  # type: ignore[union-attr]
+            data = self._encoder.encode(event)
+            self._decoders[tag].decode(data)
+        except msgspec.ValidationError as error:
+            raise InvalidEventError(f"{kind.__name__}: {error}") from error
+        except (InvalidEventError, LimitExceededError) as error:
+            error.args = (f"{kind.__name__}: {error.args[0]}", *error.args[1:])
+            raise
+        except (TypeError, ValueError, RecursionError, OverflowError, NotImplementedError) as error:
+            raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
+        if len(data) > self.limits.max_event_bytes:
+            raise LimitExceededError(
+                f"{kind.__name__}, in bytes",
+                limit=self.limits.max_event_bytes,
+                found=len(data),
+                setting="max_event_bytes",
+            )
+        return tag, data
+
+    def decode(self, tag: str, data: str | bytes) -> Event:
+        """The event that was recorded under this tag, old payloads brought up to date."""
+        decoder = self._decoders.get(tag)
+        try:
+            if decoder is not None:
+                return decoder.decode(data)
+            return self._decode_retired(tag, data)
+        except msgspec.ValidationError as error:
+            raise EventDecodeError(
+                f"The data of a {tag!r} event does not fit its type: {error}", tag=tag
+            ) from error
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            if isinstance(error, EventDecodeError):
+                raise
+            raise EventDecodeError(
+                f"The data of a {tag!r} event is not JSON: {error}", tag=tag
+            ) from error
+
+    def _decode_retired(self, tag: str, data: str | bytes) -> Event:
+        if tag not in self._upcasters:
+            raise UnknownEventTypeError(tag, known=CATALOGUE, written=self.written)
+        payload = msgspec.json.decode(data, type=dict[str, Any])
+        try:
+            successor, payload = upcast(tag, payload, self._upcasters)
+            kind = EVENT_TYPES[successor]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise EventDecodeError(
+                f"The data of a {tag!r} event could not be brought up to date: {error!r}", tag=tag
+            ) from error
+        return msgspec.convert(payload, kind)

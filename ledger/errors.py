@@ -1,0 +1,218 @@
+"""Everything that Turnledger raises on purpose, under one root.
+
+An error says what was asked, what was found and what to do; the fields that a
+program may want are attributes. The tree:
+
+    TurnledgerError
+    ├── InvalidInputError (ValueError)
+    │   ├── InvalidUrlError
+    │   ├── InvalidRunIdError
+    │   ├── InvalidEventError
+    │   └── LimitExceededError
+    ├── EventDecodeError (ValueError)
+    │   └── UnknownEventTypeError
+    ├── RunNotFoundError (LookupError)
+    ├── RecordNotFoundError (LookupError)
+    ├── BlobNotFoundError (LookupError)
+    ├── AppendRefusedError
+    │   ├── ConcurrentAppendError
+    │   ├── StaleEpochError
+    │   ├── RunClaimedError
+    │   ├── EventIdConflictError
+    │   └── ForkPointError
+    ├── IntegrityFailureError
+    │   └── ImportConflictError
+    ├── StoreUnavailableError
+    │   └── StoreBusyError
+    ├── NotALedgerError
+    ├── LedgerClosedError
+    └── MissingDependencyError (RuntimeError)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TurnledgerError(Exception):
+    """The root of every error of this project."""
+
+
+class InvalidInputError(TurnledgerError, ValueError):
+    """What was handed in is not acceptable; nothing was written."""
+
+
+class InvalidUrlError(InvalidInputError):
+    """A ledger's URL names no store that there is."""
+
+
+class InvalidRunIdError(InvalidInputError):
+    """A run id is a UUID, and this is none."""
+
+
+class InvalidEventError(InvalidInputError):
+    """An event does not fit its type, or may not be appended like this."""
+
+
+class LimitExceededError(InvalidInputError):
+    """An event, a batch or a value is larger or deeper than the ledger's limits allow."""
+
+    def __init__(self, what: str, *, limit: int, found: int, setting: str) -> None:
+        self.limit = limit
+        self.found = found
+        self.setting = setting
+        super().__init__(
+            f"{what}: {found} exceeds the limit of {limit}. "
+            f"Make it smaller, or open the ledger with Limits({setting}=...)."
+        )
+
+
+class EventDecodeError(TurnledgerError, ValueError):
+    """Stored or given bytes are no event of the type that they name."""
+
+    def __init__(self, message: str, *, tag: str = "") -> None:
+        self.tag = tag
+        super().__init__(message)
+
+
+class UnknownEventTypeError(EventDecodeError):
+    """A tag that this program does not know; `program_too_old` says whose fault that is."""
+
+    def __init__(self, tag: str, *, known: int, written: int | None) -> None:
+        self.program_too_old = written is not None and written > known
+        if self.program_too_old:
+            why = (
+                f"The ledger was written with event catalogue {written}, this program knows "
+                f"catalogue {known}: the program is too old. Upgrade turnledger to read it."
+            )
+        else:
+            why = (
+                f"This program knows catalogue {known}, at least as new as the one that wrote "
+                "here, so the program is not too old: the data is damaged, or the tag is "
+                "misspelt or not ours (facts of your own go into a CustomEvent)."
+            )
+        super().__init__(f"Unknown event type {tag!r}. {why}", tag=tag)
+
+
+class RunNotFoundError(TurnledgerError, LookupError):
+    """The ledger holds no such run."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"There is no run {run_id} in this ledger. `turnledger runs` lists them.")
+
+
+class RecordNotFoundError(TurnledgerError, LookupError):
+    """The run has no event with that version."""
+
+    def __init__(self, run_id: str, version: int, head: int) -> None:
+        self.run_id, self.version, self.head = run_id, version, head
+        super().__init__(f"Run {run_id} has no event {version}: its versions go from 1 to {head}.")
+
+
+class BlobNotFoundError(TurnledgerError, LookupError):
+    """A blob is named that is neither stored nor handed in with the event."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"There is no blob {name}. Hand its bytes to the same append: "
+            "append(run_id, events, blobs=[content])."
+        )
+
+
+class AppendRefusedError(TurnledgerError):
+    """The ledger did not take the events; nothing was written."""
+
+
+class ConcurrentAppendError(AppendRefusedError):
+    """The run is not at the version that the caller expected."""
+
+    def __init__(self, run_id: str, *, expected: int, found: int) -> None:
+        self.run_id, self.expected, self.found = run_id, expected, found
+        wanted = "to be new" if expected == 0 else f"at version {expected}"
+        is_at = "it does not exist" if found == 0 else f"it is at version {found}"
+        super().__init__(
+            f"Run {run_id} was expected {wanted}, but {is_at}. "
+            "Read what was appended since, decide again, and append again."
+        )
+
+
+class StaleEpochError(AppendRefusedError):
+    """Another worker has claimed the run since; this one may write no more."""
+
+    def __init__(self, run_id: str, *, epoch: int, found: int) -> None:
+        self.run_id, self.epoch, self.found = run_id, epoch, found
+        super().__init__(
+            f"Run {run_id} is at epoch {found}; an append with epoch {epoch} is refused. "
+            "Another worker owns the run: stop working on it."
+        )
+
+
+class RunClaimedError(AppendRefusedError):
+    """A living worker holds the run's lease."""
+
+    def __init__(self, run_id: str, *, worker: str, epoch: int) -> None:
+        self.run_id, self.worker, self.epoch = run_id, worker, epoch
+        super().__init__(
+            f"Run {run_id} is claimed by worker {worker!r} (epoch {epoch}), which is alive. "
+            "Others may append only custom events and decisions until it releases the run."
+        )
+
+
+class EventIdConflictError(AppendRefusedError):
+    """An event id is taken by another event: ids are unique in a ledger for ever."""
+
+    def __init__(self, event_id: str, *, run_id: str, version: int, why: str) -> None:
+        self.event_id, self.run_id, self.version = event_id, run_id, version
+        super().__init__(
+            f"Event id {event_id} is already recorded (run {run_id}, version {version}) and {why}. "
+            "Retry with exactly the events of the first try, or give new events new ids."
+        )
+
+
+class ForkPointError(AppendRefusedError):
+    """A run can't be forked or continued there."""
+
+
+class IntegrityFailureError(TurnledgerError):
+    """What is stored, or in a file, does not fit its digests."""
+
+
+class ImportConflictError(IntegrityFailureError):
+    """The ledger holds the same run with other events."""
+
+
+class StoreUnavailableError(TurnledgerError):
+    """The store could not do it; if it broke during a commit, the outcome is unknown.
+
+    `drafts` are the events with their ids: appending exactly these again is safe,
+    whatever became of the first try.
+    """
+
+    def __init__(self, message: str, *, drafts: Sequence[Any] = ()) -> None:
+        self.drafts = tuple(drafts)
+        super().__init__(message)
+
+
+class StoreBusyError(StoreUnavailableError):
+    """Others held the store for longer than the wait allows; nothing was written."""
+
+
+class NotALedgerError(TurnledgerError):
+    """The file or database is something else, or of a format that this program can't use."""
+
+
+class LedgerClosedError(TurnledgerError):
+    """The ledger was closed, or belongs to the process that forked this one."""
+
+
+class MissingDependencyError(TurnledgerError, RuntimeError):
+    """An optional package is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{what} needs a package: pip install 'turnledger[{extra}]'")

@@ -1,0 +1,489 @@
+"""The ledger: append and read. Everything else in the project writes or folds this.
+
+Thread-safe. What `append` has acknowledged is on disk; what it refused was not
+written; what it could not tell (StoreUnavailableError) is settled by appending the
+same drafts again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import lru_cache
+from threading import Event as Flag
+from types import TracebackType
+from typing import Literal, Self
+from uuid import UUID
+
+from ledger import claiming, verifying
+from ledger.appending import ANY_VERSION, AppendRequest, Entry, Outcome, append
+from ledger.blobs import blob_name
+from ledger.claiming import Claim
+from ledger.clock import Clock, SystemClock, to_micros
+from ledger.codec import Codec
+from ledger.errors import (
+    BlobNotFoundError,
+    InvalidEventError,
+    InvalidInputError,
+    InvalidRunIdError,
+    LimitExceededError,
+    RecordNotFoundError,
+    RunNotFoundError,
+    StoreUnavailableError,
+)
+from ledger.events import BaseEvent, Event, RunClaimed, RunStarted
+from ledger.limits import Limits
+from ledger.lineage import Segment, lineage
+from ledger.mapper import LedgerMapper
+from ledger.record import Draft, Record
+from ledger.recorder import PAGE, LedgerRecorder, RunQuery
+from ledger.run_index import RunInfo, RunStatus, describe, fold_index
+from ledger.stores import open_store
+from ledger.verifying import Report
+
+RunId = UUID | str
+DEFAULT_TTL = timedelta(seconds=60)
+# How long a follower sleeps between looks, at first and at most.
+SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
+
+
+class Expected(Enum):
+    """Expectations of a run's version that are not a number."""
+
+    NEW = "new"
+    ANY = "any"
+
+
+NEW = Expected.NEW
+ANY = Expected.ANY
+
+
+@lru_cache(maxsize=8192)
+def _canonical(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise InvalidRunIdError(f"{text!r} is no run id: a run id is a UUID.") from None
+
+
+def canonical_id(value: RunId) -> str:
+    """The one spelling of an id that is stored."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, str):
+        return _canonical(value)
+    raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.")
+
+
+class Appended:
+    """What came of an append: the records, and whether they had been there before."""
+
+    __slots__ = ("_codec", "_outcome")
+
+    def __init__(self, outcome: Outcome, codec: Codec) -> None:
+        self._outcome = outcome
+        self._codec = codec
+
+    @property
+    def duplicate(self) -> bool:
+        """True if exactly these events had been recorded by an earlier append."""
+        return self._outcome.duplicate
+
+    @property
+    def version(self) -> int:
+        """The run's version with these events."""
+        return self._outcome.rows[-1][2]
+
+    @property
+    def position(self) -> int:
+        """The last event's place in the whole ledger."""
+        return self._outcome.rows[-1][0]
+
+    @property
+    def digest(self) -> str:
+        return self._outcome.rows[-1][6].hex()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(Record(row, self._codec) for row in self._outcome.rows)
+
+    def __repr__(self) -> str:
+        return f"<Appended to {self._outcome.rows[0][1]}: {len(self._outcome.rows)} events>"
+
+
+class Ledger:
+    """The book that holds runs. `Ledger.open` gives one; it is a context manager."""
+
+    def __init__(self, store: LedgerRecorder, *, codec: Codec, clock: Clock) -> None:
+        self._store = store
+        self._codec = codec
+        self._clock = clock
+        self._lineages: dict[str, list[Segment]] = {}
+        self.mapper = LedgerMapper(codec)
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{clock.new_id()[-6:]}"
+
+    @classmethod
+    def open(
+        cls,
+        url: str | os.PathLike[str],
+        *,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        wait: float = 30.0,
+        create: bool = True,
+    ) -> Self:
+        """Open a ledger: a path or `sqlite:///file`, `postgresql://...`, or `memory://`.
+
+        `wait` is how many seconds to wait for other writers before StoreBusyError.
+        With `create=False` a ledger that is not there is an error.
+        """
+        store = open_store(url, wait=wait, create=create)
+        codec = Codec(limits, written=store.written_catalogue())
+        return cls(store, codec=codec, clock=clock or SystemClock())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store; leases held through this ledger are void at once."""
+        self._store.close()
+
+    @property
+    def store(self) -> LedgerRecorder:
+        """The recorder underneath, for the library's own tools."""
+        return self._store
+
+    # --- writing ---
+
+    def append(
+        self,
+        run_id: RunId,
+        events: Event | Draft | Iterable[Event | Draft],
+        expected_version: int | Expected,
+        epoch: int | None = None,
+        *,
+        blobs: Iterable[bytes] = (),
+    ) -> Appended:
+        """Append events to a run, all or none, durable when this returns.
+
+        `expected_version` is the version that the run must have, NEW if it must not
+        exist yet, or ANY. A claimed run takes its worker's `epoch`. `blobs` are bytes
+        that the events name by `blob_name`.
+        """
+        run = canonical_id(run_id)
+        batch = [events] if isinstance(events, BaseEvent | Draft) else list(events)
+        entries = self._entries(batch)
+        request = AppendRequest(
+            run, entries, _expected(expected_version), _epoch(epoch), self._named(blobs)
+        )
+        clock = self._clock
+        try:
+            outcome = self._store.write(lambda tx: append(tx, request, clock))
+        except StoreUnavailableError as error:
+            error.drafts = tuple(Draft(e.event, UUID(e.event_id)) for e in entries)
+            raise
+        return Appended(outcome, self._codec)
+
+    def _entries(self, batch: Sequence[Event | Draft]) -> list[Entry]:
+        limits = self._codec.limits
+        if not batch:
+            raise InvalidEventError("There is nothing to append: give at least one event.")
+        if len(batch) > limits.max_batch_events:
+            raise LimitExceededError(
+                "Events in one append",
+                limit=limits.max_batch_events,
+                found=len(batch),
+                setting="max_batch_events",
+            )
+        entries = []
+        total = 0
+        for item in batch:
+            if isinstance(item, Draft):
+                event, event_id = item.event, canonical_id(item.event_id)
+            else:
+                event, event_id = item, self._clock.new_id()
+            if isinstance(event, RunClaimed):
+                raise InvalidEventError(
+                    "RunClaimed is appended by claim(), which grants the epoch."
+                )
+            tag, data = self._codec.encode(event)
+            total += len(data)
+            entries.append(Entry(event_id, tag, data, event))
+        if total > limits.max_batch_bytes:
+            raise LimitExceededError(
+                "One append, in bytes",
+                limit=limits.max_batch_bytes,
+                found=total,
+                setting="max_batch_bytes",
+            )
+        if len(entries) > 1 and len({entry.event_id for entry in entries}) < len(entries):
+            twice = next(
+                e.event_id for e in entries if [x.event_id for x in entries].count(e.event_id) > 1
+            )
+            raise InvalidEventError(f"Event id {twice} stands twice in one append.")
+        return entries
+
+    def _named(self, blobs: Iterable[bytes]) -> Mapping[str, bytes]:
+        named = {}
+        for content in blobs:
+            if not isinstance(content, bytes):
+                raise InvalidInputError("A blob is bytes.")
+            if len(content) > self._codec.limits.max_blob_bytes:
+                raise LimitExceededError(
+                    "A blob, in bytes",
+                    limit=self._codec.limits.max_blob_bytes,
+                    found=len(content),
+                    setting="max_blob_bytes",
+                )
+            named[blob_name(content)] = content
+        return named
+
+    def fork(
+        self,
+        run_id: RunId,
+        at: int,
+        *,
+        child: RunId | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Begin a run that shares this one's events up to version `at`: a "what if"."""
+        return self._descend(run_id, at, "fork", child, tags)
+
+    def continuation(
+        self,
+        run_id: RunId,
+        *,
+        at: int | None = None,
+        child: RunId | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> UUID:
+        """Begin a run that goes on with this one's session state, from `at` or its end."""
+        at = self.head(run_id) if at is None else at
+        return self._descend(run_id, at, "continuation", child, tags)
+
+    def _descend(
+        self,
+        run_id: RunId,
+        at: int,
+        kind: Literal["fork", "continuation"],
+        child: RunId | None,
+        tags: Mapping[str, str] | None,
+    ) -> UUID:
+        parent = self.run(run_id).run_id
+        child_id = UUID(canonical_id(child) if child is not None else self._clock.new_id())
+        try:
+            started = RunStarted(parent=parent, at=at, kind=kind, tags=dict(tags or {}))
+        except ValueError as error:
+            raise InvalidEventError(f"at={at}: {error}") from error
+        self.append(child_id, [started], expected_version=NEW)
+        return child_id
+
+    # --- reading ---
+
+    def read(
+        self,
+        run_id: RunId,
+        after: int = 0,
+        until: int | None = None,
+        *,
+        backwards: bool = False,
+        page_size: int = PAGE,
+    ) -> Iterator[Record]:
+        """A run's records with after < version <= until, its lineage included, in pages."""
+        segments = self._lineage(canonical_id(run_id))
+        end = until if until is not None else segments[-1].until
+        if page_size < 1:
+            raise InvalidInputError("page_size is 1 or more.")
+        return self._read(segments, after, end, backwards, page_size)
+
+    def _read(
+        self, segments: list[Segment], after: int, until: int, backwards: bool, page: int
+    ) -> Iterator[Record]:
+        codec = self._codec
+        for run, start, end in reversed(segments) if backwards else segments:
+            low, high = max(after, start), min(until, end)
+            while low < high:
+                rows = self._store.rows(run, low, high, backwards=backwards, limit=page)
+                for row in rows:
+                    yield Record(row, codec)
+                if len(rows) < page:
+                    break
+                if backwards:
+                    high = rows[-1][2] - 1
+                else:
+                    low = rows[-1][2]
+
+    def record(self, run_id: RunId, version: int) -> Record:
+        """One record of a run."""
+        for record in self.read(run_id, version - 1, version):
+            return record
+        raise RecordNotFoundError(canonical_id(run_id), version, self.head(run_id))
+
+    def head(self, run_id: RunId) -> int:
+        """The version of a run's last event; 0 if there is no such run."""
+        row = self._store.run(canonical_id(run_id))
+        return row.version if row is not None else 0
+
+    def run(self, run_id: RunId) -> RunInfo:
+        """What the index knows of a run."""
+        run = canonical_id(run_id)
+        row = self._store.run(run)
+        if row is None:
+            raise RunNotFoundError(run)
+        return describe(row)
+
+    def runs(
+        self,
+        *,
+        status: RunStatus | None = None,
+        tags: Mapping[str, str | None] | None = None,
+        prompt: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: RunInfo | None = None,
+        limit: int | None = None,
+        page_size: int = PAGE,
+    ) -> Iterator[RunInfo]:
+        """Runs, newest first. `tags` maps to a value or, for any value, to None;
+        `prompt` is "ns/key"; `since <= started < until`; `before` goes on after a run."""
+        left = limit
+        key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
+        while left is None or left > 0:
+            page = page_size if left is None else min(page_size, left)
+            rows = self._store.list_runs(
+                RunQuery(
+                    status=status,
+                    prompt=prompt,
+                    tags=tuple((tags or {}).items()),
+                    since=to_micros(since) if since is not None else None,
+                    until=to_micros(until) if until is not None else None,
+                    before=key,
+                    limit=page,
+                )
+            )
+            yield from map(describe, rows)
+            if len(rows) < page:
+                return
+            key = (rows[-1].started_at, rows[-1].run_id)
+            left = None if left is None else left - page
+
+    def tail(
+        self,
+        after: int = 0,
+        *,
+        follow: bool = False,
+        stop: Flag | None = None,
+        page_size: int = PAGE,
+    ) -> Iterator[Record]:
+        """All records of the ledger after a position, in order, none missed, none twice.
+
+        With `follow` it goes on waiting for more, from whatever process, until `stop`.
+        """
+        nap = SHORTEST_NAP
+        while stop is None or not stop.is_set():
+            rows = self._store.rows_after(after, page_size)
+            for row in rows:
+                yield Record(row, self._codec)
+            if rows:
+                after, nap = rows[-1][0], SHORTEST_NAP
+                continue
+            if not follow:
+                return
+            self._store.wait_for_more(after, nap)
+            nap = min(nap * 2, LONGEST_NAP)
+
+    def blob(self, name: str) -> bytes:
+        """The bytes that a blob's name means."""
+        content = self._store.blob(name)
+        if content is None:
+            raise BlobNotFoundError(name)
+        return content
+
+    # --- claims ---
+
+    def claim(
+        self, run_id: RunId, *, worker: str | None = None, ttl: timedelta = DEFAULT_TTL
+    ) -> Claim:
+        """Become the one worker of a run; RunClaimedError if a living one has it.
+
+        Claiming again through the same ledger and worker prolongs the claim.
+        """
+        run = canonical_id(run_id)
+        name, holder = worker or self.worker, self._store.holder()
+        micros = max(ttl // timedelta(microseconds=1), 0)
+        clock, codec = self._clock, self._codec
+        lease, version = self._store.write(
+            lambda tx: claiming.claim(tx, run, name, holder, micros, clock, codec)
+        )
+        return Claim(self, lease, version, micros)
+
+    def heartbeat(self, claim: Claim) -> None:
+        """Prolong a claim by its ttl; StaleEpochError if another worker has the run."""
+        self._store.write(lambda tx: claiming.prolong(tx, claim))
+
+    def release(self, claim: Claim) -> None:
+        """Give a claim back; harmless if it is lost already."""
+        self._store.write(lambda tx: claiming.give_back(tx, claim))
+
+    # --- keeping ---
+
+    def verify(self, run_id: RunId) -> Report:
+        """Recompute the chain of a run and of what it descends from."""
+        verifier = verifying.Verifier(self._store, self._codec)
+        run = canonical_id(run_id)
+        try:
+            segments = lineage(run, self._store.run)
+        except RunNotFoundError:
+            if not any(True for _ in self._store.raw_rows(run.encode())):
+                raise
+            verifier.check_run(run.encode())
+        else:
+            for segment in segments:
+                verifier.check_run(segment.run_id.encode())
+        return verifier.report()
+
+    def verify_all(self, progress: Callable[[int], None] | None = None) -> Report:
+        """Recompute every chain in the ledger, and every blob's name."""
+        return verifying.verify_all(self._store, self._codec, progress)
+
+    def rebuild_index(self) -> int:
+        """Fold the run index again from the events; how many runs it lists."""
+        decode = self._codec.decode
+        self._store.write(lambda tx: tx.rebuild_index(lambda rows: fold_index(rows, decode)))
+        return sum(1 for _ in verifying.every_run(self._store))
+
+    def _lineage(self, run: str) -> list[Segment]:
+        segments = self._lineages.get(run)
+        if segments is None:
+            segments = lineage(run, self._store.run)
+            if len(self._lineages) > 8192:
+                self._lineages.clear()
+            self._lineages[run] = segments
+        return segments
+
+
+def _expected(value: int | Expected) -> int:
+    if value is NEW:
+        return 0
+    if value is ANY:
+        return ANY_VERSION
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidInputError(f"expected_version is a version, NEW or ANY, not {value!r}.")
+
+
+def _epoch(value: int | None) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidInputError(f"epoch is a number that claim() granted, not {value!r}.")

@@ -1,0 +1,39 @@
+"""Which records make up a run: its own, and its ancestors' up to where it left them.
+
+A fork shares its parent's prefix and never copies it, so reading a run reads its
+lineage, oldest part first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ledger.errors import RunNotFoundError
+from ledger.run_index import RunRow
+
+NO_END = 2**62
+
+
+class Segment(NamedTuple):
+    """Records of one run with after < version <= until."""
+
+    run_id: str
+    after: int
+    until: int
+
+
+def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
+    """The segments of a run, in the order in which they are read."""
+    segments: list[Segment] = []
+    until = NO_END
+    current: str | None = run_id
+    while current is not None:
+        row = find(current)
+        if row is None:
+            raise RunNotFoundError(current)
+        if row.parent_version < until:
+            segments.append(Segment(current, row.parent_version, until))
+            until = row.parent_version
+        current = row.parent
+    return segments[::-1]

@@ -1,0 +1,350 @@
+"""What a store must be able to do; the library's recorder interface on top of it.
+
+A store implements a `Transaction` and a few reads. Everything that decides (checks,
+digests, claims) is written once, over these, and so is the same on every store.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+import msgspec
+from eventsourcing.persistence import (
+    ApplicationRecorder,
+    Notification,
+    StoredEvent,
+    Subscription,
+)
+
+from ledger.errors import StoreUnavailableError
+from ledger.group_commit import GroupCommit, Job
+from ledger.rows import NewRow, RawRow, Row
+from ledger.run_index import RunRow
+
+T = TypeVar("T")
+PAGE = 500
+CACHED_HEADS = 4096
+
+
+class Lease(NamedTuple):
+    """Who works on a run, and until when by the store's clock."""
+
+    run_id: str
+    worker: str
+    epoch: int
+    holder: str
+    expires_at: int
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first; `before` is the key of the last one seen."""
+
+    status: str | None = None
+    prompt: str | None = None
+    tags: tuple[tuple[str, str | None], ...] = ()
+    since: int | None = None
+    until: int | None = None
+    before: tuple[int, str] | None = None
+    limit: int = PAGE
+
+
+class EventIdTakenError(Exception):
+    """An insert met an event id that is already there."""
+
+
+class _RedoError(Exception):
+    """The group has to be run again, carefully."""
+
+
+class Transaction:
+    """One transaction of a store. `careful` ones check ids first and keep savepoints."""
+
+    def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
+        self._heads = heads
+        self.careful = careful
+        self.staged: dict[str, RunRow] = {}
+
+    def head(self, run_id: str) -> tuple[RunRow | None, bool]:
+        """Where a run stands, and whether that was read just now rather than remembered."""
+        row = self.staged.get(run_id) or self._heads.get(run_id)
+        if row is not None:
+            return row, False
+        return self.run(run_id), True
+
+    def advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None:
+        """Write rows and the run's new state if it still stands at `before`.
+
+        Gives the rows' positions, or None if the run has moved on.
+        """
+        positions = self._advance(before, after, rows, blobs)
+        if positions is not None:
+            self.staged[after.run_id] = after
+        return positions
+
+    def is_live(self, lease: Lease) -> bool:
+        """Whether a lease still counts: its time is not up and its holder not known dead."""
+        return lease.expires_at > self.now() and self.holder_alive(lease.holder)
+
+    # --- what a store implements ---
+
+    @abstractmethod
+    def _advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None: ...
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def rollback(self) -> None: ...
+
+    @abstractmethod
+    def savepoint(self) -> None: ...
+
+    @abstractmethod
+    def release_savepoint(self) -> None: ...
+
+    @abstractmethod
+    def rollback_to_savepoint(self) -> None: ...
+
+    @abstractmethod
+    def wrote(self) -> bool:
+        """Whether anything was written since the last call."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> RunRow | None: ...
+
+    @abstractmethod
+    def row_at(self, run_id: str, version: int) -> Row | None: ...
+
+    @abstractmethod
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]: ...
+
+    @abstractmethod
+    def has_blob(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def lease(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def put_lease(self, lease: Lease) -> None: ...
+
+    @abstractmethod
+    def drop_lease(self, run_id: str) -> None: ...
+
+    @abstractmethod
+    def holder_alive(self, holder: str) -> bool:
+        """False only if the holder is known to be dead."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """Microseconds since 1970, by the store's clock."""
+
+    @abstractmethod
+    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+        """Throw the run index away and write what `fold` makes of all records, in order.
+
+        No other writer may come in between.
+        """
+
+
+class LedgerRecorder(ApplicationRecorder):
+    """A store: group-committed writing, reading in pages, and the library's interface."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._heads: dict[str, RunRow] = {}
+        self._group = GroupCommit[Transaction](self._commit_group)
+
+    # --- writing ---
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run work in a transaction that is durable when this returns."""
+        result: T = self._group.run(work)
+        return result
+
+    def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
+        try:
+            with self._writing() as start:
+                try:
+                    self._run_group(start(False), jobs)
+                except _RedoError:
+                    self._run_group(start(True), jobs)
+        except StoreUnavailableError as error:
+            self._heads.clear()
+            for job in jobs:
+                job.error = type(error)(*error.args)
+        except BaseException:
+            # The leader's own trouble (Ctrl-C, say). Its followers can't know what became
+            # of their work; their ids tell them when they append it again.
+            self._heads.clear()
+            for job in jobs[1:]:
+                job.error = StoreUnavailableError(
+                    "The thread that was committing this append was interrupted, so the "
+                    "outcome is unknown. Append the same events again, with the same ids."
+                )
+            raise
+
+    def _run_group(self, tx: Transaction, jobs: list[Job[Transaction]]) -> None:
+        tx.begin()
+        try:
+            for job in jobs:
+                job.error = None
+                self._run_job(tx, job)
+        except BaseException:
+            tx.rollback()
+            raise
+        tx.commit()
+        if len(self._heads) > CACHED_HEADS:
+            self._heads.clear()
+        self._heads.update(tx.staged)
+
+    def _run_job(self, tx: Transaction, job: Job[Transaction]) -> None:
+        if tx.careful:
+            tx.savepoint()
+        tx.wrote()
+        try:
+            job.result = job.work(tx)
+        except EventIdTakenError as error:
+            if not tx.careful:
+                raise _RedoError from error
+            raise StoreUnavailableError(
+                "Another writer is recording the same event ids at this moment. "
+                "Append the same events again."
+            ) from error
+        except StoreUnavailableError:
+            raise
+        except Exception as error:
+            if tx.careful:
+                tx.rollback_to_savepoint()
+                tx.staged.clear()
+                self._heads.clear()
+            elif tx.wrote():
+                raise _RedoError from error
+            job.error = error
+        if tx.careful:
+            tx.release_savepoint()
+
+    # --- what a store implements ---
+
+    @abstractmethod
+    def _writing(self) -> Any:
+        """A context that excludes other writers as needed and gives `start(careful)`."""
+
+    @abstractmethod
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        """Own records of a run, after < version <= until."""
+
+    @abstractmethod
+    def rows_after(self, position: int, limit: int) -> list[Row]:
+        """Records of the whole ledger in order; never one that a later call could precede."""
+
+    @abstractmethod
+    def wait_for_more(self, position: int, seconds: float) -> None:
+        """Return when there may be records after `position`, or when the time is up."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> RunRow | None: ...
+
+    @abstractmethod
+    def list_runs(self, query: RunQuery) -> list[RunRow]: ...
+
+    @abstractmethod
+    def blob(self, name: str) -> bytes | None: ...
+
+    @abstractmethod
+    def blob_names(self) -> Iterator[str]: ...
+
+    @abstractmethod
+    def lease(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def holder(self) -> str:
+        """This handle's sign of life: others can tell when it is gone."""
+
+    @abstractmethod
+    def written_catalogue(self) -> int | None:
+        """The highest event catalogue that ever wrote here."""
+
+    @abstractmethod
+    def raw_run_ids(self) -> Iterator[Any]:
+        """Every run id that the events name, as stored."""
+
+    @abstractmethod
+    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
+        """A run's rows as stored, text as undecoded bytes, by version."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What `doctor` shows of the store: settings that decide about durability."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    # --- the library's recorder interface ---
+
+    def insert_events(
+        self, stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        """Not offered: a bare insert has no digest. `Ledger.append` is the way in."""
+        raise TypeError("Events enter a ledger through Ledger.append, which chains them.")
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        rows = self.rows(str(originator_id), gt or 0, lte, backwards=desc, limit=limit or 2**31)
+        return [StoredEvent(UUID(row[1]), row[2], row[3], row[7].encode()) for row in rows]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        found: list[Notification] = []
+        after = (start or 0) - (1 if inclusive_of_start and start else 0)
+        while rows := self.rows_after(after, PAGE):
+            for row in rows:
+                if len(found) == limit or (stop is not None and row[0] > stop):
+                    return found
+                if not topics or row[3] in topics:
+                    found.append(
+                        Notification(UUID(row[1]), row[2], row[3], row[7].encode(), row[0])
+                    )
+            after = rows[-1][0]
+        return found
+
+    @abstractmethod
+    def max_notification_id(self) -> int | None: ...
+
+    def subscribe(
+        self, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> Subscription[ApplicationRecorder]:
+        raise TypeError("Follow a ledger with Ledger.tail(follow=True).")

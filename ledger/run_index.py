@@ -1,0 +1,167 @@
+"""The run index: one row a run, derived from its events and nothing else.
+
+It is written in the append's own transaction, so it never lags, and can be folded
+again from the events at any time. It serves listing, heads and the fence; no fact
+lives here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from ledger.chain import GENESIS
+from ledger.clock import to_datetime
+from ledger.events import (
+    EvaluationStarted,
+    Event,
+    RunAbandoned,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunKind,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    ToolCallDecided,
+)
+from ledger.rows import Row
+
+RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
+
+_STATUS: Mapping[type[Event], RunStatus] = {
+    RunResumed: "running",
+    RunWaiting: "waiting",
+    ToolCallDecided: "running",
+    RunCompleted: "completed",
+    RunFailed: "failed",
+    RunParked: "parked",
+    RunAbandoned: "abandoned",
+}
+INDEXED: frozenset[type[Event]] = frozenset({RunStarted, RunClaimed, EvaluationStarted, *_STATUS})
+INDEXED_TAGS = frozenset(kind.tag for kind in INDEXED)
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """Where a run stands. Times are microseconds since 1970."""
+
+    run_id: str
+    version: int = 0
+    digest: bytes = GENESIS
+    recorded_at: int = 0
+    epoch: int = 0
+    status: RunStatus = "running"
+    started_at: int = 0
+    prompt: str = ""
+    kind: RunKind = "run"
+    parent: str | None = None
+    parent_version: int = 0
+    tags: str = "{}"
+
+    @property
+    def tag_map(self) -> dict[str, str]:
+        return msgspec.json.decode(self.tags, type=dict[str, str])
+
+
+def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:
+    """Where a fork or continuation stands before its first own event."""
+    return RunRow(
+        run_id,
+        version=started.at,
+        digest=parent_digest,
+        recorded_at=recorded_at,
+        kind=started.kind,
+        parent=str(started.parent),
+        parent_version=started.at,
+    )
+
+
+def evolve(row: RunRow, event: Event) -> RunRow:
+    """What an event changes in its run's row, but for version, digest and time."""
+    if isinstance(event, RunStarted):
+        tags = msgspec.json.encode(dict(sorted(event.tags.items()))).decode()
+        return msgspec.structs.replace(row, tags=tags, status="running")
+    if isinstance(event, RunClaimed):
+        return msgspec.structs.replace(row, epoch=event.epoch)
+    if isinstance(event, EvaluationStarted):
+        return msgspec.structs.replace(row, prompt=f"{event.prompt_ns}/{event.prompt_key}")
+    if isinstance(event, ToolCallDecided) and row.status != "waiting":
+        return row
+    return msgspec.structs.replace(row, status=_STATUS[type(event)])
+
+
+def advance(
+    row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
+) -> RunRow:
+    """The row after a commit of these events."""
+    started_at = row.started_at or recorded_at
+    for event in events:
+        if type(event) in INDEXED:
+            row = evolve(row, event)
+    return RunRow(
+        row.run_id,
+        version,
+        digest,
+        recorded_at,
+        row.epoch,
+        row.status,
+        started_at,
+        row.prompt,
+        row.kind,
+        row.parent,
+        row.parent_version,
+        row.tags,
+    )
+
+
+def fold_index(rows: Iterable[Row], decode: Callable[[str, str], Event]) -> list[RunRow]:
+    """The whole index, from all records in the ledger's order."""
+    index: dict[str, RunRow] = {}
+    for _, run_id, version, tag, _, recorded_at, digest, data in rows:
+        row = index.get(run_id) or RunRow(run_id)
+        event = decode(tag, data) if tag in INDEXED_TAGS else None
+        if isinstance(event, RunStarted) and event.parent is not None:
+            row = child_of(run_id, digest, recorded_at, event)
+        events = () if event is None else (event,)
+        index[run_id] = advance(row, events, version, digest, recorded_at)
+    return list(index.values())
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index knows of a run, for people and programs to look at."""
+
+    run_id: UUID
+    version: int
+    digest: str
+    status: RunStatus
+    epoch: int
+    prompt: str
+    tags: dict[str, str]
+    kind: RunKind
+    parent: UUID | None
+    parent_version: int
+    started_at: datetime
+    updated_at: datetime
+
+
+def describe(row: RunRow) -> RunInfo:
+    """The row in the types that users work with."""
+    return RunInfo(
+        run_id=UUID(row.run_id),
+        version=row.version,
+        digest=row.digest.hex(),
+        status=row.status,
+        epoch=row.epoch,
+        prompt=row.prompt,
+        tags=row.tag_map,
+        kind=row.kind,
+        parent=UUID(row.parent) if row.parent else None,
+        parent_version=row.parent_version,
+        started_at=to_datetime(row.started_at),
+        updated_at=to_datetime(row.recorded_at),
+    )

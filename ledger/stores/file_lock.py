@@ -1,0 +1,144 @@
+"""Locks between processes, on files: who may write, and who is alive.
+
+The kernel frees a dead process's locks at once, however it died. `FairLock` makes
+writers wait in line: a process that writes in a loop can't starve the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from threading import Condition, Thread
+from uuid import uuid4
+
+from ledger.errors import StoreBusyError
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _try(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class FairLock:
+    """A lock between processes, with a queue of one before it.
+
+    Whoever wants the lock first takes the gate, and keeps it until the lock is theirs:
+    the one who just released has to queue behind it. Waiting happens in the kernel, on
+    a thread that exists only once there was something to wait for, so that the wait can
+    have an end.
+    """
+
+    def __init__(self, folder: Path, wait: float) -> None:
+        self._gate = _open(folder / "gate")
+        self._lock = _open(folder / "write")
+        self._what = str(folder)
+        self._wait = wait
+        self._turn = Condition()
+        self._state = "idle"  # idle, asked, granted, given up
+        self._waiter: Thread | None = None
+
+    def acquire(self) -> None:
+        if self._state == "idle" and _try(self._gate):
+            if _try(self._lock):
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+                return
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self._acquire_in_line()
+
+    def release(self) -> None:
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        with self._turn:
+            self._state = "closed"
+            self._turn.notify_all()
+        if self._waiter is None:
+            self._close_files()
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's files without freeing its lock."""
+        self._close_files()
+
+    def _acquire_in_line(self) -> None:
+        with self._turn:
+            self._state = "asked"
+            if self._waiter is None:
+                self._waiter = Thread(target=self._wait_in_line, daemon=True, name="ledger-lock")
+                self._waiter.start()
+            self._turn.notify_all()
+            if self._turn.wait_for(lambda: self._state == "granted", self._wait):
+                self._state = "idle"
+                return
+            self._state = "given up"
+        raise StoreBusyError(
+            f"Waited {self._wait} s for another writer ({self._what}); nothing was written. "
+            "Try again, or open the ledger with a longer wait."
+        )
+
+    def _wait_in_line(self) -> None:
+        while True:
+            with self._turn:
+                self._turn.wait_for(lambda: self._state in ("asked", "closed"))
+                if self._state == "closed":
+                    self._close_files()
+                    return
+            fcntl.flock(self._gate, fcntl.LOCK_EX)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            with self._turn:
+                if self._state == "asked":
+                    self._state = "granted"
+                    self._turn.notify_all()
+                    continue
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                if self._state == "given up":
+                    self._state = "idle"
+
+    def _close_files(self) -> None:
+        for fd in (self._gate, self._lock):
+            os.close(fd)
+
+
+class LifeSign:
+    """A file that this process keeps locked while it lives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"alive-{uuid4()}"
+        self._path = folder / self.name
+        self._fd = _open(self._path)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        os.close(self._fd)
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's file without freeing its lock."""
+        os.close(self._fd)
+
+
+def is_alive(folder: Path, name: str) -> bool:
+    """Whether the process that holds this life sign is running; False means it is not."""
+    try:
+        fd = os.open(folder / Path(name).name, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: two who ask at once must not take each other for the holder.
+        if not _try(fd, fcntl.LOCK_SH):
+            return True
+        with contextlib.suppress(FileNotFoundError):
+            (folder / Path(name).name).unlink()
+        return False
+    finally:
+        os.close(fd)

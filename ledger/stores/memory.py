@@ -1,0 +1,309 @@
+"""A ledger in this process's memory: for tests, and for sessions that need no disk.
+
+`memory://` is a new one each time; `memory://name` is shared by all in the process
+who open that name, until the last of them closes it.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Condition, Lock, RLock
+from typing import Any
+from uuid import uuid4
+
+from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
+from eventsourcing.utils import EnvType
+
+from ledger.errors import LedgerClosedError
+from ledger.events import CATALOGUE
+from ledger.recorder import (
+    EventIdTakenError,
+    Lease,
+    LedgerRecorder,
+    RunQuery,
+    Transaction,
+)
+from ledger.rows import NewRow, RawRow, Row
+from ledger.run_index import RunRow
+
+
+class MemoryTables:
+    """What the SQL stores keep in tables."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.writing = Lock()
+        self.appended = Condition()
+        self.rows: list[Row] = []
+        self.by_run: dict[str, list[int]] = {}
+        self.by_id: dict[str, int] = {}
+        self.runs: dict[str, RunRow] = {}
+        self.blobs: dict[str, bytes] = {}
+        self.leases: dict[str, Lease] = {}
+        self.holders: set[str] = set()
+        self.handles = 0
+
+    def own_rows(self, run_id: str) -> list[Row]:
+        return [self.rows[place] for place in self.by_run.get(run_id, ())]
+
+
+class MemoryTransaction(Transaction):
+    """Writes at once and remembers how to undo it."""
+
+    def __init__(self, tables: MemoryTables, heads: dict[str, RunRow], *, careful: bool) -> None:
+        super().__init__(heads, careful=careful)
+        self._tables = tables
+        self._undo: list[Callable[[], Any]] = []
+        self._savepoint = 0
+        self._seen = 0
+
+    def begin(self) -> None:
+        self._undo.clear()
+
+    def commit(self) -> None:
+        self._undo.clear()
+
+    def rollback(self) -> None:
+        self._undo_to(0)
+
+    def savepoint(self) -> None:
+        self._savepoint = len(self._undo)
+
+    def release_savepoint(self) -> None:
+        pass
+
+    def rollback_to_savepoint(self) -> None:
+        self._undo_to(self._savepoint)
+
+    def _undo_to(self, mark: int) -> None:
+        with self._tables.lock:
+            while len(self._undo) > mark:
+                self._undo.pop()()
+
+    def wrote(self) -> bool:
+        wrote, self._seen = len(self._undo) > self._seen, len(self._undo)
+        return wrote
+
+    def _put(self, table: dict[str, Any], key: str, value: Any) -> None:
+        old = table.get(key)
+        if old is None:
+            self._undo.append(lambda: table.pop(key, None))
+        else:
+            self._undo.append(lambda: table.__setitem__(key, old))
+        table[key] = value
+
+    def _advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None:
+        tables = self._tables
+        with tables.lock:
+            now = tables.runs.get(after.run_id)
+            if (now and now.version) != (before and before.version):
+                return None
+            if any(row[3] in tables.by_id for row in rows):
+                raise EventIdTakenError
+            self._put(tables.runs, after.run_id, after)
+            for name, content in blobs.items():
+                if name not in tables.blobs:
+                    self._put(tables.blobs, name, content)
+            return [self._insert(row) for row in rows]
+
+    def _insert(self, row: NewRow) -> int:
+        tables, position = self._tables, len(self._tables.rows) + 1
+        own = tables.by_run.setdefault(row[0], [])
+        tables.rows.append((position, *row))
+        own.append(position - 1)
+        tables.by_id[row[3]] = position - 1
+
+        def undo() -> None:
+            tables.rows.pop()
+            own.pop()
+            del tables.by_id[row[3]]
+
+        self._undo.append(undo)
+        return position
+
+    def run(self, run_id: str) -> RunRow | None:
+        return self._tables.runs.get(run_id)
+
+    def row_at(self, run_id: str, version: int) -> Row | None:
+        own = self._tables.own_rows(run_id)
+        return next((row for row in own if row[2] == version), None)
+
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
+        places = (self._tables.by_id.get(event_id) for event_id in event_ids)
+        return [self._tables.rows[place] for place in places if place is not None]
+
+    def has_blob(self, name: str) -> bool:
+        return name in self._tables.blobs
+
+    def lease(self, run_id: str) -> Lease | None:
+        return self._tables.leases.get(run_id)
+
+    def put_lease(self, lease: Lease) -> None:
+        self._put(self._tables.leases, lease.run_id, lease)
+
+    def drop_lease(self, run_id: str) -> None:
+        old = self._tables.leases.pop(run_id, None)
+        if old is not None:
+            self._undo.append(lambda: self._tables.leases.__setitem__(run_id, old))
+
+    def holder_alive(self, holder: str) -> bool:
+        return holder in self._tables.holders
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+        tables, old = self._tables, self._tables.runs
+        self._undo.append(lambda: setattr(tables, "runs", old))
+        tables.runs = {row.run_id: row for row in fold(iter(tables.rows))}
+
+
+class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
+    """The store over plain Python objects."""
+
+    def __init__(self, tables: MemoryTables | None = None) -> None:
+        super().__init__()
+        self.tables = tables or MemoryTables()
+        self.tables.handles += 1
+        self._holder = ""
+        self._closed = False
+
+    @contextmanager
+    def _writing(self) -> Iterator[Callable[[bool], Transaction]]:
+        self._check_open()
+        tables = self.tables
+        with tables.writing:
+            yield lambda careful: MemoryTransaction(tables, self._heads, careful=careful)
+        with tables.appended:
+            tables.appended.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError("This ledger was closed. Open it again.")
+
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        self._check_open()
+        with self.tables.lock:
+            own = self.tables.by_run.get(run_id, [])
+            if not own:
+                return []
+            first = self.tables.rows[own[0]][2]
+            start = max(after - first + 1, 0)
+            stop = len(own) if until is None else max(until - first + 1, 0)
+            places = own[start:stop]
+            places = places[::-1][:limit] if backwards else places[:limit]
+            return [self.tables.rows[place] for place in places]
+
+    def rows_after(self, position: int, limit: int) -> list[Row]:
+        self._check_open()
+        with self.tables.lock:
+            start = bisect_right(self.tables.rows, position, key=lambda row: row[0])
+            return self.tables.rows[start : start + limit]
+
+    def wait_for_more(self, position: int, seconds: float) -> None:
+        with self.tables.appended:
+            if len(self.tables.rows) <= position:
+                self.tables.appended.wait(seconds)
+
+    def run(self, run_id: str) -> RunRow | None:
+        self._check_open()
+        return self.tables.runs.get(run_id)
+
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        self._check_open()
+        with self.tables.lock:
+            runs = sorted(
+                self.tables.runs.values(), key=lambda r: (r.started_at, r.run_id), reverse=True
+            )
+        return [row for row in runs if _matches(row, query)][: query.limit]
+
+    def blob(self, name: str) -> bytes | None:
+        self._check_open()
+        return self.tables.blobs.get(name)
+
+    def blob_names(self) -> Iterator[str]:
+        return iter(sorted(self.tables.blobs))
+
+    def lease(self, run_id: str) -> Lease | None:
+        return self.tables.leases.get(run_id)
+
+    def holder(self) -> str:
+        self._check_open()
+        if not self._holder:
+            self._holder = str(uuid4())
+            self.tables.holders.add(self._holder)
+        return self._holder
+
+    def written_catalogue(self) -> int | None:
+        return CATALOGUE
+
+    def raw_run_ids(self) -> Iterator[Any]:
+        return iter([_raw(run_id) for run_id in {row[1]: None for row in self.tables.rows}])
+
+    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
+        own = [row for row in self.tables.rows if _raw(row[1]) == run_id]
+        for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
+            yield tuple(_raw(value) for value in row)
+
+    def max_notification_id(self) -> int | None:
+        return self.tables.rows[-1][0] if self.tables.rows else None
+
+    def facts(self) -> dict[str, str]:
+        return {"store": "memory", "durable": "no: gone with this process"}
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.tables.holders.discard(self._holder)
+        self.tables.handles -= 1
+        with self.tables.appended:
+            self.tables.appended.notify_all()
+
+
+def _raw(value: Any) -> Any:
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+
+
+def _matches(row: RunRow, query: RunQuery) -> bool:
+    tags = row.tag_map if query.tags else {}
+    return (
+        query.status in (None, row.status)
+        and query.prompt in (None, row.prompt)
+        and (query.since is None or row.started_at >= query.since)
+        and (query.until is None or row.started_at < query.until)
+        and (query.before is None or (row.started_at, row.run_id) < query.before)
+        and all(key in tags and value in (None, tags[key]) for key, value in query.tags)
+    )
+
+
+class MemoryLedgerFactory(POPOFactory):
+    """Builds the store; a name in the environment makes it a shared one."""
+
+    LEDGER_NAME = "LEDGER_NAME"
+    _shared: dict[str, MemoryTables] = {}  # noqa: RUF012
+    _shared_lock = Lock()
+
+    def __init__(self, env: EnvType) -> None:
+        super().__init__(env)
+
+    def application_recorder(self) -> MemoryLedgerRecorder:
+        name = self.env.get(self.LEDGER_NAME)
+        if not name:
+            return MemoryLedgerRecorder()
+        with self._shared_lock:
+            tables = self._shared.get(name)
+            if tables is None or tables.handles == 0:
+                tables = self._shared[name] = MemoryTables()
+            return MemoryLedgerRecorder(tables)

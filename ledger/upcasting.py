@@ -1,0 +1,44 @@
+"""Old payloads, read as today's events.
+
+What was written once is never rewritten. When the meaning of an event changes, it
+gets a new tag, and the old tag stays here for ever with a pure function from its
+payload to the payload of the tag that replaced it. Steps may follow each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Upcaster(NamedTuple):
+    """How the payload of a retired tag becomes that of its successor."""
+
+    successor: str
+    upcast: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def upcast(
+    tag: str, payload: dict[str, Any], upcasters: Mapping[str, Upcaster]
+) -> tuple[str, dict[str, Any]]:
+    """Follow the steps from a retired tag to one of today's."""
+    while tag in upcasters:
+        step = upcasters[tag]
+        tag, payload = step.successor, step.upcast(payload)
+    return tag, payload
+
+
+def _message_recorded(payload: dict[str, Any]) -> dict[str, Any]:
+    """The first draft kept a call's arguments as an object, and the message's fields flat."""
+    calls = [
+        {**call, "arguments": msgspec.json.encode(call.get("arguments", {})).decode()}
+        for call in payload.get("tool_calls", ())
+    ]
+    return {"message": {**payload, "tool_calls": calls}}
+
+
+UPCASTERS: Mapping[str, Upcaster] = {
+    "message.recorded": Upcaster("message.appended", _message_recorded),
+}

@@ -1,0 +1,1 @@
+"""The doing: the loop that decides, performs and records."""
