@@ -9,10 +9,11 @@ up only when something else would refuse, or when the store meets one on insert.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from ledger.blobs import blobs_named
-from ledger.chain import link
+import msgspec
+
+from ledger.blobs import NAMING_BLOBS, blobs_named
+from ledger.chain import linker
 from ledger.clock import Clock
 from ledger.errors import (
     BlobNotFoundError,
@@ -28,14 +29,14 @@ from ledger.errors import (
 from ledger.events import CustomEvent, Event, RunStarted, ToolCallDecided
 from ledger.recorder import Transaction
 from ledger.rows import NewRow, Row
-from ledger.run_index import RunRow, advance, child_of
+from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
 
 # What others may append to a run that a living worker holds.
 FREE_EVENTS = (CustomEvent, ToolCallDecided)
 ANY_VERSION = -1
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """An event, encoded, with the id that it will have."""
 
     event_id: str
@@ -44,7 +45,7 @@ class Entry(NamedTuple):
     event: Event
 
 
-class AppendRequest(NamedTuple):
+class AppendRequest(msgspec.Struct, frozen=True, gc=False):
     """Everything that an append asks for. `expected` is a version, 0 for new, -1 for any."""
 
     run_id: str
@@ -54,11 +55,20 @@ class AppendRequest(NamedTuple):
     blobs: Mapping[str, bytes]
 
 
-class Outcome(NamedTuple):
-    """The rows as recorded, and whether they had been recorded before."""
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """The rows as recorded, their positions, and whether they had been recorded before."""
 
-    rows: list[Row]
+    new_rows: Sequence[NewRow]
+    positions: Sequence[int]
     duplicate: bool
+
+    @property
+    def version(self) -> int:
+        return self.new_rows[-1][1]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [(p, *row) for p, row in zip(self.positions, self.new_rows, strict=True)]
 
 
 def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
@@ -93,12 +103,12 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
             return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
     if request.expected not in (ANY_VERSION, version):
         return ConcurrentAppendError(run_id, expected=request.expected, found=version)
-    started = [place for place, e in enumerate(request.entries) if type(e.event) is RunStarted]
-    if started and (row is not None or started != [0]):
-        return InvalidEventError(
-            f"RunStarted can only be the first event of a run, and run {run_id} "
-            f"{'exists already' if row is not None else 'would have it later'}."
-        )
+    for place, entry in enumerate(request.entries):
+        if entry.tag == RunStarted.tag and (row is not None or place > 0):
+            return InvalidEventError(
+                f"RunStarted can only be the first event of a run, and run {run_id} "
+                f"{'exists already' if row is not None else 'would have it later'}."
+            )
     return None
 
 
@@ -125,7 +135,7 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
             rows.append(row)
             continue
         raise EventIdConflictError(entry.event_id, run_id=row[1], version=row[2], why=why)
-    return Outcome(rows, duplicate=True)
+    return Outcome([row[1:] for row in rows], [row[0] for row in rows], duplicate=True)
 
 
 def _write(
@@ -136,26 +146,26 @@ def _write(
     # Strictly later than the commit before: equal times mean "the same commit".
     recorded_at = max(clock.micros(), start.recorded_at + 1)
     run_id = request.run_id
-    run_id_bytes = run_id.encode()
+    link = linker(run_id, recorded_at)
     version, digest = start.version, start.digest
     rows: list[NewRow] = []
-    for event_id, tag, data, _ in request.entries:
+    for entry in request.entries:
         version += 1
-        digest = link(
-            digest, run_id_bytes, version, event_id.encode(), tag.encode(), recorded_at, data
-        )
+        event_id, tag, data = entry.event_id, entry.tag, entry.data
+        digest = link(digest, version, event_id, tag, data)
         rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
-    after = advance(start, [e.event for e in request.entries], version, digest, recorded_at)
+    indexed = [e.event for e in request.entries if e.tag in INDEXED_TAGS]
+    after = advance(start, indexed, version, digest, recorded_at)
     positions = tx.advance(row, after, rows, request.blobs)
     if positions is None:
         return None
-    return Outcome(
-        [(position, *new) for position, new in zip(positions, rows, strict=True)], duplicate=False
-    )
+    return Outcome(rows, positions, duplicate=False)
 
 
 def _check_blobs(tx: Transaction, request: AppendRequest) -> None:
     for entry in request.entries:
+        if type(entry.event) not in NAMING_BLOBS:
+            continue
         for name in blobs_named(entry.event):
             if name not in request.blobs and not tx.has_blob(name):
                 raise BlobNotFoundError(name)

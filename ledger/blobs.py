@@ -20,6 +20,10 @@ def blob_name(content: bytes) -> str:
     return PREFIX + sha256(content).hexdigest()
 
 
+# The only kinds of events that can name blobs.
+NAMING_BLOBS = frozenset({MessageAppended, ResourceSnapshotted})
+
+
 def blobs_named(event: Event) -> Iterable[str]:
     """The names of the blobs that an event refers to."""
     if isinstance(event, MessageAppended):

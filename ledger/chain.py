@@ -6,6 +6,8 @@ digest being wrong. Position is not covered, since an import renumbers it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 
 GENESIS = bytes(32)
@@ -42,3 +44,41 @@ def link(
             data,
         )
     ).digest()
+
+
+@lru_cache(maxsize=256)
+def _prefixed(text: str) -> bytes:
+    value = text.encode()
+    return b"%d:%b," % (len(value), value)
+
+
+def linker(run_id: str, recorded_at: int) -> Callable[[bytes, int, str, str, bytes], bytes]:
+    """`link` for the records of one commit, with what they share made once.
+
+    Takes the previous digest, version, event id, tag and data.
+    """
+    run = _prefixed(run_id)
+    moment = b"%d" % recorded_at
+    moment = b"%d:%b," % (len(moment), moment)
+
+    def link_next(previous: bytes, version: int, event_id: str, tag: str, data: bytes) -> bytes:
+        number = b"%d" % version
+        identity = event_id.encode()
+        return sha256(
+            b"%d:%b,%b%d:%b,%d:%b,%b%b%d:%b,"
+            % (
+                len(previous),
+                previous,
+                run,
+                len(number),
+                number,
+                len(identity),
+                identity,
+                _prefixed(tag),
+                moment,
+                len(data),
+                data,
+            )
+        ).digest()
+
+    return link_next

@@ -80,7 +80,7 @@ def claim(
     outcome = append(tx, AppendRequest(run_id, [entry], ANY_VERSION, row.epoch, {}), clock)
     taken = Lease(run_id, worker, epoch, holder, tx.now() + ttl)
     tx.put_lease(taken)
-    return taken, outcome.rows[-1][2]
+    return taken, outcome.version
 
 
 def prolong(tx: Transaction, claim: Claim) -> None:

@@ -19,10 +19,16 @@ from ledger.errors import (
 )
 from ledger.events import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from ledger.limits import Limits, check_json
+from ledger.messages import InnerMessage
 from ledger.upcasting import UPCASTERS, Upcaster, upcast
 
+# The fields of each kind that take any JSON; a message's are those of what it holds.
 _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
-    kind: tuple(name for name, hint in get_type_hints(kind).items() if hint is Any)
+    kind: tuple(
+        name
+        for name, hint in get_type_hints(InnerMessage if kind is MessageAppended else kind).items()
+        if hint is Any
+    )
     for kind in EVENT_TYPES.values()
 }
 
@@ -44,6 +50,8 @@ class Codec:
         self.limits = limits or Limits()
         self.written = written
         self._upcasters = upcasters
+        # With no more brackets than this, nothing can be nested too deep.
+        self._shallow = self.limits.max_json_depth
         self._encoder = msgspec.json.Encoder()
         self._decoders: dict[str, msgspec.json.Decoder[Event]] = {
             tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
@@ -51,6 +59,10 @@ class Codec:
 
     def encode(self, event: Event) -> tuple[str, bytes]:
         """An event's tag and its JSON text, checked against its type and the limits."""
+        return self.encode_checked(event)[:2]
+
+    def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
+        """The same, and the event as it will be read: what it was taken to mean."""
         kind = type(event)
         free = _FREE_FIELDS.get(kind)
         if free is None:
@@ -60,12 +72,15 @@ class Codec:
             )
         tag = kind.tag
         try:
-            for name in free:
-                check_json(getattr(event, name), name, self.limits)
-            if kind is MessageAppended and getattr(event.message, "value", None) is not None:  # type: ignore[union-attr]
-                check_json(event.message.value, "message.value", self.limits)  # type: ignore[union-attr]
             data = self._encoder.encode(event)
-            self._decoders[tag].decode(data)
+            decoded = self._decoders[tag].decode(data)
+            if isinstance(event, MessageAppended):
+                if type(event.message) is not InnerMessage:
+                    raise TypeError("message is an InnerMessage")
+                if event.message.value is not None:
+                    self._check_free_fields(event.message, free)
+            elif free and (decoded != event or data.count(b"[") + data.count(b"{") > self._shallow):
+                self._check_free_fields(event, free)
         except msgspec.ValidationError as error:
             raise InvalidEventError(f"{kind.__name__}: {error}") from error
         except (InvalidEventError, LimitExceededError) as error:
@@ -80,7 +95,12 @@ class Codec:
                 found=len(data),
                 setting="max_event_bytes",
             )
-        return tag, data
+        return tag, data, decoded
+
+    def _check_free_fields(self, holder: msgspec.Struct, names: tuple[str, ...]) -> None:
+        """Find what in free JSON is none, or too deep; lists may be tuples."""
+        for name in names:
+            check_json(getattr(holder, name), name, self.limits)
 
     def decode(self, tag: str, data: str | bytes) -> Event:
         """The event that was recorded under this tag, old payloads brought up to date."""

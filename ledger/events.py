@@ -30,13 +30,17 @@ CheckpointPhaseName = Literal["initialized", "post_tool", "completed", "failed"]
 RunKind = Literal["run", "fork", "continuation"]
 
 
-class BaseEvent(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class BaseEvent(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """What all events share: a permanent tag."""
 
     tag: ClassVar[str]
 
 
-class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class TokenLimits(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """How many tokens a run may use."""
 
     max_total_tokens: Count | None = None
@@ -44,7 +48,9 @@ class TokenLimits(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     max_output_tokens: Count | None = None
 
 
-class TokenUsage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class TokenUsage(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """What one model call used."""
 
     input_tokens: Count = 0

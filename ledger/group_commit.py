@@ -1,7 +1,7 @@
 """Group commit: the first caller who waits commits for all who wait.
 
-A lone writer runs its own work on its own thread and pays one lock. When several
-threads write at once, one of them (the leader) takes all the work that has queued
+A lone writer runs its own work on its own thread, with no queue and no handing over.
+When several threads write at once, one of them (the leader) takes all the work that has queued
 up into one transaction, and one fsync serves them all.
 """
 
@@ -26,31 +26,38 @@ class Job(Generic[Tx]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.wake: Lock | None = None
+        self.wake = Lock()
+        self.wake.acquire()
 
 
 class GroupCommit(Generic[Tx]):
     """Runs jobs in groups, one group at a time, each job's outcome its own."""
 
-    def __init__(self, commit_group: Callable[[list[Job[Tx]]], None]) -> None:
+    def __init__(
+        self,
+        commit_alone: Callable[[Callable[[Tx], Any]], Any],
+        commit_group: Callable[[list[Job[Tx]]], None],
+    ) -> None:
+        self._commit_alone = commit_alone
         self._commit_group = commit_group
         self._mutex = Lock()
         self._waiting: deque[Job[Tx]] = deque()
         self._leading = False
 
     def run(self, work: Callable[[Tx], Any]) -> Any:
-        job = Job(work)
         with self._mutex:
-            follows = self._leading
-            if follows:
-                job.wake = Lock()
-                job.wake.acquire()
+            if self._leading:
+                job = Job(work)
                 self._waiting.append(job)
             else:
                 self._leading = True
-        if follows:
-            assert job.wake is not None
-            job.wake.acquire()
+                job = None
+        if job is None:
+            try:
+                return self._commit_alone(work)
+            finally:
+                self._pass_on()
+        job.wake.acquire()
         if not job.done:
             self._lead(job)
         if job.error is not None:
@@ -65,12 +72,15 @@ class GroupCommit(Generic[Tx]):
         try:
             self._commit_group(group)
         finally:
-            with self._mutex:
-                successor = self._waiting.popleft() if self._waiting else None
-                self._leading = successor is not None
-            if successor is not None and successor.wake is not None:
-                successor.wake.release()
+            self._pass_on()
             for job in group[1:]:
                 job.done = True
-                if job.wake is not None:
-                    job.wake.release()
+                job.wake.release()
+
+    def _pass_on(self) -> None:
+        """Wake one who waits to lead the next group."""
+        with self._mutex:
+            successor = self._waiting.popleft() if self._waiting else None
+            self._leading = successor is not None
+        if successor is not None:
+            successor.wake.release()

@@ -61,19 +61,21 @@ NEW = Expected.NEW
 ANY = Expected.ANY
 
 
+_ONE = (BaseEvent, Draft)
+_ID = (UUID, str)
+
+
 @lru_cache(maxsize=8192)
-def _canonical(text: str) -> str:
+def _canonical(value: RunId) -> str:
     try:
-        return str(UUID(text))
+        return str(value if isinstance(value, UUID) else UUID(value))
     except ValueError:
-        raise InvalidRunIdError(f"{text!r} is no run id: a run id is a UUID.") from None
+        raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.") from None
 
 
 def canonical_id(value: RunId) -> str:
     """The one spelling of an id that is stored."""
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, str):
+    if isinstance(value, _ID):
         return _canonical(value)
     raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.")
 
@@ -95,23 +97,24 @@ class Appended:
     @property
     def version(self) -> int:
         """The run's version with these events."""
-        return self._outcome.rows[-1][2]
+        return self._outcome.version
 
     @property
     def position(self) -> int:
         """The last event's place in the whole ledger."""
-        return self._outcome.rows[-1][0]
+        return self._outcome.positions[-1]
 
     @property
     def digest(self) -> str:
-        return self._outcome.rows[-1][6].hex()
+        return self._outcome.new_rows[-1][5].hex()
 
     @property
     def records(self) -> tuple[Record, ...]:
         return tuple(Record(row, self._codec) for row in self._outcome.rows)
 
     def __repr__(self) -> str:
-        return f"<Appended to {self._outcome.rows[0][1]}: {len(self._outcome.rows)} events>"
+        rows = self._outcome.new_rows
+        return f"<Appended to {rows[0][0]}: {len(rows)} events>"
 
 
 class Ledger:
@@ -182,7 +185,7 @@ class Ledger:
         that the events name by `blob_name`.
         """
         run = canonical_id(run_id)
-        batch = [events] if isinstance(events, BaseEvent | Draft) else list(events)
+        batch = [events] if isinstance(events, _ONE) else list(events)
         entries = self._entries(batch)
         request = AppendRequest(
             run, entries, _expected(expected_version), _epoch(epoch), self._named(blobs)
@@ -217,9 +220,9 @@ class Ledger:
                 raise InvalidEventError(
                     "RunClaimed is appended by claim(), which grants the epoch."
                 )
-            tag, data = self._codec.encode(event)
+            tag, data, checked = self._codec.encode_checked(event)
             total += len(data)
-            entries.append(Entry(event_id, tag, data, event))
+            entries.append(Entry(event_id, tag, data, checked))
         if total > limits.max_batch_bytes:
             raise LimitExceededError(
                 "One append, in bytes",

@@ -22,7 +22,9 @@ ToolCallStatus = Literal["pending", "completed", "failed"]
 Modality = Literal["image", "audio", "video", "document"]
 
 
-class ToolCallRecord(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ToolCallRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """A tool call that the assistant asked for; `arguments` is JSON text."""
 
     call_id: str
@@ -36,6 +38,7 @@ class TextContent(
     frozen=True,
     omit_defaults=True,
     forbid_unknown_fields=True,
+    gc=False,
     tag_field="kind",
     tag="text",
 ):
@@ -49,6 +52,7 @@ class MediaContent(
     frozen=True,
     omit_defaults=True,
     forbid_unknown_fields=True,
+    gc=False,
     tag_field="kind",
     tag="media",
 ):
@@ -69,7 +73,9 @@ class MediaContent(
             raise ValueError("media has exactly one of url and blob")
 
 
-class InnerMessage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class InnerMessage(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
     """One message of a conversation.
 
     `sequence` counts from 0 within its evaluation and `turn` counts the model's

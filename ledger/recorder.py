@@ -62,6 +62,8 @@ class _RedoError(Exception):
 class Transaction:
     """One transaction of a store. `careful` ones check ids first and keep savepoints."""
 
+    __slots__ = ("_heads", "careful", "staged")
+
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         self._heads = heads
         self.careful = careful
@@ -89,6 +91,9 @@ class Transaction:
         if positions is not None:
             self.staged[after.run_id] = after
         return positions
+
+    def flush(self) -> None:
+        """Write what was held back until now; EventIdTakenError may turn up only here."""
 
     def is_live(self, lease: Lease) -> bool:
         """Whether a lease still counts: its time is not up and its holder not known dead."""
@@ -170,7 +175,7 @@ class LedgerRecorder(ApplicationRecorder):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._heads: dict[str, RunRow] = {}
-        self._group = GroupCommit[Transaction](self._commit_group)
+        self._group = GroupCommit[Transaction](self._commit_alone, self._commit_group)
 
     # --- writing ---
 
@@ -179,13 +184,43 @@ class LedgerRecorder(ApplicationRecorder):
         result: T = self._group.run(work)
         return result
 
+    def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
+        """The short way, for one who writes alone and whose work goes through."""
+        self._enter()
+        try:
+            tx = self._transaction(careful=False)
+            tx.begin()
+            try:
+                result = work(tx)
+                tx.flush()
+            except BaseException as error:
+                tx.rollback()
+                if not (isinstance(error, EventIdTakenError) or tx.wrote()):
+                    raise
+                job = Job(work)
+                self._run_group(self._transaction(careful=True), [job])
+                if job.error is not None:
+                    raise job.error from None
+                return job.result
+            tx.commit()
+            self._remember(tx)
+            return result
+        except BaseException:
+            self._heads.clear()
+            raise
+        finally:
+            self._leave()
+
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
         try:
-            with self._writing() as start:
+            self._enter()
+            try:
                 try:
-                    self._run_group(start(False), jobs)
+                    self._run_group(self._transaction(careful=False), jobs)
                 except _RedoError:
-                    self._run_group(start(True), jobs)
+                    self._run_group(self._transaction(careful=True), jobs)
+            finally:
+                self._leave()
         except StoreUnavailableError as error:
             self._heads.clear()
             for job in jobs:
@@ -207,10 +242,17 @@ class LedgerRecorder(ApplicationRecorder):
             for job in jobs:
                 job.error = None
                 self._run_job(tx, job)
+            tx.flush()
+        except EventIdTakenError as error:
+            tx.rollback()
+            raise _RedoError from error
         except BaseException:
             tx.rollback()
             raise
         tx.commit()
+        self._remember(tx)
+
+    def _remember(self, tx: Transaction) -> None:
         if len(self._heads) > CACHED_HEADS:
             self._heads.clear()
         self._heads.update(tx.staged)
@@ -244,8 +286,15 @@ class LedgerRecorder(ApplicationRecorder):
     # --- what a store implements ---
 
     @abstractmethod
-    def _writing(self) -> Any:
-        """A context that excludes other writers as needed and gives `start(careful)`."""
+    def _enter(self) -> None:
+        """Before a group: keep other writers out, as far as the store needs it."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """After a group, whatever became of it; what it wrote may be looked for now."""
+
+    @abstractmethod
+    def _transaction(self, *, careful: bool) -> Transaction: ...
 
     @abstractmethod
     def rows(

@@ -43,11 +43,10 @@ _STATUS: Mapping[type[Event], RunStatus] = {
     RunParked: "parked",
     RunAbandoned: "abandoned",
 }
-INDEXED: frozenset[type[Event]] = frozenset({RunStarted, RunClaimed, EvaluationStarted, *_STATUS})
-INDEXED_TAGS = frozenset(kind.tag for kind in INDEXED)
+INDEXED_TAGS = frozenset(kind.tag for kind in (RunStarted, RunClaimed, EvaluationStarted, *_STATUS))
 
 
-class RunRow(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True, gc=False):
     """Where a run stands. Times are microseconds since 1970."""
 
     run_id: str
@@ -98,11 +97,10 @@ def evolve(row: RunRow, event: Event) -> RunRow:
 def advance(
     row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
 ) -> RunRow:
-    """The row after a commit of these events."""
+    """The row after a commit; `events` are those of it that mean something to the index."""
     started_at = row.started_at or recorded_at
     for event in events:
-        if type(event) in INDEXED:
-            row = evolve(row, event)
+        row = evolve(row, event)
     return RunRow(
         row.run_id,
         version,

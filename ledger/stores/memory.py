@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from threading import Condition, Lock, RLock
 from typing import Any
 from uuid import uuid4
@@ -52,6 +51,8 @@ class MemoryTables:
 
 class MemoryTransaction(Transaction):
     """Writes at once and remembers how to undo it."""
+
+    __slots__ = ("_savepoint", "_seen", "_tables", "_undo")
 
     def __init__(self, tables: MemoryTables, heads: dict[str, RunRow], *, careful: bool) -> None:
         super().__init__(heads, careful=careful)
@@ -177,14 +178,17 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self._holder = ""
         self._closed = False
 
-    @contextmanager
-    def _writing(self) -> Iterator[Callable[[bool], Transaction]]:
+    def _enter(self) -> None:
         self._check_open()
-        tables = self.tables
-        with tables.writing:
-            yield lambda careful: MemoryTransaction(tables, self._heads, careful=careful)
-        with tables.appended:
-            tables.appended.notify_all()
+        self.tables.writing.acquire()
+
+    def _transaction(self, *, careful: bool) -> Transaction:
+        return MemoryTransaction(self.tables, self._heads, careful=careful)
+
+    def _leave(self) -> None:
+        self.tables.writing.release()
+        with self.tables.appended:
+            self.tables.appended.notify_all()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition
 from typing import Any
-from urllib.parse import quote
 from weakref import WeakSet
 
 from eventsourcing.persistence import PersistenceError
 from eventsourcing.sqlite import (
     SQLiteApplicationRecorder,
-    SQLiteConnection,
-    SQLiteConnectionPool,
-    SQLiteDatastore,
     SQLiteFactory,
 )
 from eventsourcing.utils import EnvType
@@ -31,274 +27,27 @@ from ledger.errors import (
     LedgerClosedError,
     NotALedgerError,
     StoreBusyError,
-    StoreUnavailableError,
 )
 from ledger.events import CATALOGUE
 from ledger.recorder import (
-    EventIdTakenError,
     Lease,
     LedgerRecorder,
     RunQuery,
     Transaction,
 )
-from ledger.rows import NewRow, RawRow, Row
+from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
-from ledger.stores.file_lock import FairLock, LifeSign, is_alive
+from ledger.stores.file_lock import FairLock, LifeSign
 from ledger.stores.run_conditions import run_conditions
+from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unavailable
 from ledger.stores.sqlite_schema import APPLICATION_ID, ROW, RUN, SCHEMA_VERSION, TABLES
+from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
 
-READERS = 8
-DEFAULT_WAIT = 30.0
 # Move the WAL into the database after about this many pages, as SQLite itself would.
 CHECKPOINT_PAGES = 1000
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
-
-
-def _unavailable(error: Exception, doing: str) -> StoreUnavailableError:
-    text = str(error)
-    if "locked" in text or "busy" in text:
-        return StoreBusyError(f"SQLite was busy while {doing} ({text}); nothing was written.")
-    return StoreUnavailableError(f"SQLite failed while {doing}: {text}")
-
-
-class LedgerConnectionPool(SQLiteConnectionPool):
-    """Connections that are as durable as the ledger promises, and never checkpoint alone."""
-
-    def __init__(self, *, wait: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.wait = wait
-
-    def _create_connection(self) -> SQLiteConnection:
-        # By URI, so that no name is misread and nothing is created by accident.
-        name = f"file:{quote(self.db_name)}?mode=rw"
-        raw = sqlite3.connect(
-            name,
-            uri=True,
-            check_same_thread=False,
-            isolation_level=None,
-            cached_statements=256,
-            timeout=self.wait,
-        )
-        raw.execute("PRAGMA journal_mode=WAL")
-        raw.execute("PRAGMA synchronous=FULL")
-        raw.execute("PRAGMA wal_autocheckpoint=0")
-        raw.execute("PRAGMA foreign_keys=OFF")
-        return SQLiteConnection(sqlite_conn=raw, max_age=self.max_age)
-
-
-class LedgerDatastore(SQLiteDatastore):
-    """The library's datastore with our connections."""
-
-    def __init__(self, db_name: str, *, wait: float) -> None:
-        super().__init__(db_name, originator_id_type="text")
-        self.wait = wait
-        self.pool = LedgerConnectionPool(
-            db_name=db_name, wait=wait, pool_size=READERS, pool_timeout=wait
-        )
-
-    def connect(self) -> sqlite3.Connection:
-        """A connection outside the pool, for the writer."""
-        connection: sqlite3.Connection = self.pool._create_connection()._sqlite_conn
-        return connection
-
-
-class SQLiteLedgerTransaction(Transaction):
-    """A transaction on the writer's connection, under the writer's lock."""
-
-    def __init__(
-        self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
-    ) -> None:
-        super().__init__(heads, careful=careful)
-        self._db = db
-        self._execute = db.execute
-        self._folder = folder
-        self._wrote = False
-        self.bytes_written = 0
-
-    def begin(self) -> None:
-        try:
-            self._execute("BEGIN IMMEDIATE")
-        except sqlite3.Error as error:
-            raise _unavailable(error, "beginning a transaction") from error
-
-    def commit(self) -> None:
-        try:
-            self._execute("COMMIT")
-        except sqlite3.Error as error:
-            self.rollback()
-            raise StoreUnavailableError(
-                f"SQLite failed while committing ({error}), so the outcome is unknown. "
-                "Append the same events again, with the same ids."
-            ) from error
-
-    def rollback(self) -> None:
-        with suppress(sqlite3.Error):
-            if self._db.in_transaction:
-                self._execute("ROLLBACK")
-
-    def savepoint(self) -> None:
-        self._execute("SAVEPOINT job")
-
-    def release_savepoint(self) -> None:
-        self._execute("RELEASE job")
-
-    def rollback_to_savepoint(self) -> None:
-        if not self._db.in_transaction:
-            raise StoreUnavailableError("SQLite rolled the transaction back; nothing was written.")
-        self._execute("ROLLBACK TO job")
-
-    def wrote(self) -> bool:
-        wrote, self._wrote = self._wrote, False
-        return wrote
-
-    def _advance(
-        self,
-        before: RunRow | None,
-        after: RunRow,
-        rows: Sequence[NewRow],
-        blobs: Mapping[str, bytes],
-    ) -> list[int] | None:
-        try:
-            if not self._move_run(before, after):
-                return None
-            self._wrote = True
-            for name, content in blobs.items():
-                self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
-                self.bytes_written += len(content)
-            return self._insert(rows)
-        except sqlite3.IntegrityError as error:
-            if "events.event_id" in str(error):
-                raise EventIdTakenError from error
-            raise _unavailable(error, "appending") from error
-        except sqlite3.Error as error:
-            raise _unavailable(error, "appending") from error
-
-    def _move_run(self, before: RunRow | None, after: RunRow) -> bool:
-        if before is None:
-            moved = self._execute(
-                f"INSERT INTO runs ({RUN}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) "
-                "ON CONFLICT (run_id) DO NOTHING",
-                _run_values(after),
-            ).rowcount
-            if moved:
-                self._put_tags(after)
-            return moved == 1
-        if (before.status, before.epoch, before.prompt) == (
-            after.status,
-            after.epoch,
-            after.prompt,
-        ):
-            return (
-                self._execute(
-                    "UPDATE runs SET version=?, digest=?, recorded_at=? "
-                    "WHERE run_id=? AND version=?",
-                    (after.version, after.digest, after.recorded_at, after.run_id, before.version),
-                ).rowcount
-                == 1
-            )
-        return (
-            self._execute(
-                "UPDATE runs SET version=?, digest=?, recorded_at=?, status=?, epoch=?, prompt=? "
-                "WHERE run_id=? AND version=?",
-                (
-                    after.version,
-                    after.digest,
-                    after.recorded_at,
-                    after.status,
-                    after.epoch,
-                    after.prompt,
-                    after.run_id,
-                    before.version,
-                ),
-            ).rowcount
-            == 1
-        )
-
-    def _put_tags(self, row: RunRow) -> None:
-        for key, value in row.tag_map.items():
-            self._execute("INSERT INTO run_tags VALUES (?, ?, ?)", (key, value, row.run_id))
-
-    def _insert(self, rows: Sequence[NewRow]) -> list[int]:
-        statement = (
-            "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) "
-            "VALUES (?,?,?,?,?,?,?)"
-        )
-        if len(rows) == 1:
-            self.bytes_written += len(rows[0][6])
-            last = self._execute(statement, rows[0]).lastrowid
-            assert last is not None
-            return [last]
-        self._db.executemany(statement, rows)
-        self.bytes_written += sum(len(row[6]) for row in rows)
-        # Under the writer's lock nobody else takes a position in between.
-        (last,) = self._execute("SELECT last_insert_rowid()").fetchone()
-        return list(range(last - len(rows) + 1, last + 1))
-
-    def _one(self, statement: str, *values: Any) -> Any:
-        try:
-            return self._execute(statement, values).fetchone()
-        except sqlite3.Error as error:
-            raise _unavailable(error, "reading before an append") from error
-
-    def run(self, run_id: str) -> RunRow | None:
-        found = self._one(f"SELECT {RUN} FROM runs WHERE run_id=?", run_id)
-        return RunRow(*found) if found else None
-
-    def row_at(self, run_id: str, version: int) -> Row | None:
-        row: Row | None = self._one(
-            f"SELECT {ROW} FROM events WHERE run_id=? AND version=?", run_id, version
-        )
-        return row
-
-    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
-        found = (self._one(f"SELECT {ROW} FROM events WHERE event_id=?", i) for i in event_ids)
-        return [row for row in found if row is not None]
-
-    def has_blob(self, name: str) -> bool:
-        return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._one(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?", run_id
-        )
-        return Lease(*found) if found else None
-
-    def put_lease(self, lease: Lease) -> None:
-        self._wrote = True
-        self._one(
-            "INSERT INTO leases VALUES (?,?,?,?,?) ON CONFLICT (run_id) DO UPDATE SET "
-            "worker=excluded.worker, epoch=excluded.epoch, holder=excluded.holder, "
-            "expires_at=excluded.expires_at",
-            *lease,
-        )
-
-    def drop_lease(self, run_id: str) -> None:
-        self._wrote = True
-        self._one("DELETE FROM leases WHERE run_id=?", run_id)
-
-    def holder_alive(self, holder: str) -> bool:
-        return is_alive(self._folder, holder)
-
-    def now(self) -> int:
-        now: int = self._one("SELECT CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)")[0]
-        return now
-
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
-        self._wrote = True
-        try:
-            rows = fold(self._execute(f"SELECT {ROW} FROM events ORDER BY position"))
-            self._execute("DELETE FROM runs")
-            self._execute("DELETE FROM run_tags")
-            for row in rows:
-                self._move_run(None, row)
-        except sqlite3.Error as error:
-            raise _unavailable(error, "rebuilding the run index") from error
-
-
-def _run_values(row: RunRow) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in row.__struct_fields__)
 
 
 class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
@@ -312,9 +61,11 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
         self._folder = Path(f"{self._path}-locks")
         self._lock = FairLock(self._folder, datastore.wait)
         self._writer: sqlite3.Connection | None = None
+        self._tx: SQLiteLedgerTransaction | None = None
         self._life: LifeSign | None = None
         self._unmoved_pages = 0
         self._appended = Condition()
+        self._followers = 0
         self._closed = ""
         _OPEN.add(self)
 
@@ -352,46 +103,52 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     # --- writing ---
 
+    def _enter(self) -> None:
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+        self._lock.acquire()
+        if self._writer is None:
+            try:
+                self._writer = self.datastore.connect()
+            except sqlite3.Error as error:
+                self._lock.release()
+                raise unavailable(error, "opening the database") from error
+
+    def _transaction(self, *, careful: bool) -> Transaction:
+        assert self._writer is not None
+        self._tx = SQLiteLedgerTransaction(self._writer, self._heads, self._folder, careful=careful)
+        return self._tx
+
+    def _leave(self) -> None:
+        db, tx, self._tx = self._writer, self._tx, None
+        try:
+            if db is not None and db.in_transaction:
+                # Nothing of a broken connection is kept for the next writer.
+                self._writer = None
+                db.close()
+            elif db is not None and tx is not None:
+                self._unmoved_pages += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
+                if self._unmoved_pages >= CHECKPOINT_PAGES:
+                    self._move_wal(db)
+        finally:
+            self._lock.release()
+        if self._followers:
+            with self._appended:
+                self._appended.notify_all()
+
     @contextmanager
     def _exclusively(self) -> Iterator[sqlite3.Connection]:
-        self._check_open()
-        self._lock.acquire()
+        """The writer's connection for something that is no append."""
+        self._enter()
         try:
-            if self._writer is None:
-                self._writer = self.datastore.connect()
+            assert self._writer is not None
             yield self._writer
         except sqlite3.Error as error:
             if "not a database" in str(error) or "malformed" in str(error):
                 raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
-            raise _unavailable(error, "opening the database") from error
+            raise unavailable(error, "opening the database") from error
         finally:
-            self._lock.release()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Callable[[bool], Transaction]]:
-        with self._exclusively() as db:
-            started: list[SQLiteLedgerTransaction] = []
-
-            def start(careful: bool) -> Transaction:
-                started.append(
-                    SQLiteLedgerTransaction(db, self._heads, self._folder, careful=careful)
-                )
-                return started[-1]
-
-            try:
-                yield start
-            except BaseException:
-                # Nothing of a broken connection is kept for the next writer.
-                if db.in_transaction:
-                    self._writer = None
-                    with suppress(sqlite3.Error):
-                        db.close()
-                raise
-            self._unmoved_pages += PAGES_PER_COMMIT + started[-1].bytes_written // PAGE_BYTES
-            if self._unmoved_pages >= CHECKPOINT_PAGES:
-                self._move_wal(db)
-        with self._appended:
-            self._appended.notify_all()
+            self._leave()
 
     def _move_wal(self, db: sqlite3.Connection) -> None:
         self._unmoved_pages = 0
@@ -411,7 +168,7 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
             with self.datastore.get_connection(commit=False) as connection:
                 yield connection._sqlite_conn
         except (sqlite3.Error, PersistenceError) as error:
-            raise _unavailable(error, "reading") from error
+            raise unavailable(error, "reading") from error
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         with self._reader() as db:
@@ -434,7 +191,9 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         with self._appended:
+            self._followers += 1
             self._appended.wait(seconds)
+            self._followers -= 1
 
     def run(self, run_id: str) -> RunRow | None:
         found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
@@ -499,7 +258,7 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
         try:
             yield db
         except sqlite3.Error as error:
-            raise _unavailable(error, "verifying") from error
+            raise unavailable(error, "verifying") from error
         finally:
             db.close()
 
@@ -531,6 +290,7 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
             # Closing the last connection moves the WAL: under the lock, like any commit.
             self._move_wal(db)
             self.datastore.close()
+            self._writer = None
             db.close()
         self._closed = "This ledger was closed. Open it again."
         if self._life is not None:

@@ -1,0 +1,149 @@
+"""What an append costs on SQLite, against bare sqlite3 writing the same rows."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks.measuring import Result, speed
+from benchmarks.raw_sqlite import RawWriter
+from benchmarks.workload import events, one_turn
+from ledger import ANY, Ledger, new_run_id
+from ledger.events import Event
+
+COMMITS = 200
+BATCHES, BATCH = 20, 100
+RUNS, EACH = 128, 20
+
+
+def measure(folder: Path) -> Iterator[Result]:
+    yield _one_at_a_time(folder)
+    yield _in_batches(folder)
+    yield _many_runs(folder)
+    yield from _late_against_early(folder)
+
+
+def _one_at_a_time(folder: Path) -> Result:
+    raw = RawWriter(folder / "raw-one.db")
+    with Ledger.open(folder / "one.db") as ledger:
+        run = new_run_id()
+        batch = list(events(COMMITS))
+
+        def ours() -> None:
+            for event in batch:
+                ledger.append(run, event, ANY)
+
+        rounds = iter([[[row] for row in raw.rows(COMMITS)] for _ in range(16)])
+
+        def theirs() -> None:
+            for rows in next(rounds):
+                raw.commit(rows)
+
+        ratio = speed(ours, theirs)
+    raw.db.close()
+    return Result("append, one event a commit, one run", ratio, 0.8, at_least=True)
+
+
+def _in_batches(folder: Path) -> Result:
+    raw = RawWriter(folder / "raw-batch.db")
+    with Ledger.open(folder / "batch.db") as ledger:
+        run = new_run_id()
+        batch = list(events(BATCH))
+
+        def ours() -> None:
+            for _ in range(BATCHES):
+                ledger.append(run, batch, ANY)
+
+        rounds = iter([[raw.rows(BATCH) for _ in range(BATCHES)] for _ in range(16)])
+
+        def theirs() -> None:
+            for rows in next(rounds):
+                raw.commit(rows)
+
+        ratio = speed(ours, theirs)
+    raw.db.close()
+    return Result("append, batches of 100", ratio, 0.6, at_least=True)
+
+
+def _many_runs(folder: Path) -> Result:
+    raw = RawWriter(folder / "raw-many.db")
+    batch: list[Event] = (one_turn() * EACH)[:EACH]
+    with (
+        Ledger.open(folder / "many.db") as ledger,
+        ThreadPoolExecutor(RUNS) as pool,
+    ):
+
+        def one_run(_: int) -> None:
+            run = new_run_id()
+            for event in batch:
+                ledger.append(run, event, ANY)
+
+        def ours() -> None:
+            list(pool.map(one_run, range(RUNS)))
+
+        rounds = iter([[[row] for row in raw.rows(RUNS * EACH)] for _ in range(6)])
+
+        def theirs() -> None:
+            for rows in next(rounds):
+                raw.commit(rows)
+
+        ratio = speed(ours, theirs, rounds=5)
+    raw.db.close()
+    return Result("128 concurrent runs, against one raw writer", ratio, 2.5, at_least=True)
+
+
+def _late_against_early(folder: Path) -> Iterator[Result]:
+    """The same append at the beginning of a run and after 50,000 events."""
+    path = folder / "late.db"
+    wal = Path(f"{path}-wal")
+    with Ledger.open(path) as ledger:
+        early, late = new_run_id(), new_run_id()
+        batch = list(events(500))
+        for _ in range(100):
+            ledger.append(late, batch, ANY)
+        ledger.append(early, list(events(50)), ANY)
+        event = one_turn()[1]
+        cost: dict[object, list[float]] = {early: [], late: []}
+        statements: dict[object, list[int]] = {early: [], late: []}
+        pages: dict[object, list[float]] = {early: [], late: []}
+        writer = ledger.store._writer  # type: ignore[attr-defined]
+        for number in range(400):
+            for run in (early, late) if number % 2 else (late, early):
+                seen: list[str] = []
+                if number % 7 == 0:  # counted apart from the timed ones
+                    writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                    writer.set_trace_callback(seen.append)
+                started = time.perf_counter()
+                ledger.append(run, event, ANY)
+                passed = time.perf_counter() - started
+                writer.set_trace_callback(None)
+                if number % 7 == 0:
+                    statements[run].append(len(seen))
+                    pages[run].append((wal.stat().st_size - 32) / (4096 + 24))
+                else:
+                    cost[run].append(passed)
+    more = max(statements[late]) - max(statements[early])
+    pages_more = statistics.median(pages[late]) - statistics.median(pages[early])
+    yield Result(
+        "statements at event 50,000, more than at 50",
+        more,
+        0,
+        at_least=False,
+        detail=f"{max(statements[late])} statements",
+    )
+    yield Result(
+        "WAL pages at event 50,000, more than at 50",
+        pages_more,
+        1,
+        at_least=False,
+        detail=f"{statistics.median(pages[late]):.0f} pages",
+    )
+    yield Result(
+        "time at event 50,000 against 50",
+        statistics.median(cost[late]) / statistics.median(cost[early]),
+        1.2,
+        at_least=False,
+    )
