@@ -63,11 +63,13 @@ from ledger.events import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from ledger.ledger import ANY, NEW, Appended, Ledger
+from ledger.ledger import Appended, Ledger
 from ledger.limits import Limits
 from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
 from ledger.record import Draft, Record
+from ledger.requesting import ANY, NEW
 from ledger.run_index import RunInfo
+from ledger.transfer import ImportReport, export_runs, import_runs
 from ledger.verifying import Problem, Report
 
 __all__ = [
@@ -92,6 +94,7 @@ __all__ = [
     "EventIdConflictError",
     "ForkPointError",
     "ImportConflictError",
+    "ImportReport",
     "InnerMessage",
     "IntegrityFailureError",
     "InvalidEventError",
@@ -145,5 +148,7 @@ __all__ = [
     "TurnledgerError",
     "UnknownEventTypeError",
     "blob_name",
+    "export_runs",
+    "import_runs",
     "new_run_id",
 ]

@@ -6,7 +6,7 @@ once before it is let through. Both raise typed errors only, whatever they are f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -32,6 +32,15 @@ _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
     for kind in EVENT_TYPES.values()
 }
 
+# What Python raises for values that have no JSON form, or are not of their field's type.
+_UNWRITABLE = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    NotImplementedError,
+)
+
 
 class Codec:
     """Encodes and decodes events, within limits.
@@ -52,9 +61,14 @@ class Codec:
         self._upcasters = upcasters
         # With no more brackets than this, nothing can be nested too deep.
         self._shallow = self.limits.max_json_depth
-        self._encoder = msgspec.json.Encoder()
+        self._max_bytes = self.limits.max_event_bytes
+        self._encode = msgspec.json.Encoder().encode
         self._decoders: dict[str, msgspec.json.Decoder[Event]] = {
             tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
+        }
+        self._plans: dict[type[Event], tuple[str, Callable[[bytes], Event], tuple[str, ...]]] = {
+            kind: (tag, self._decoders[tag].decode, _FREE_FIELDS[kind])
+            for tag, kind in EVENT_TYPES.items()
         }
 
     def encode(self, event: Event) -> tuple[str, bytes]:
@@ -64,31 +78,39 @@ class Codec:
     def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
         """The same, and the event as it will be read: what it was taken to mean."""
         kind = type(event)
-        free = _FREE_FIELDS.get(kind)
-        if free is None:
+        plan = self._plans.get(kind)
+        if plan is None:
             raise InvalidEventError(
                 f"{kind.__name__} is no event of the catalogue. "
                 "Facts of your own go into a CustomEvent."
             )
-        tag = kind.tag
+        tag, decode, free = plan
         try:
-            data = self._encoder.encode(event)
-            decoded = self._decoders[tag].decode(data)
-            if isinstance(event, MessageAppended):
-                if type(event.message) is not InnerMessage:
-                    raise TypeError("message is an InnerMessage")
-                if event.message.value is not None:
-                    self._check_free_fields(event.message, free)
-            elif free and (decoded != event or data.count(b"[") + data.count(b"{") > self._shallow):
-                self._check_free_fields(event, free)
+            data = self._encode(event)
+            decoded = decode(data)
+            changed = decoded != event
+            if free and (changed or data.count(b"[") + data.count(b"{") > self._shallow):
+                self._check_free_fields(
+                    event.message if isinstance(event, MessageAppended) else event, free
+                )
+            if changed:
+                _refuse_changes(decoded, event, kind.__name__)
         except msgspec.ValidationError as error:
             raise InvalidEventError(f"{kind.__name__}: {error}") from error
         except (InvalidEventError, LimitExceededError) as error:
             error.args = (f"{kind.__name__}: {error.args[0]}", *error.args[1:])
             raise
-        except (TypeError, ValueError, RecursionError, OverflowError, NotImplementedError) as error:
+        except RecursionError as error:
+            depth = self.limits.max_json_depth
+            raise LimitExceededError(
+                f"{kind.__name__}: JSON nesting",
+                limit=depth,
+                found=depth + 1,
+                setting="max_json_depth",
+            ) from error
+        except _UNWRITABLE as error:
             raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
-        if len(data) > self.limits.max_event_bytes:
+        if len(data) > self._max_bytes:
             raise LimitExceededError(
                 f"{kind.__name__}, in bytes",
                 limit=self.limits.max_event_bytes,
@@ -113,7 +135,7 @@ class Codec:
             raise EventDecodeError(
                 f"The data of a {tag!r} event does not fit its type: {error}", tag=tag
             ) from error
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             if isinstance(error, EventDecodeError):
                 raise
             raise EventDecodeError(
@@ -132,3 +154,24 @@ class Codec:
                 f"The data of a {tag!r} event could not be brought up to date: {error!r}", tag=tag
             ) from error
         return msgspec.convert(payload, kind)
+
+
+def _refuse_changes(read: Any, given: Any, path: str) -> None:
+    """Refuse what would be read as something else than was given; lists may be tuples."""
+    if read == given:
+        return
+    if isinstance(given, msgspec.Struct) and type(read) is type(given):
+        for name in given.__struct_fields__:
+            _refuse_changes(getattr(read, name), getattr(given, name), f"{path}.{name}")
+    elif isinstance(given, dict) and isinstance(read, dict) and read.keys() == given.keys():
+        for key, value in given.items():
+            _refuse_changes(read[key], value, f"{path}.{key}")
+    elif (
+        isinstance(given, list | tuple)
+        and isinstance(read, list | tuple)
+        and len(read) == len(given)
+    ):
+        for place, value in enumerate(given):
+            _refuse_changes(read[place], value, f"{path}[{place}]")
+    else:
+        raise TypeError(f"{path}, {given!r:.100}, would be read as {read!r:.100}")

@@ -19,13 +19,14 @@ MAX_GROUP = 256
 class Job(Generic[Tx]):
     """A caller's work, and what came of it."""
 
-    __slots__ = ("done", "error", "result", "wake", "work")
+    __slots__ = ("appointed", "done", "error", "result", "wake", "work")
 
     def __init__(self, work: Callable[[Tx], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
+        self.appointed = False
         self.wake = Lock()
         self.wake.acquire()
 
@@ -57,7 +58,11 @@ class GroupCommit(Generic[Tx]):
                 return self._commit_alone(work)
             finally:
                 self._pass_on()
-        job.wake.acquire()
+        try:
+            job.wake.acquire()
+        except BaseException:
+            self._quit(job)
+            raise
         if not job.done:
             self._lead(job)
         if job.error is not None:
@@ -82,5 +87,16 @@ class GroupCommit(Generic[Tx]):
         with self._mutex:
             successor = self._waiting.popleft() if self._waiting else None
             self._leading = successor is not None
+            if successor is not None:
+                successor.appointed = True
         if successor is not None:
             successor.wake.release()
+
+    def _quit(self, job: Job[Tx]) -> None:
+        """A follower was interrupted (Ctrl-C): nobody may wait for it to lead."""
+        with self._mutex:
+            if job in self._waiting:
+                self._waiting.remove(job)
+                return
+        if job.appointed:
+            self._pass_on()

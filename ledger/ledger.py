@@ -9,75 +9,41 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from enum import Enum
-from functools import lru_cache
 from threading import Event as Flag
 from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID
 
 from ledger import claiming, verifying
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, Outcome, append
-from ledger.blobs import blob_name
+from ledger.appending import Outcome, append
 from ledger.claiming import Claim
 from ledger.clock import Clock, SystemClock, to_micros
 from ledger.codec import Codec
 from ledger.errors import (
     BlobNotFoundError,
+    IntegrityFailureError,
     InvalidEventError,
     InvalidInputError,
-    InvalidRunIdError,
-    LimitExceededError,
     RecordNotFoundError,
     RunNotFoundError,
     StoreUnavailableError,
 )
-from ledger.events import BaseEvent, Event, RunClaimed, RunStarted
+from ledger.events import Event, RunStarted
 from ledger.limits import Limits
 from ledger.lineage import Segment, lineage
 from ledger.mapper import LedgerMapper
 from ledger.record import Draft, Record
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
+from ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
 from ledger.run_index import RunInfo, RunStatus, describe, fold_index
 from ledger.stores import open_store
 from ledger.verifying import Report
 
-RunId = UUID | str
 DEFAULT_TTL = timedelta(seconds=60)
 # How long a follower sleeps between looks, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
-
-
-class Expected(Enum):
-    """Expectations of a run's version that are not a number."""
-
-    NEW = "new"
-    ANY = "any"
-
-
-NEW = Expected.NEW
-ANY = Expected.ANY
-
-
-_ONE = (BaseEvent, Draft)
-_ID = (UUID, str)
-
-
-@lru_cache(maxsize=8192)
-def _canonical(value: RunId) -> str:
-    try:
-        return str(value if isinstance(value, UUID) else UUID(value))
-    except ValueError:
-        raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.") from None
-
-
-def canonical_id(value: RunId) -> str:
-    """The one spelling of an id that is stored."""
-    if isinstance(value, _ID):
-        return _canonical(value)
-    raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.")
 
 
 class Appended:
@@ -184,73 +150,14 @@ class Ledger:
         exist yet, or ANY. A claimed run takes its worker's `epoch`. `blobs` are bytes
         that the events name by `blob_name`.
         """
-        run = canonical_id(run_id)
-        batch = [events] if isinstance(events, _ONE) else list(events)
-        entries = self._entries(batch)
-        request = AppendRequest(
-            run, entries, _expected(expected_version), _epoch(epoch), self._named(blobs)
-        )
         clock = self._clock
+        request = build_request(run_id, events, expected_version, epoch, blobs, self._codec, clock)
         try:
             outcome = self._store.write(lambda tx: append(tx, request, clock))
         except StoreUnavailableError as error:
-            error.drafts = tuple(Draft(e.event, UUID(e.event_id)) for e in entries)
+            error.drafts = tuple(Draft(e.event, UUID(e.event_id)) for e in request.entries)
             raise
         return Appended(outcome, self._codec)
-
-    def _entries(self, batch: Sequence[Event | Draft]) -> list[Entry]:
-        limits = self._codec.limits
-        if not batch:
-            raise InvalidEventError("There is nothing to append: give at least one event.")
-        if len(batch) > limits.max_batch_events:
-            raise LimitExceededError(
-                "Events in one append",
-                limit=limits.max_batch_events,
-                found=len(batch),
-                setting="max_batch_events",
-            )
-        entries = []
-        total = 0
-        for item in batch:
-            if isinstance(item, Draft):
-                event, event_id = item.event, canonical_id(item.event_id)
-            else:
-                event, event_id = item, self._clock.new_id()
-            if isinstance(event, RunClaimed):
-                raise InvalidEventError(
-                    "RunClaimed is appended by claim(), which grants the epoch."
-                )
-            tag, data, checked = self._codec.encode_checked(event)
-            total += len(data)
-            entries.append(Entry(event_id, tag, data, checked))
-        if total > limits.max_batch_bytes:
-            raise LimitExceededError(
-                "One append, in bytes",
-                limit=limits.max_batch_bytes,
-                found=total,
-                setting="max_batch_bytes",
-            )
-        if len(entries) > 1 and len({entry.event_id for entry in entries}) < len(entries):
-            twice = next(
-                e.event_id for e in entries if [x.event_id for x in entries].count(e.event_id) > 1
-            )
-            raise InvalidEventError(f"Event id {twice} stands twice in one append.")
-        return entries
-
-    def _named(self, blobs: Iterable[bytes]) -> Mapping[str, bytes]:
-        named = {}
-        for content in blobs:
-            if not isinstance(content, bytes):
-                raise InvalidInputError("A blob is bytes.")
-            if len(content) > self._codec.limits.max_blob_bytes:
-                raise LimitExceededError(
-                    "A blob, in bytes",
-                    limit=self._codec.limits.max_blob_bytes,
-                    found=len(content),
-                    setting="max_blob_bytes",
-                )
-            named[blob_name(content)] = content
-        return named
 
     def fork(
         self,
@@ -306,8 +213,7 @@ class Ledger:
         """A run's records with after < version <= until, its lineage included, in pages."""
         segments = self._lineage(canonical_id(run_id))
         end = until if until is not None else segments[-1].until
-        if page_size < 1:
-            raise InvalidInputError("page_size is 1 or more.")
+        _check_page(page_size)
         return self._read(segments, after, end, backwards, page_size)
 
     def _read(
@@ -360,6 +266,7 @@ class Ledger:
     ) -> Iterator[RunInfo]:
         """Runs, newest first. `tags` maps to a value or, for any value, to None;
         `prompt` is "ns/key"; `since <= started < until`; `before` goes on after a run."""
+        _check_page(page_size)
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         while left is None or left > 0:
@@ -393,6 +300,7 @@ class Ledger:
 
         With `follow` it goes on waiting for more, from whatever process, until `stop`.
         """
+        _check_page(page_size)
         nap = SHORTEST_NAP
         while stop is None or not stop.is_set():
             rows = self._store.rows_after(after, page_size)
@@ -447,7 +355,7 @@ class Ledger:
         run = canonical_id(run_id)
         try:
             segments = lineage(run, self._store.run)
-        except RunNotFoundError:
+        except (RunNotFoundError, IntegrityFailureError):
             if not any(True for _ in self._store.raw_rows(run.encode())):
                 raise
             verifier.check_run(run.encode())
@@ -476,17 +384,6 @@ class Ledger:
         return segments
 
 
-def _expected(value: int | Expected) -> int:
-    if value is NEW:
-        return 0
-    if value is ANY:
-        return ANY_VERSION
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise InvalidInputError(f"expected_version is a version, NEW or ANY, not {value!r}.")
-
-
-def _epoch(value: int | None) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise InvalidInputError(f"epoch is a number that claim() granted, not {value!r}.")
+def _check_page(size: int) -> None:
+    if size < 1:
+        raise InvalidInputError("page_size is 1 or more.")

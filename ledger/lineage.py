@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ledger.errors import RunNotFoundError
+from ledger.errors import IntegrityFailureError, RunNotFoundError
 from ledger.run_index import RunRow
 
 NO_END = 2**62
@@ -28,7 +28,14 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
     segments: list[Segment] = []
     until = NO_END
     current: str | None = run_id
+    seen: set[str] = set()
     while current is not None:
+        if current in seen:
+            raise IntegrityFailureError(
+                f"The index says that run {current} descends from itself: it is damaged. "
+                "Verify the ledger, and rebuild the index."
+            )
+        seen.add(current)
         row = find(current)
         if row is None:
             raise RunNotFoundError(current)

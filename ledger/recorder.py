@@ -6,10 +6,12 @@ digests, claims) is written once, over these, and so is the same on every store.
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 import msgspec
 from eventsourcing.persistence import (
@@ -19,7 +21,7 @@ from eventsourcing.persistence import (
     Subscription,
 )
 
-from ledger.errors import StoreUnavailableError
+from ledger.errors import LedgerClosedError, StoreUnavailableError
 from ledger.group_commit import GroupCommit, Job
 from ledger.rows import NewRow, RawRow, Row
 from ledger.run_index import RunRow
@@ -51,12 +53,12 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = PAGE
 
 
-class EventIdTakenError(Exception):
+class RedoError(Exception):
+    """What an optimistic transaction took for granted is not so: run it again, carefully."""
+
+
+class EventIdTakenError(RedoError):
     """An insert met an event id that is already there."""
-
-
-class _RedoError(Exception):
-    """The group has to be run again, carefully."""
 
 
 class Transaction:
@@ -93,7 +95,7 @@ class Transaction:
         return positions
 
     def flush(self) -> None:
-        """Write what was held back until now; EventIdTakenError may turn up only here."""
+        """Write what was held back until now; RedoError may turn up only here."""
 
     def is_live(self, lease: Lease) -> bool:
         """Whether a lease still counts: its time is not up and its holder not known dead."""
@@ -176,11 +178,27 @@ class LedgerRecorder(ApplicationRecorder):
         super().__init__(*args, **kwargs)
         self._heads: dict[str, RunRow] = {}
         self._group = GroupCommit[Transaction](self._commit_alone, self._commit_group)
+        self._closed = ""
+        _OPEN.add(self)
+
+    # --- being open ---
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+
+    def abandon(self) -> None:
+        """In a forked child: connections, locks and threads are the parent's, not ours."""
+        self._closed = (
+            "This ledger was opened by the process that forked this one, and does not survive "
+            "a fork. Open it again in this process."
+        )
 
     # --- writing ---
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a transaction that is durable when this returns."""
+        self._check_open()
         result: T = self._group.run(work)
         return result
 
@@ -195,8 +213,9 @@ class LedgerRecorder(ApplicationRecorder):
                 tx.flush()
             except BaseException as error:
                 tx.rollback()
-                if not (isinstance(error, EventIdTakenError) or tx.wrote()):
+                if not (isinstance(error, RedoError) or tx.wrote()):
                     raise
+                self._heads.clear()
                 job = Job(work)
                 self._run_group(self._transaction(careful=True), [job])
                 if job.error is not None:
@@ -217,11 +236,12 @@ class LedgerRecorder(ApplicationRecorder):
             try:
                 try:
                     self._run_group(self._transaction(careful=False), jobs)
-                except _RedoError:
+                except RedoError:
+                    self._heads.clear()
                     self._run_group(self._transaction(careful=True), jobs)
             finally:
                 self._leave()
-        except StoreUnavailableError as error:
+        except (StoreUnavailableError, LedgerClosedError) as error:
             self._heads.clear()
             for job in jobs:
                 job.error = type(error)(*error.args)
@@ -243,9 +263,6 @@ class LedgerRecorder(ApplicationRecorder):
                 job.error = None
                 self._run_job(tx, job)
             tx.flush()
-        except EventIdTakenError as error:
-            tx.rollback()
-            raise _RedoError from error
         except BaseException:
             tx.rollback()
             raise
@@ -263,9 +280,9 @@ class LedgerRecorder(ApplicationRecorder):
         tx.wrote()
         try:
             job.result = job.work(tx)
-        except EventIdTakenError as error:
+        except RedoError as error:
             if not tx.careful:
-                raise _RedoError from error
+                raise
             raise StoreUnavailableError(
                 "Another writer is recording the same event ids at this moment. "
                 "Append the same events again."
@@ -278,7 +295,7 @@ class LedgerRecorder(ApplicationRecorder):
                 tx.staged.clear()
                 self._heads.clear()
             elif tx.wrote():
-                raise _RedoError from error
+                raise RedoError from error
             job.error = error
         if tx.careful:
             tx.release_savepoint()
@@ -397,3 +414,16 @@ class LedgerRecorder(ApplicationRecorder):
         self, gt: int | None = None, topics: Sequence[str] = ()
     ) -> Subscription[ApplicationRecorder]:
         raise TypeError("Follow a ledger with Ledger.tail(follow=True).")
+
+
+_OPEN: WeakSet[LedgerRecorder] = WeakSet()
+
+
+def _after_fork() -> None:
+    for recorder in list(_OPEN):
+        # One that was closed has nothing left: its files' numbers may be others' by now.
+        if not recorder._closed:
+            recorder.abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork)

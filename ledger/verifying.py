@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -18,7 +19,7 @@ from ledger.errors import EventDecodeError
 from ledger.events import Event, RunStarted
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import RawRow
-from ledger.run_index import RunRow
+from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +82,9 @@ class Verifier:
     def check_run(self, run_id: bytes) -> None:
         """A run's own records: order, digests, content, blobs, and its row in the index."""
         self.runs += 1
+        index = self._index_row(run_id)
         last: RawRow | None = None
-        previous, version, position, moment = GENESIS, 0, 0, 0
+        previous, version, position, moment, state = GENESIS, 0, 0, 0, RunRow("")
         for row in self._store.raw_rows(run_id):
             self.records += 1
             if last is None:
@@ -90,18 +92,23 @@ class Verifier:
                 if isinstance(opening, str):
                     self._report(row, opening)
                     return
-                previous, version, moment = opening
-            wrong = self._wrong(row, previous, version, position, moment)
-            if wrong:
-                self._report(row, wrong)
+                previous, version, moment, state = opening
+            if row[2] != version + 1:
+                self._report_gap(row, version, index if last is None else None)
                 return
-            position, version, moment, previous, last = row[0], row[2], row[5], row[6], row
-        index = self._index_row(run_id)
-        if last is None:
-            if index is not None:
-                self._report_missing(run_id, 1, "the index knows the run, but it has no records")
-            return
-        self._check_index(run_id, last, index)
+            event = self._checked(row, previous, position, moment)
+            if isinstance(event, str):
+                self._report(row, event)
+                return
+            position, version, moment, previous = row[0], row[2], row[5], row[6]
+            indexed = (event,) if event.tag in INDEXED_TAGS else ()
+            last, state = row, advance(state, indexed, version, previous, moment)
+        if last is not None:
+            self._check_index(last, state, index)
+        elif index is not None:
+            self._report_missing(
+                run_id, index.parent_version + 1, "the index knows the run, but it has no records"
+            )
 
     def check_blobs(self, names: Iterator[str]) -> None:
         for name in names:
@@ -124,30 +131,31 @@ class Verifier:
             self._blobs[name] = content is not None and blob_name(content) == name
         return self._blobs[name]
 
-    def _opening(self, row: RawRow) -> tuple[bytes, int, int] | str:
-        """The digest, version and time before a run's first own record; text if there is none."""
+    def _opening(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
+        """What was before a run's first own record: the digest, version and time that it
+        goes on from, and where the run stood; text if that is not there."""
         event = self._event(row)
         if not isinstance(event, RunStarted) or event.parent is None:
-            return GENESIS, 0, 0
-        parent, at = str(event.parent), event.at
-        while True:
-            for found in self._store.raw_rows(parent.encode()):
-                if found[2] == at:
-                    return found[6], at, found[5]
-                if found[2] > at:
-                    first = self._event(found)
-                    if isinstance(first, RunStarted) and first.parent is not None:
-                        parent = str(first.parent)
-                        break
-                    return f"version {at} of the parent run {parent} is not there"
-            else:
-                return f"version {at} of the parent run {parent} is not there"
+            return GENESIS, 0, 0, RunRow(text_of(row[1]))
+        parent: UUID | None = event.parent
+        seen = {text_of(row[1])}
+        while parent is not None and str(parent) not in seen:
+            seen.add(str(parent))
+            first = None
+            for found in self._store.raw_rows(str(parent).encode()):
+                first = first or found
+                if found[2] == event.at:
+                    moment = found[5] if isinstance(found[5], int) else 0
+                    state = child_of(text_of(row[1]), found[6], moment, event)
+                    return found[6], event.at, moment, state
+                if found is first and isinstance(found[2], int) and found[2] > event.at:
+                    break
+            origin = self._event(first) if first is not None else None
+            parent = origin.parent if isinstance(origin, RunStarted) else None
+        return f"version {event.at} of the parent run {event.parent} is not there"
 
-    def _wrong(
-        self, row: RawRow, previous: Any, version: int, position: int, moment: int
-    ) -> str | None:
-        if row[2] != version + 1:
-            return f"version {version + 1} should follow version {version}, found {text_of(row[2])}"
+    def _checked(self, row: RawRow, previous: Any, position: int, moment: int) -> Event | str:
+        """The record's event, or what is wrong with the record."""
         fields = (row[1], row[3], row[4], row[7])
         if not all(isinstance(value, bytes) for value in (*fields, row[6], previous)):
             return "a column holds a value of another type than was recorded"
@@ -155,7 +163,7 @@ class Verifier:
             return "recorded_at is not a time"
         digest = link(previous, row[1], row[2], row[4], row[3], row[5], row[7])
         if digest != row[6]:
-            return f"the digest should be {digest.hex()}, found {text_of(row[6].hex())}"
+            return f"the digest should be {digest.hex()}, found {row[6].hex()}"
         if not row[0] > position:
             return f"position {row[0]} does not come after position {position}"
         if row[5] < moment:
@@ -166,12 +174,12 @@ class Verifier:
         for name in blobs_named(event):
             if not self._blob_ok(name):
                 return f"blob {name} is missing or changed"
-        return None
+        return event
 
     def _event(self, row: RawRow) -> Event | None:
         try:
             return self._codec.decode(row[3].decode(), row[7])
-        except (EventDecodeError, UnicodeDecodeError, AttributeError):
+        except (EventDecodeError, UnicodeDecodeError, AttributeError, TypeError):
             return None
 
     def _index_row(self, run_id: bytes) -> RunRow | None:
@@ -180,15 +188,34 @@ class Verifier:
         except UnicodeDecodeError:
             return None
 
-    def _check_index(self, run_id: bytes, last: RawRow, index: RunRow | None) -> None:
+    def _check_index(self, last: RawRow, folded: RunRow, index: RunRow | None) -> None:
         if index is None:
             self._report(last, "the index does not know the run; rebuild it, or the run is forged")
-        elif index.version > last[2]:
+        elif isinstance(index.version, int) and index.version > folded.version:
             self._report_missing(
-                run_id, last[2] + 1, f"the records end here, the index says {index.version}"
+                last[1], folded.version + 1, f"the records end, the index says {index.version}"
             )
-        elif (index.version, index.digest) != (last[2], last[6]):
-            self._report(last, f"the index says version {index.version}, {index.digest.hex()}")
+        elif index != folded:
+            wrong = [
+                f"{name} {getattr(index, name)!r} instead of {getattr(folded, name)!r}"
+                for name in folded.__struct_fields__
+                if getattr(index, name) != getattr(folded, name)
+            ]
+            self._report(last, f"the index says {', '.join(wrong)}; rebuild it")
+
+    def _report_gap(self, row: RawRow, version: int, index: RunRow | None) -> None:
+        """A record that does not follow the one before; `index` is given for a run's first."""
+        wanted = version + 1
+        if index is not None and version == 0:
+            wanted = index.parent_version + 1
+        if row[2] == wanted:
+            self._report(row, "the data does not say what the run goes on from")
+        elif isinstance(row[2], int) and row[2] > wanted:
+            self._report_missing(
+                row[1], wanted, f"the record is missing; the next one is version {row[2]}"
+            )
+        else:
+            self._report(row, f"version {wanted} should be here, found {text_of(row[2])}")
 
     def _report(self, row: RawRow, what: str) -> None:
         self.problems.append(

@@ -7,8 +7,8 @@ writers wait in line: a process that writes in a loop can't starve the others.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
 from threading import Condition, Thread
 from uuid import uuid4
@@ -16,16 +16,11 @@ from uuid import uuid4
 from ledger.errors import StoreBusyError
 
 
+AT_ONCE = LOCK_EX | LOCK_NB
+
+
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-
-
-def _try(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class FairLock:
@@ -47,15 +42,20 @@ class FairLock:
         self._waiter: Thread | None = None
 
     def acquire(self) -> None:
-        if self._state == "idle" and _try(self._gate):
-            if _try(self._lock):
-                fcntl.flock(self._gate, fcntl.LOCK_UN)
-                return
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        if self._state == "idle":
+            try:
+                flock(self._gate, AT_ONCE)
+                try:
+                    flock(self._lock, AT_ONCE)
+                    return
+                finally:
+                    flock(self._gate, LOCK_UN)
+            except BlockingIOError:
+                pass
         self._acquire_in_line()
 
     def release(self) -> None:
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        flock(self._lock, LOCK_UN)
 
     def close(self) -> None:
         with self._turn:
@@ -75,14 +75,26 @@ class FairLock:
                 self._waiter = Thread(target=self._wait_in_line, daemon=True, name="ledger-lock")
                 self._waiter.start()
             self._turn.notify_all()
-            if self._turn.wait_for(lambda: self._state == "granted", self._wait):
-                self._state = "idle"
+            granted = False
+            try:
+                granted = self._turn.wait_for(lambda: self._state == "granted", self._wait)
+            finally:
+                # Also when Ctrl-C ends the wait: nobody keeps a lock that nobody wants.
+                self._end_wait(granted)
+            if granted:
                 return
-            self._state = "given up"
         raise StoreBusyError(
             f"Waited {self._wait} s for another writer ({self._what}); nothing was written. "
             "Try again, or open the ledger with a longer wait."
         )
+
+    def _end_wait(self, granted: bool) -> None:
+        if self._state == "asked":
+            self._state = "given up"
+        elif self._state == "granted":
+            self._state = "idle"
+            if not granted:
+                flock(self._lock, LOCK_UN)
 
     def _wait_in_line(self) -> None:
         while True:
@@ -91,15 +103,15 @@ class FairLock:
                 if self._state == "closed":
                     self._close_files()
                     return
-            fcntl.flock(self._gate, fcntl.LOCK_EX)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+            flock(self._gate, LOCK_EX)
+            flock(self._lock, LOCK_EX)
+            flock(self._gate, LOCK_UN)
             with self._turn:
                 if self._state == "asked":
                     self._state = "granted"
                     self._turn.notify_all()
                     continue
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                flock(self._lock, LOCK_UN)
                 if self._state == "given up":
                     self._state = "idle"
 
@@ -115,7 +127,7 @@ class LifeSign:
         self.name = f"alive-{uuid4()}"
         self._path = folder / self.name
         self._fd = _open(self._path)
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        flock(self._fd, LOCK_EX)
 
     def close(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -135,8 +147,10 @@ def is_alive(folder: Path, name: str) -> bool:
         return False
     try:
         # Shared: two who ask at once must not take each other for the holder.
-        if not _try(fd, fcntl.LOCK_SH):
-            return True
+        flock(fd, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
         with contextlib.suppress(FileNotFoundError):
             (folder / Path(name).name).unlink()
         return False

@@ -16,7 +16,6 @@ from uuid import uuid4
 from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
 from eventsourcing.utils import EnvType
 
-from ledger.errors import LedgerClosedError
 from ledger.events import CATALOGUE
 from ledger.recorder import (
     EventIdTakenError,
@@ -62,13 +61,17 @@ class MemoryTransaction(Transaction):
         self._seen = 0
 
     def begin(self) -> None:
+        # Held to the end, so that no reader sees what may yet be undone.
+        self._tables.lock.acquire()
         self._undo.clear()
 
     def commit(self) -> None:
         self._undo.clear()
+        self._tables.lock.release()
 
     def rollback(self) -> None:
         self._undo_to(0)
+        self._tables.lock.release()
 
     def savepoint(self) -> None:
         self._savepoint = len(self._undo)
@@ -80,9 +83,8 @@ class MemoryTransaction(Transaction):
         self._undo_to(self._savepoint)
 
     def _undo_to(self, mark: int) -> None:
-        with self._tables.lock:
-            while len(self._undo) > mark:
-                self._undo.pop()()
+        while len(self._undo) > mark:
+            self._undo.pop()()
 
     def wrote(self) -> bool:
         wrote, self._seen = len(self._undo) > self._seen, len(self._undo)
@@ -176,7 +178,6 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self.tables = tables or MemoryTables()
         self.tables.handles += 1
         self._holder = ""
-        self._closed = False
 
     def _enter(self) -> None:
         self._check_open()
@@ -189,10 +190,6 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self.tables.writing.release()
         with self.tables.appended:
             self.tables.appended.notify_all()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LedgerClosedError("This ledger was closed. Open it again.")
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
@@ -222,7 +219,8 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
 
     def run(self, run_id: str) -> RunRow | None:
         self._check_open()
-        return self.tables.runs.get(run_id)
+        with self.tables.lock:
+            return self.tables.runs.get(run_id)
 
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         self._check_open()
@@ -234,13 +232,16 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
 
     def blob(self, name: str) -> bytes | None:
         self._check_open()
-        return self.tables.blobs.get(name)
+        with self.tables.lock:
+            return self.tables.blobs.get(name)
 
     def blob_names(self) -> Iterator[str]:
-        return iter(sorted(self.tables.blobs))
+        with self.tables.lock:
+            return iter(sorted(self.tables.blobs))
 
     def lease(self, run_id: str) -> Lease | None:
-        return self.tables.leases.get(run_id)
+        with self.tables.lock:
+            return self.tables.leases.get(run_id)
 
     def holder(self) -> str:
         self._check_open()
@@ -253,15 +254,19 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         return CATALOGUE
 
     def raw_run_ids(self) -> Iterator[Any]:
-        return iter([_raw(run_id) for run_id in {row[1]: None for row in self.tables.rows}])
+        self._check_open()
+        with self.tables.lock:
+            return iter([_raw(run_id) for run_id in {row[1]: None for row in self.tables.rows}])
 
     def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
-        own = [row for row in self.tables.rows if _raw(row[1]) == run_id]
+        with self.tables.lock:
+            own = [row for row in self.tables.rows if _raw(row[1]) == run_id]
         for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
             yield tuple(_raw(value) for value in row)
 
     def max_notification_id(self) -> int | None:
-        return self.tables.rows[-1][0] if self.tables.rows else None
+        with self.tables.lock:
+            return self.tables.rows[-1][0] if self.tables.rows else None
 
     def facts(self) -> dict[str, str]:
         return {"store": "memory", "durable": "no: gone with this process"}
@@ -269,7 +274,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def close(self) -> None:
         if self._closed:
             return
-        self._closed = True
+        self._closed = "This ledger was closed. Open it again."
         self.tables.holders.discard(self._holder)
         self.tables.handles -= 1
         with self.tables.appended:

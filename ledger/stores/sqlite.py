@@ -7,16 +7,14 @@ lock is not fair. Readers have connections of their own and wait for nobody.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock
 from typing import Any
-from weakref import WeakSet
 
-from eventsourcing.persistence import PersistenceError
+from eventsourcing.domain import EventSourcingError
 from eventsourcing.sqlite import (
     SQLiteApplicationRecorder,
     SQLiteFactory,
@@ -24,7 +22,6 @@ from eventsourcing.sqlite import (
 from eventsourcing.utils import EnvType
 
 from ledger.errors import (
-    LedgerClosedError,
     NotALedgerError,
     StoreBusyError,
 )
@@ -43,8 +40,9 @@ from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unava
 from ledger.stores.sqlite_schema import APPLICATION_ID, ROW, RUN, SCHEMA_VERSION, TABLES
 from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
 
-# Move the WAL into the database after about this many pages, as SQLite itself would.
-CHECKPOINT_PAGES = 1000
+# Move the WAL into the database after about this many pages (16 MB): the pages that every
+# append touches are then moved once for hundreds of commits.
+CHECKPOINT_PAGES = 4000
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
@@ -62,12 +60,13 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
         self._lock = FairLock(self._folder, datastore.wait)
         self._writer: sqlite3.Connection | None = None
         self._tx: SQLiteLedgerTransaction | None = None
+        # Closing and making tables keep out the threads of this process like any writer;
+        # the lock between processes does not tell threads apart.
+        self._busy = Lock()
         self._life: LifeSign | None = None
         self._unmoved_pages = 0
         self._appended = Condition()
         self._followers = 0
-        self._closed = ""
-        _OPEN.add(self)
 
     def construct_create_table_statements(self) -> list[str]:
         return list(TABLES)
@@ -104,15 +103,22 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
     # --- writing ---
 
     def _enter(self) -> None:
-        if self._closed:
-            raise LedgerClosedError(self._closed)
-        self._lock.acquire()
-        if self._writer is None:
-            try:
-                self._writer = self.datastore.connect()
-            except sqlite3.Error as error:
-                self._lock.release()
-                raise unavailable(error, "opening the database") from error
+        self._busy.acquire()
+        try:
+            self._check_open()
+            self._lock.acquire()
+            if self._writer is None:
+                self._connect()
+        except BaseException:
+            self._busy.release()
+            raise
+
+    def _connect(self) -> None:
+        try:
+            self._writer = self.datastore.connect()
+        except sqlite3.Error as error:
+            self._lock.release()
+            raise unavailable(error, "opening the database") from error
 
     def _transaction(self, *, careful: bool) -> Transaction:
         assert self._writer is not None
@@ -132,6 +138,7 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
                     self._move_wal(db)
         finally:
             self._lock.release()
+            self._busy.release()
         if self._followers:
             with self._appended:
                 self._appended.notify_all()
@@ -157,17 +164,14 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     # --- reading ---
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LedgerClosedError(self._closed)
-
     @contextmanager
     def _reader(self) -> Iterator[sqlite3.Connection]:
         self._check_open()
         try:
             with self.datastore.get_connection(commit=False) as connection:
                 yield connection._sqlite_conn
-        except (sqlite3.Error, PersistenceError) as error:
+        except (sqlite3.Error, EventSourcingError) as error:
+            self._check_open()  # closed in the middle of it
             raise unavailable(error, "reading") from error
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
@@ -286,25 +290,35 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
     def close(self) -> None:
         if self._closed:
             return
-        with suppress(StoreBusyError), self._exclusively() as db:
-            # Closing the last connection moves the WAL: under the lock, like any commit.
-            self._move_wal(db)
-            self.datastore.close()
-            self._writer = None
-            db.close()
-        self._closed = "This ledger was closed. Open it again."
-        if self._life is not None:
-            self._life.close()
-        self._lock.close()
+        with self._busy:
+            if not self._closed:
+                self._closed = "This ledger was closed. Open it again."
+                self._close()
         with self._appended:
             self._appended.notify_all()
 
+    def _close(self) -> None:
+        try:
+            # Closing the last connection moves the WAL: under the lock, like any commit.
+            self._lock.acquire()
+            locked = True
+        except StoreBusyError:
+            locked = False  # others are writing, so this connection is not the last one
+        try:
+            if self._writer is not None and locked:
+                self._move_wal(self._writer)
+            self.datastore.close()
+            if self._writer is not None:
+                self._writer.close()
+            if self._life is not None:
+                self._life.close()
+        finally:
+            if locked:
+                self._lock.release()
+            self._lock.close()
+
     def abandon(self) -> None:
-        """In a forked child: the connections and locks are the parent's."""
-        self._closed = (
-            "This ledger was opened by the process that forked this one, and SQLite does not "
-            "survive a fork. Open it again in this process."
-        )
+        super().abandon()
         self._lock.forget()
         if self._life is not None:
             self._life.forget()
@@ -322,14 +336,3 @@ class SQLiteLedgerFactory(SQLiteFactory):
             self.env.get(self.SQLITE_DBNAME) or "",
             wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
         )
-
-
-_OPEN: WeakSet[SQLiteLedgerRecorder] = WeakSet()
-
-
-def _after_fork() -> None:
-    for recorder in list(_OPEN):
-        recorder.abandon()
-
-
-os.register_at_fork(after_in_child=_after_fork)
