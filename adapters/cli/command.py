@@ -1,0 +1,53 @@
+"""The command `turnledger`, put together."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import click
+
+from adapters.cli.completion import completion
+from adapters.cli.invocation import LedgerGroup
+from adapters.cli.keeping import doctor, rebuild_index, verify
+from adapters.cli.reading import log, show, tail
+from adapters.cli.runs import runs
+from adapters.cli.transferring import export, import_
+from adapters.cli.writing import append, fork
+
+COMMANDS = (
+    append,
+    completion,
+    doctor,
+    export,
+    fork,
+    import_,
+    log,
+    rebuild_index,
+    runs,
+    show,
+    tail,
+    verify,
+)
+
+
+@click.group(
+    cls=LedgerGroup,
+    commands=list(COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="turnledger", message="%(prog)s %(version)s")
+def turnledger() -> None:
+    """An append-only ledger for LLM agent runs.
+
+    Data goes to stdout, everything else to stderr. --db and -o work before and after
+    the command.
+    """
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    turnledger(prog_name="turnledger")

@@ -1,0 +1,56 @@
+"""Content that is safe to print: nothing in it can steer a terminal or hide.
+
+Escape codes, control characters and those that reorder or hide text are written out
+(`\\x1b`, `\\u202e`). Joiners within words and emoji are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSAFE = (
+    "\x00-\x1f\x7f-\x9f"  # controls, C0 and C1: \x9b alone begins an escape code
+    "\u00ad\u061c\u180e\u200b\u200e\u200f"  # hidden, and marks of direction
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # separators, bidi overrides, isolates
+    "\U000e0000-\U000e007f"  # tags: text that can't be seen
+    "\ud800-\udfff"  # halves of characters
+)
+_UNSAFE_TEXT = re.compile(f"[{_UNSAFE}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def visible(text: str) -> str:
+    """The text on one line, with every unsafe character written out."""
+    return _UNSAFE_TEXT.sub(_written_out, text)
+
+
+def visible_lines(text: str) -> str:
+    """The same, but for line breaks, which stay."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def safe_json(encoded: bytes) -> bytes:
+    """The same JSON value with every unsafe character escaped; layout stays.
+
+    JSON text has such characters only within strings, where an escape means the same.
+    """
+    text = encoded.decode("utf-8", "surrogatepass")
+    return _UNSAFE_TEXT.sub(_escaped, text).encode()
+
+
+def _written_out(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    if character == "\n":
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

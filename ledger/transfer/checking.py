@@ -1,0 +1,361 @@
+"""Reading an export file, and checking all of it that can be checked without a ledger.
+
+Digests, versions without gaps, fork points, blobs, limits, and that every event can be
+read. The same checks run each time the file is read, so that a file that changes
+between two readings is never trusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import BinaryIO, Final, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+
+from ledger.blobs import blob_name, blobs_named
+from ledger.chain import GENESIS, link
+from ledger.clock import to_micros
+from ledger.codec import Codec
+from ledger.errors import (
+    EventDecodeError,
+    IntegrityFailureError,
+    InvalidInputError,
+    LimitExceededError,
+    TurnledgerError,
+)
+from ledger.events import CATALOGUE, Event, RunStarted
+from ledger.limits import Limits
+from ledger.rows import NewRow
+from ledger.run_index import RunRow, child_of
+from ledger.transfer.lines import (
+    FORMAT,
+    BlobLine,
+    EndLine,
+    Header,
+    RecordLine,
+    Totals,
+    moment_text,
+)
+
+# What a line may hold beside its data: ids, digest, names of fields.
+LINE_OVERHEAD = 4096
+_STARTED: Final = RunStarted.tag.encode()
+_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+L = TypeVar("L")
+
+
+class FileRecord(NamedTuple):
+    """A record of the file, checked. `opening` is where its run stood before its first event."""
+
+    line: int
+    row: NewRow
+    event: Event
+    previous: bytes
+    opening: RunRow | None
+    blobs: dict[str, bytes]
+
+
+class _Place(msgspec.Struct):
+    """A version that a later run goes on from, or may."""
+
+    digest: bytes
+    recorded_at: int
+    ends_commit: bool = True
+
+
+class ExportFile:
+    """A seekable export file that can be read, and is checked, any number of times."""
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._longest = LINE_OVERHEAD + max(
+            limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4
+        )
+
+    def records(self) -> Iterator[FileRecord]:
+        """Every record in order; raises at the first line that is not as it was exported."""
+        wanted = self._fork_points()
+        lines = self._lines()
+        catalogue = self._header(next(lines, (1, b"")))
+        yield from _Checker(lines, wanted, self._limits, catalogue).records()
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self._stream.seek(0)
+        number = 0
+        while line := self._stream.readline(self._longest + 1):
+            number += 1
+            if len(line) > self._longest:
+                raise LimitExceededError(
+                    f"line {number}, in bytes",
+                    limit=self._longest,
+                    found=len(line),
+                    setting="max_event_bytes=..., max_blob_bytes",
+                )
+            yield number, line
+
+    def _header(self, first: tuple[int, bytes]) -> int:
+        try:
+            header = msgspec.json.decode(first[1], type=Header)
+        except (msgspec.DecodeError, RecursionError):
+            raise IntegrityFailureError(
+                'line 1: this is no export of a ledger; one begins with {"turnledger":1,...}.'
+            ) from None
+        if header.turnledger != FORMAT:
+            raise InvalidInputError(
+                f"line 1: the file has export format {header.turnledger}, this program knows "
+                f"{FORMAT}. Use a turnledger that knows that format."
+            )
+        return header.catalogue
+
+    def _fork_points(self) -> dict[tuple[str, int], _Place | None]:
+        """The (run, version) pairs that later runs go on from: their digests will be needed.
+
+        Lines that can't be read are passed over here; the check names them.
+        """
+        origin: dict[str, tuple[str, int]] = {}
+        wanted: dict[tuple[str, int], _Place | None] = {}
+        for _, line in self._lines():
+            if _STARTED not in line:
+                continue
+            try:
+                record = msgspec.json.decode(line, type=RecordLine)
+                started = msgspec.json.decode(record.data, type=RunStarted)
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                continue
+            if record.type != RunStarted.tag or started.parent is None:
+                continue
+            owner = str(started.parent)
+            origin.setdefault(record.run_id, (owner, started.at))
+            wanted[_owner_of(origin, owner, started.at), started.at] = None
+        return wanted
+
+
+def _owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> str:
+    """The run that a version of this run's lineage is an own record of."""
+    for _ in range(len(origin) + 1):
+        parent, at = origin.get(run_id, ("", 0))
+        if version > at:
+            break
+        run_id = parent
+    return run_id
+
+
+class _Checker:
+    """One pass over the lines after the header."""
+
+    def __init__(
+        self,
+        lines: Iterator[tuple[int, bytes]],
+        places: dict[tuple[str, int], _Place | None],
+        limits: Limits,
+        catalogue: int,
+    ) -> None:
+        self._lines = lines
+        self._places = places
+        self._limits = limits
+        self._catalogue = catalogue
+        self._codec = Codec(limits, written=catalogue)
+        self._decoder = msgspec.json.Decoder(RecordLine)
+        self._origin: dict[str, tuple[str, int]] = {}
+        self._blobs: set[str] = set()
+        self._pending: dict[str, bytes] = {}
+        self._records = 0
+        self._line = 1
+        # Where the run that is being read stands.
+        self._run_id = ""
+        self._version = 0
+        self._digest = GENESIS
+        self._moment = 0
+        self._last_moment = ("", 0)
+        self._commit_events = 0
+        self._commit_bytes = 0
+
+    def records(self) -> Iterator[FileRecord]:
+        for number, line in self._lines:
+            self._line = number
+            if line.startswith(b'{"blob"'):
+                self._take_blob(self._decode(line, BlobLine))
+            elif line.startswith(b'{"end"'):
+                self._finish(self._decode(line, EndLine).end)
+                return
+            else:
+                yield self._check(self._decode(line, RecordLine))
+        self._damaged("the file ends here without its end line: it was cut off")
+
+    def _damaged(self, what: str) -> NoReturn:
+        raise IntegrityFailureError(f"line {self._line}: {what}. Nothing was taken from it.")
+
+    def _decode(self, line: bytes, kind: type[L]) -> L:
+        decoder = self._decoder if kind is RecordLine else msgspec.json.Decoder(kind)
+        try:
+            return decoder.decode(line)  # type: ignore[return-value]
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            self._damaged(f"not a line of an export ({error})")
+
+    def _finish(self, totals: Totals) -> None:
+        found = Totals(len(self._origin), self._records, len(self._blobs))
+        if totals != found:
+            self._damaged(f"the file should hold {totals}, found {found}")
+        if self._pending:
+            self._damaged("a blob that no record names")
+        if next(self._lines, None) is not None:
+            self._line += 1
+            self._damaged("something follows the end line")
+
+    def _take_blob(self, line: BlobLine) -> None:
+        if blob_name(line.content) != line.blob:
+            self._damaged(f"the bytes of blob {line.blob} are not what its name says")
+        if len(line.content) > self._limits.max_blob_bytes:
+            raise LimitExceededError(
+                f"line {self._line}: a blob, in bytes",
+                limit=self._limits.max_blob_bytes,
+                found=len(line.content),
+                setting="max_blob_bytes",
+            )
+        self._pending[line.blob] = line.content
+        self._blobs.add(line.blob)
+
+    def _check(self, line: RecordLine) -> FileRecord:
+        moment, digest = self._parsed(line)
+        data = bytes(line.data)
+        event: Event | None = None
+        opening: RunRow | None = None
+        if line.run_id != self._run_id:
+            event = self._event(line.type, data) if line.type == RunStarted.tag else None
+            opening = self._open(line.run_id, event)
+        if line.version != self._version + 1:
+            self._damaged(
+                f"run {line.run_id}: version {self._version + 1} should follow, "
+                f"found {line.version}"
+            )
+        previous = self._digest
+        expected = link(
+            previous,
+            line.run_id.encode(),
+            line.version,
+            line.event_id.encode(),
+            line.type.encode(),
+            moment,
+            data,
+        )
+        if expected != digest:
+            self._damaged(
+                f"run {line.run_id}, version {line.version}: the digest should be "
+                f"{expected.hex()}, found {line.digest}"
+            )
+        if moment < self._moment:
+            self._damaged(f"run {line.run_id}, version {line.version}: recorded_at goes backwards")
+        event = event or self._event(line.type, data)
+        if isinstance(event, RunStarted) and opening is None:
+            self._damaged(f"run {line.run_id}, version {line.version}: a run starts only once")
+        self._count_commit(moment, len(data), opening is not None)
+        blobs = self._blobs_of(event)
+        self._move(line.version, digest, moment)
+        row = (
+            line.run_id, line.version, line.type, line.event_id, moment, digest, data.decode()
+        )  # fmt: skip
+        return FileRecord(self._line, row, event, previous, opening, blobs)
+
+    def _parsed(self, line: RecordLine) -> tuple[int, bytes]:
+        """Time and digest; every field must be spelt the one way that export spells it."""
+        for name in ("run_id", "event_id"):
+            if not _UUID.fullmatch(getattr(line, name)):
+                self._damaged(f"{name} is no UUID in its usual spelling")
+        if not _DIGEST.fullmatch(line.digest):
+            self._damaged("digest is not 64 digits")
+        try:
+            bytes(line.data).decode()
+            if line.recorded_at != self._last_moment[0]:
+                moment = to_micros(datetime.fromisoformat(line.recorded_at))
+                if moment_text(moment) != line.recorded_at:
+                    raise ValueError("recorded_at is not in its usual spelling")
+                self._last_moment = (line.recorded_at, moment)
+        except (ValueError, OverflowError) as error:
+            self._damaged(f"not a record: {error}")
+        return self._last_moment[1], bytes.fromhex(line.digest)
+
+    def _event(self, tag: str, data: bytes) -> Event:
+        try:
+            event = self._codec.decode(tag, data)
+            self._codec.encode(event)  # within the limits of this ledger
+            if len(data) > self._limits.max_event_bytes:
+                raise LimitExceededError(
+                    "An event, in bytes",
+                    limit=self._limits.max_event_bytes,
+                    found=len(data),
+                    setting="max_event_bytes",
+                )
+        except TurnledgerError as error:
+            if type(error) is EventDecodeError:
+                if self._catalogue <= CATALOGUE:
+                    self._damaged(str(error))
+                hint = f"The file was written with event catalogue {self._catalogue}, this "
+                hint += f"program knows {CATALOGUE}: upgrade turnledger."
+                error.args = (f"{error} {hint}",)
+            error.args = (f"line {self._line}: {error.args[0]}",)
+            raise
+        return event
+
+    def _open(self, run_id: str, started: Event | None) -> RunRow:
+        """Begin with another run: where it stands before its first own event."""
+        if run_id in self._origin:
+            self._damaged(f"run {run_id} goes on here after another run's records")
+        if isinstance(started, RunStarted) and started.parent is not None:
+            parent = str(started.parent)
+            owner = _owner_of(self._origin, parent, started.at)
+            place = self._places.get((owner, started.at)) if parent in self._origin else None
+            if place is None:
+                self._damaged(
+                    f"run {run_id} goes on from version {started.at} of run {parent}, "
+                    "which is not in the file before it"
+                )
+            if not place.ends_commit:
+                self._damaged(
+                    f"run {run_id} goes on from version {started.at} of run {parent}, "
+                    "which is in the middle of a commit"
+                )
+            opening = child_of(run_id, place.digest, place.recorded_at, started)
+            self._origin[run_id] = (parent, started.at)
+        else:
+            opening = RunRow(run_id)
+            self._origin[run_id] = ("", 0)
+        self._run_id, self._version = run_id, opening.version
+        self._digest, self._moment = opening.digest, opening.recorded_at
+        return opening
+
+    def _count_commit(self, moment: int, size: int, first: bool) -> None:
+        """Events of one commit share their time; a commit must fit into one append here."""
+        if first or moment != self._moment:
+            self._commit_events = self._commit_bytes = 0
+        self._commit_events += 1
+        self._commit_bytes += size
+        for found, limit, setting in (
+            (self._commit_events, self._limits.max_batch_events, "max_batch_events"),
+            (self._commit_bytes, self._limits.max_batch_bytes, "max_batch_bytes"),
+        ):
+            if found > limit:
+                raise LimitExceededError(
+                    f"line {self._line}: one commit", limit=limit, found=found, setting=setting
+                )
+
+    def _blobs_of(self, event: Event) -> dict[str, bytes]:
+        named = set(blobs_named(event))
+        for name in sorted(named - self._blobs):
+            self._damaged(f"the record names blob {name}, which is not in the file before it")
+        for name in sorted(self._pending.keys() - named):
+            self._damaged(f"blob {name} stands before a record that does not name it")
+        blobs, self._pending = self._pending, {}
+        return blobs
+
+    def _move(self, version: int, digest: bytes, moment: int) -> None:
+        before = self._places.get((self._run_id, version - 1))
+        if before is not None and before.recorded_at == moment:
+            before.ends_commit = False
+        if (self._run_id, version) in self._places:
+            self._places[self._run_id, version] = _Place(digest, moment)
+        self._version, self._digest, self._moment = version, digest, moment
+        self._records += 1

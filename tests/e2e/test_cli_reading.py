@@ -1,0 +1,247 @@
+"""`runs`, `log`, `show` and `tail`: what they print, in each format, and what they filter."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from ledger import (
+    NEW,
+    CustomEvent,
+    EvaluationStarted,
+    Event,
+    RunCompleted,
+    RunStarted,
+    ToolCallStarted,
+    new_run_id,
+)
+from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes
+
+RECORD_FIELDS = [
+    "run_id",
+    "version",
+    "position",
+    "type",
+    "event_id",
+    "recorded_at",
+    "digest",
+    "data",
+]
+
+
+@pytest.fixture
+def run(cli: InProcess) -> UUID:
+    """A run of four events in four commits, and a completed one."""
+    run, other = new_run_id(), new_run_id()
+    tool = ToolCallStarted(evaluation_id="e", call_id="c", name="look")
+    prompt = EvaluationStarted(
+        evaluation_id="e", prompt_ns="demo", prompt_key="hello", prompt_digest="d"
+    )
+    with cli.ledger() as ledger:
+        ledger.append(run, [RunStarted(tags={"team": "blue"})], NEW)
+        events: list[Event] = [prompt, tool, CustomEvent(kind="a.b", data="é")]
+        for version, event in enumerate(events, start=1):
+            ledger.append(run, [event], version)
+        ledger.append(other, [RunStarted(tags={"team": "red"}), RunCompleted()], NEW)
+    return run
+
+
+def test_a_record_on_the_outside(cli: InProcess, run: UUID) -> None:
+    """A record has exactly the documented fields, in every JSON format and command."""
+    with cli.ledger() as ledger:
+        record = ledger.record(run, 4)
+    expected = {
+        "run_id": str(run),
+        "version": 4,
+        "position": record.position,
+        "type": "custom",
+        "event_id": str(record.event_id),
+        "recorded_at": record.recorded_at.isoformat(timespec="microseconds")[:-6] + "Z",
+        "digest": record.digest,
+        "data": {"kind": "a.b", "data": "é"},
+    }
+    assert cli("show", run, "4").json == expected
+    assert cli("show", run, "4", "-o", "jsonl").lines == [expected]
+    assert cli("log", run, "-o", "json").json[3] == expected
+    assert cli("log", run, "-o", "jsonl").lines[3] == expected
+    assert cli("tail", "-o", "jsonl").lines[3] == expected
+    assert list(cli("show", run, "4").json) == RECORD_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "versions"),
+    [
+        ((), [1, 2, 3, 4]),
+        (("--after", "2"), [3, 4]),
+        (("--until", "2"), [1, 2]),
+        (("--after", "1", "--until", "3", "--reverse"), [3, 2]),
+        (("--reverse",), [4, 3, 2, 1]),
+        (("--type", "custom"), [4]),
+        (("--type", "run.*", "--type", "tool_call.*"), [1, 3]),
+        (("--type", "run.failed"), []),
+        (("--after", "99"), []),
+    ],
+)
+def test_log_chooses(
+    cli: InProcess, run: UUID, arguments: tuple[str, ...], versions: list[int]
+) -> None:
+    """`log` shows the versions and types that are asked for, the same in every format."""
+    assert [r["version"] for r in cli("log", run, *arguments, "-o", "jsonl").lines] == versions
+    assert [r["version"] for r in cli("log", run, *arguments, "-o", "json").json] == versions
+    table = cli("log", run, *arguments).out.splitlines()
+    assert [int(line.split()[0]) for line in table] == versions
+
+
+def test_log_of_a_fork_shows_its_lineage(cli: InProcess, run: UUID) -> None:
+    """A fork's log begins with what it shares with its parent."""
+    child = cli("fork", run, "--at", "2").out.strip()
+    owners = [r["run_id"] for r in cli("log", child, "-o", "jsonl").lines]
+    assert owners == [str(run), str(run), child]
+
+
+def test_tail_goes_over_all_runs_in_order(cli: InProcess, run: UUID) -> None:
+    """`tail` prints the whole ledger by position, after one if asked."""
+    everything = cli("tail", "-o", "jsonl").lines
+    positions = [r["position"] for r in everything]
+    assert positions == sorted(positions)
+    assert len(everything) == 6
+    assert cli("tail", "--after", positions[3], "-o", "jsonl").lines == everything[4:]
+    assert len(cli("tail", "--type", "run.started").out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ((), 2),
+        (("--status", "completed"), 1),
+        (("--tag", "team"), 2),
+        (("--tag", "team=blue"), 1),
+        (("--tag", "team=green"), 0),
+        (("--prompt", "demo/hello"), 1),
+        (("--since", "2020-01-01", "--until", "2999-01-01T00:00Z"), 2),
+        (("--until", "2020-01-01"), 0),
+        (("--limit", "1"), 1),
+    ],
+)
+def test_runs_chooses(cli: InProcess, run: UUID, arguments: tuple[str, ...], count: int) -> None:
+    """`runs` filters by status, tag, prompt and time, the same in every format."""
+    assert len(cli("runs", *arguments, "-o", "jsonl").lines) == count
+    assert len(cli("runs", *arguments, "-o", "json").json) == count
+    assert len(cli("runs", *arguments).out.splitlines()) == 1 + count
+
+
+def test_runs_says_when_there_are_more(cli: InProcess) -> None:
+    """A table of runs is cut at 50, with a note on stderr; programs get all."""
+    with cli.ledger() as ledger:
+        for _ in range(51):
+            ledger.append(new_run_id(), [RunStarted()], NEW)
+    done = cli("runs")
+    assert len(done.out.splitlines()) == 51
+    assert "--limit" in done.err
+    assert len(cli("runs", "-o", "jsonl").lines) == 51
+
+
+def test_show_says_what_is_known_of_a_run(cli: InProcess, run: UUID) -> None:
+    """`show RUN` gives the index's row, and the lease if there is one."""
+    shown = cli("show", run, "-o", "json").json
+    assert (shown["status"], shown["version"], shown["prompt"]) == ("running", 4, "demo/hello")
+    assert shown["lease"] is None
+    with cli.ledger() as ledger, ledger.claim(run, worker="me"):
+        lease = cli("show", run, "-o", "json").json["lease"]
+        assert (lease["worker"], lease["epoch"]) == ("me", 1)
+        assert "me (epoch 1)" in cli("show", run).out
+    assert "team=blue" in cli("show", run).out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("log", NOBODY),
+        ("log", NOBODY, "-f"),
+        ("show", NOBODY),
+        ("show", NOBODY, "1"),
+        ("verify", NOBODY),
+        ("export", NOBODY),
+        ("fork", NOBODY, "--at", "1"),
+    ],
+)
+def test_an_unknown_run_exits_3(cli: InProcess, run: UUID, arguments: tuple[str, ...]) -> None:
+    """A run that is not there is 3 for every command that needs one."""
+    done = cli(*arguments)
+    assert done.code == 3
+    assert NOBODY in done.err
+
+
+def test_an_unknown_version_exits_3(cli: InProcess, run: UUID) -> None:
+    """A version that is not there is not found, and the message says which there are."""
+    done = cli("show", run, "5")
+    assert (done.code, done.out) == (3, "")
+    assert "from 1 to 4" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("log", "abc"),
+        ("log", NOBODY, "--type", "tool_call.starte"),
+        ("log", NOBODY, "--after", "-1"),
+        ("log", NOBODY, "-f", "--reverse"),
+        ("log", NOBODY, "-f", "-o", "json"),
+        ("tail", "-f", "-o", "json"),
+        ("show", NOBODY, "0"),
+        ("runs", "--status", "happy"),
+        ("runs", "--since", "yesterday"),
+        ("runs", "-o", "xml"),
+        ("verify", NOBODY, "--all"),
+        ("runs", "--db", "mysql://x"),
+        ("fly",),
+    ],
+)
+def test_usage_errors_exit_2(cli: InProcess, run: UUID, arguments: tuple[str, ...]) -> None:
+    """A command line that makes no sense exits with 2 and says why on stderr."""
+    done = cli(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Error:" in done.err
+
+
+def test_reading_creates_nothing(cli: InProcess) -> None:
+    """Where there is no ledger, commands that read say so and leave it at that."""
+    for arguments in (
+        *(("runs",), ("tail",), ("log", NOBODY), ("show", NOBODY), ("verify",), ("doctor",)),
+        *(("export", "--all"), ("fork", NOBODY, "--at", "1"), ("rebuild-index",)),
+    ):
+        done = cli(*arguments)
+        assert (done.code, done.out) == (1, "")
+        assert "There is no ledger at" in done.err
+    assert list(cli.db.parent.iterdir()) == []
+
+
+def test_the_default_ledger_is_runs_db_here(processes: Processes) -> None:
+    """Without --db and TURNLEDGER_DB the ledger is runs.db in the current folder."""
+    command = (PROGRAM, "append", "new", "-o", "json")
+    process = processes.start("env", "-u", "TURNLEDGER_DB", *command, cwd=processes.db.parent)
+    out, _ = process.communicate(b'{"type":"run.started"}', timeout=60)
+    assert process.returncode == 0
+    assert json.loads(out)["version"] == 1
+    assert processes.db.exists()
+
+
+def test_db_and_output_work_before_and_after_the_command(cli: InProcess, run: UUID) -> None:
+    """The option after the command counts more than the one before, and that than the variable."""
+    path = str(cli.db)
+    expected = cli("runs", "-o", "json").out
+    nowhere = "/nowhere/at/all.db"
+    assert cli("--db", path, "-o", "json", "runs", TURNLEDGER_DB=nowhere).out == expected
+    assert cli("--db", nowhere, "-o", "table", "runs", "--db", path, "-o", "json").out == expected
+    assert cli("runs", "-o", "json", TURNLEDGER_DB=f"sqlite:///{path}").out == expected
+
+
+def test_a_file_that_is_no_ledger_is_an_error(cli: InProcess) -> None:
+    """A file of another kind is named and left as it was, without a traceback."""
+    cli.db.write_text("not a database, but long enough to be taken for one" * 100)
+    done = cli("runs")
+    assert (done.code, done.out) == (1, "")
+    assert "Error:" in done.err
+    assert cli.db.read_text().startswith("not a database")

@@ -1,0 +1,88 @@
+"""Export files for tests: made, taken apart, forged and put together again."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ledger import (
+    NEW,
+    Ledger,
+    ResourceSnapshotted,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+    blob_name,
+    export_runs,
+    import_runs,
+    new_run_id,
+)
+from ledger.chain import link
+from ledger.clock import to_micros
+from tests.conformance.samples import note, notes
+
+Lines = list[dict[str, Any]]
+
+
+def export(ledger: Ledger, *runs: UUID) -> bytes:
+    out = io.BytesIO()
+    export_runs(ledger, out, runs or None)
+    return out.getvalue()
+
+
+def take(ledger: Ledger, content: bytes) -> Any:
+    return import_runs(ledger, io.BytesIO(content))
+
+
+def parsed(content: bytes) -> Lines:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def written(lines: Lines) -> bytes:
+    return b"".join(
+        json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+        for line in lines
+    )
+
+
+def relinked(lines: Lines) -> bytes:
+    """The lines with every digest of unforked runs and the counts made to fit again."""
+    digests: dict[str, bytes] = {}
+    records = [line for line in lines if "digest" in line]
+    for line in records:
+        data = json.dumps(line["data"], separators=(",", ":"), ensure_ascii=False)
+        digest = link(
+            digests.get(line["run_id"], bytes(32)),
+            line["run_id"].encode(),
+            line["version"],
+            line["event_id"].encode(),
+            line["type"].encode(),
+            to_micros(datetime.fromisoformat(line["recorded_at"])),
+            data.encode(),
+        )
+        digests[line["run_id"]] = digest
+        line["digest"] = digest.hex()
+    end = lines[-1]["end"]
+    end["records"], end["runs"] = len(records), len(digests)
+    end["blobs"] = sum("blob" in line for line in lines)
+    return written(lines)
+
+
+def family(ledger: Ledger) -> list[UUID]:
+    """A run, a fork at its end, a fork of what that shares, and a fork of that, grown further."""
+    run = new_run_id()
+    ledger.append(run, [RunStarted(tags={"who": "parent"}), *notes(2)], NEW)
+    ledger.append(run, note(3, text="é\x9b\u202e\u2028", half=0.5), 3)
+    content = b"a file"
+    files = {"a": blob_name(content), "b": blob_name(content)}
+    ledger.append(run, ResourceSnapshotted(resource="disk", files=files), 4, blobs=[content])
+    child = ledger.fork(run, 5)
+    ledger.append(child, [ResourceSnapshotted(resource="disk", files=files)], 6)
+    early = ledger.fork(child, 3)
+    last = ledger.fork(early, 4)
+    ledger.append(last, [RunFailed(error_type="E", error_message="m")], 5)
+    ledger.append(run, RunCompleted(), 5)
+    return [run, child, early, last]
