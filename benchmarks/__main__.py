@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import appending, disk, reading
+from benchmarks import appending, disk, postgres, reading
 
-PARTS = {"append": appending, "read": reading, "disk": disk}
+PARTS = {"append": appending, "read": reading, "disk": disk, "postgres": postgres}
 
 
 def main() -> int:

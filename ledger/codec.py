@@ -132,8 +132,15 @@ class Codec:
                 return decoder.decode(data)
             return self._decode_retired(tag, data)
         except msgspec.ValidationError as error:
+            newer = self.written is not None and self.written > CATALOGUE
+            hint = (
+                f". It was written with event catalogue {self.written}, this program knows "
+                f"{CATALOGUE}: the program is too old. Upgrade turnledger to read it."
+            )
             raise EventDecodeError(
-                f"The data of a {tag!r} event does not fit its type: {error}", tag=tag
+                f"The data of a {tag!r} event does not fit its type: {error}"
+                + (hint if newer else ""),
+                tag=tag,
             ) from error
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             if isinstance(error, EventDecodeError):

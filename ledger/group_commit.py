@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
+from threading import Event, Lock
 from typing import Any, Generic, TypeVar
 
 Tx = TypeVar("Tx")
@@ -38,28 +38,34 @@ class GroupCommit(Generic[Tx]):
         self,
         commit_alone: Callable[[Callable[[Tx], Any]], Any],
         commit_group: Callable[[list[Job[Tx]]], None],
+        patience: float,
     ) -> None:
         self._commit_alone = commit_alone
         self._commit_group = commit_group
+        # How long a leader waits, at most, for as many as came together last time.
+        self._patience = patience
+        self._company = 1
+        self._missing = 0
+        self._gathered = Event()
         self._mutex = Lock()
         self._waiting: deque[Job[Tx]] = deque()
         self._leading = False
 
     def run(self, work: Callable[[Tx], Any]) -> Any:
         with self._mutex:
-            if self._leading:
-                job = Job(work)
-                self._waiting.append(job)
-            else:
-                self._leading = True
-                job = None
+            follows, alone = self._leading, self._company == 1
+            self._leading = True
+            job = Job(work) if follows or not alone else None
+            if follows and job is not None:
+                self._join(job)
         if job is None:
             try:
                 return self._commit_alone(work)
             finally:
                 self._pass_on()
         try:
-            job.wake.acquire()
+            if follows:
+                job.wake.acquire()
         except BaseException:
             self._quit(job)
             raise
@@ -69,11 +75,34 @@ class GroupCommit(Generic[Tx]):
             raise job.error
         return job.result
 
+    def _join(self, job: Job[Tx]) -> None:
+        self._waiting.append(job)
+        if 0 < self._missing <= len(self._waiting):
+            self._missing = 0
+            self._gathered.set()
+
+    def _gather(self) -> None:
+        """Those who committed together come back together: give them a moment."""
+        with self._mutex:
+            self._gathered.clear()
+            self._missing = self._company - 1
+            if len(self._waiting) >= self._missing:
+                self._missing = 0
+                return
+        self._gathered.wait(self._patience)
+        self._missing = 0
+
     def _lead(self, first: Job[Tx]) -> None:
         group = [first]
+        try:
+            self._gather()
+        except BaseException:
+            self._pass_on()
+            raise
         with self._mutex:
             while self._waiting and len(group) < MAX_GROUP:
                 group.append(self._waiting.popleft())
+            self._company = len(group)
         try:
             self._commit_group(group)
         finally:

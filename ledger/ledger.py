@@ -374,6 +374,13 @@ class Ledger:
         self._store.write(lambda tx: tx.rebuild_index(lambda rows: fold_index(rows, decode)))
         return sum(1 for _ in verifying.every_run(self._store))
 
+    def rebase(self) -> bool:
+        """After a PostgreSQL dump was restored: make appending possible again.
+
+        Says whether there was anything to do; on other stores there never is.
+        """
+        return self._store.rebase()
+
     def _lineage(self, run: str) -> list[Segment]:
         segments = self._lineages.get(run)
         if segments is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
@@ -174,10 +174,16 @@ class Transaction:
 class LedgerRecorder(ApplicationRecorder):
     """A store: group-committed writing, reading in pages, and the library's interface."""
 
+    # How many seconds a committing thread waits at most for the threads that it committed
+    # for last time: well below what a commit costs.
+    patience: ClassVar[float] = 0.0002
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._heads: dict[str, RunRow] = {}
-        self._group = GroupCommit[Transaction](self._commit_alone, self._commit_group)
+        self._group = GroupCommit[Transaction](
+            self._commit_alone, self._commit_group, self.patience
+        )
         self._closed = ""
         _OPEN.add(self)
 
@@ -361,6 +367,10 @@ class LedgerRecorder(ApplicationRecorder):
     @abstractmethod
     def facts(self) -> dict[str, str]:
         """What `doctor` shows of the store: settings that decide about durability."""
+
+    def rebase(self) -> bool:
+        """Make new positions follow the stored ones, where the two can part; if they had to."""
+        return False
 
     @abstractmethod
     def close(self) -> None: ...

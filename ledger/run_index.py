@@ -17,6 +17,7 @@ import msgspec
 from ledger.chain import GENESIS
 from ledger.clock import to_datetime
 from ledger.events import (
+    EVENT_TYPES,
     EvaluationStarted,
     Event,
     RunAbandoned,
@@ -117,12 +118,20 @@ def advance(
     )
 
 
+def _indexed(tag: str, data: str, decode: Callable[[str, str], Event]) -> Event | None:
+    """The event if it means something to the index; a retired tag may, by its successor."""
+    if tag in EVENT_TYPES and tag not in INDEXED_TAGS:
+        return None
+    event = decode(tag, data)
+    return event if event.tag in INDEXED_TAGS else None
+
+
 def fold_index(rows: Iterable[Row], decode: Callable[[str, str], Event]) -> list[RunRow]:
     """The whole index, from all records in the ledger's order."""
     index: dict[str, RunRow] = {}
     for _, run_id, version, tag, _, recorded_at, digest, data in rows:
         row = index.get(run_id) or RunRow(run_id)
-        event = decode(tag, data) if tag in INDEXED_TAGS else None
+        event = _indexed(tag, data, decode)
         if isinstance(event, RunStarted) and event.parent is not None:
             row = child_of(run_id, digest, recorded_at, event)
         events = () if event is None else (event,)

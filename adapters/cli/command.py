@@ -9,7 +9,7 @@ import click
 
 from adapters.cli.completion import completion
 from adapters.cli.invocation import LedgerGroup
-from adapters.cli.keeping import doctor, rebuild_index, verify
+from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
 from adapters.cli.reading import log, show, tail
 from adapters.cli.runs import runs
 from adapters.cli.transferring import export, import_
@@ -23,6 +23,7 @@ COMMANDS = (
     fork,
     import_,
     log,
+    rebase,
     rebuild_index,
     runs,
     show,

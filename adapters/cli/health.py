@@ -224,9 +224,9 @@ def _must_be_on(
 def _long_transaction(facts: Mapping[str, str]) -> Check:
     """One old write transaction anywhere in the cluster delays every follower."""
     name = "oldest transaction"
-    text = facts.get("oldest_transaction_seconds", "")
+    text = facts.get("longest_write_seconds", "unknown")
     try:
-        seconds = float(text or "0")
+        seconds = float(text)
     except ValueError:
         return Check(name, Verdict.WARN, text, "Look at pg_stat_activity yourself.")
     if seconds < LONG_TRANSACTION:

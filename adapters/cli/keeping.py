@@ -1,4 +1,4 @@
-"""Commands that keep a ledger well: `verify`, `doctor` and `rebuild-index`."""
+"""Commands that keep a ledger well: `verify`, `doctor`, `rebuild-index` and `rebase`."""
 
 from __future__ import annotations
 
@@ -118,3 +118,17 @@ def rebuild_index() -> None:
     out = printer()
     out.one({"runs": count}, lambda: out.pairs([("runs", str(count))]))
     say("The run index was rebuilt from the events.")
+
+
+@click.command(cls=LedgerCommand, example="turnledger rebase --db postgresql://me@db.example/runs")
+def rebase() -> None:
+    """Allow appending again after restoring a PostgreSQL dump.
+
+    Positions follow the server's transaction numbers, and a new server counts from the
+    beginning. Appends are refused until this has run once. Harmless where it isn't needed.
+    """
+    with open_ledger() as ledger:
+        needed = ledger.rebase()
+    out = printer()
+    out.one({"rebased": needed}, lambda: out.pairs([("rebased", "yes" if needed else "no")]))
+    say("New positions follow the stored ones." if needed else "There was nothing to do.")

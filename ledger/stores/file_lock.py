@@ -15,7 +15,6 @@ from uuid import uuid4
 
 from ledger.errors import StoreBusyError
 
-
 AT_ONCE = LOCK_EX | LOCK_NB
 
 

@@ -33,7 +33,9 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
     return _open_sqlite(Path(text), wait=wait, create=create)
 
 
-def _open_sqlite(path: Path, *, wait: float, create: bool) -> LedgerRecorder:
+def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
+    # One file, one name: its locks lie beside it, whatever link or folder it was named by.
+    path = given.resolve()
     if not path.exists() and not create:
         raise StoreUnavailableError(f"There is no ledger at {path}.")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
@@ -257,14 +257,12 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
     def _undecoded(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own that gives text as bytes, so that damage can be looked at."""
         self._check_open()
-        db = self.datastore.connect()
-        db.text_factory = bytes
         try:
-            yield db
+            with closing(self.datastore.connect()) as db:
+                db.text_factory = bytes
+                yield db
         except sqlite3.Error as error:
             raise unavailable(error, "verifying") from error
-        finally:
-            db.close()
 
     def max_notification_id(self) -> int | None:  # type: ignore[override]
         highest: int | None = self._all("SELECT max(position) FROM events")[0][0]

@@ -17,9 +17,10 @@ from adapters.cli.health import (
     mount_of,
     sqlite_version,
 )
-from ledger import NEW, CustomEvent, ResourceSnapshotted, RunStarted, blob_name, new_run_id
+from ledger import NEW, CustomEvent, Ledger, ResourceSnapshotted, RunStarted, blob_name, new_run_id
 from ledger.events import CATALOGUE
 from tests.e2e.driving import InProcess, Processes
+from tests.postgres import new_database
 
 
 @pytest.fixture
@@ -168,7 +169,12 @@ def test_doctor_minds_the_disk_and_the_settings() -> None:
     ("facts", "verdicts"),
     [
         (
-            {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"},
+            {
+                "fsync": "on",
+                "synchronous_commit": "on",
+                "full_page_writes": "on",
+                "longest_write_seconds": "0.2",
+            },
             ["ok", "ok", "ok", "ok", "ok"],
         ),
         (
@@ -176,11 +182,11 @@ def test_doctor_minds_the_disk_and_the_settings() -> None:
                 "fsync": "off",
                 "synchronous_commit": "off",
                 "full_page_writes": "off",
-                "oldest_transaction_seconds": "3600.5",
+                "longest_write_seconds": "3600.5",
             },
             ["ok", "fail", "fail", "warn", "warn"],
         ),
-        ({"oldest_transaction_seconds": "?"}, ["ok", "warn", "warn", "warn", "warn"]),
+        ({"longest_write_seconds": "?"}, ["ok", "warn", "warn", "warn", "warn"]),
     ],
 )
 def test_doctor_checks_postgresql(facts: dict[str, str], verdicts: list[str]) -> None:
@@ -194,3 +200,21 @@ def test_doctor_says_that_memory_does_not_last(cli: InProcess) -> None:
     done = cli("doctor", "--db", "memory://", "-o", "json")
     assert done.code == 0
     assert done.json["checks"][-1]["verdict"] == "warn"
+
+
+def test_doctor_judges_a_real_postgresql(cli: InProcess) -> None:
+    """Every setting that it judges is one that the store reports."""
+    postgres = new_database()
+    Ledger.open(postgres).close()
+    done = cli("doctor", "--db", postgres, "-o", "json")
+    checks = {check["name"]: check for check in done.json["checks"]}
+    assert checks["synchronous_commit"]["verdict"] == "ok"
+    assert checks["oldest transaction"]["verdict"] == "ok"
+    assert all(check["found"] != "unknown" for check in checks.values())
+
+
+def test_rebase_says_when_there_is_nothing_to_do(cli: InProcess) -> None:
+    """On a ledger that was never restored it changes nothing."""
+    cli("append", "new", "-", "--expect", "new", stdin='{"type":"custom","data":{"kind":"a.b"}}')
+    done = cli("rebase", "-o", "json")
+    assert (done.code, done.json) == (0, {"rebased": False})

@@ -1,0 +1,58 @@
+"""How writers on PostgreSQL share slow commits: eight of them against one.
+
+The server is real, and its commits are made 10 ms slow (commit_delay), as on a disk
+or a standby far away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.measuring import Result, seconds
+from benchmarks.workload import events
+from ledger import ANY, Ledger, new_run_id
+from tests.postgres import PostgresServer
+
+WRITERS, EACH, ROUNDS = 8, 40, 5
+SLOW = {"commit_delay": "10000", "commit_siblings": "0"}
+
+
+def measure(folder: Path) -> Iterator[Result]:
+    with PostgresServer(SLOW) as server, ExitStack() as stack:
+        ledgers = [stack.enter_context(Ledger.open(server.url())) for _ in range(WRITERS)]
+        yield Result(
+            "PostgreSQL, 10 ms commits, 8 writers against 1",
+            _ratio(lambda number: ledgers[number]),
+            6,
+            at_least=True,
+            detail="a connection each",
+        )
+        yield Result(
+            "PostgreSQL, 10 ms commits, 8 threads against 1",
+            _ratio(lambda number: ledgers[0]),
+            6,
+            at_least=True,
+            detail="one connection",
+        )
+
+
+def _ratio(ledger_of: Callable[[int], Ledger]) -> float:
+    batch = list(events(EACH))
+
+    def write(number: int) -> None:
+        ledger, run = ledger_of(number), new_run_id()
+        for event in batch:
+            ledger.append(run, event, ANY)
+
+    write(0)
+    with ThreadPoolExecutor(WRITERS) as pool:
+        ratios = sorted(
+            seconds(lambda: write(0))
+            * WRITERS
+            / seconds(lambda: list(pool.map(write, range(WRITERS))))
+            for _ in range(ROUNDS)
+        )
+    return ratios[ROUNDS // 2]

@@ -1,0 +1,66 @@
+"""`make demo`: what a newcomer runs first, as they run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "examples" / "demo.py"
+
+
+def run_demo(folder: Path, program: Path = DEMO) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_demo_runs_and_every_claim_holds(tmp_path: Path) -> None:
+    """It ends with 0, prints a page without colours into a pipe, and leaves nothing behind."""
+    done = run_demo(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("  ok   ") for line in lines) >= 15
+    assert "FALSE" not in done.stdout
+    assert len(lines) <= 50
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_shows_a_kill_a_fence_and_the_tampered_record(tmp_path: Path) -> None:
+    """The refusals are the ledger's and the database's own words."""
+    out = run_demo(tmp_path).stdout
+    assert "died of SIGKILL" in out
+    assert "StaleEpochError: Run R is at epoch 2; an append with epoch 1 is refused." in out
+    assert "IntegrityError: events are never changed or deleted" in out
+    assert "run R, version 5, position 5: the digest should be" in out
+
+
+def test_a_false_claim_ends_the_demo(tmp_path: Path) -> None:
+    """A demo that can't fail shows nothing: where nothing was tampered with, it says so."""
+    broken = tmp_path / "broken.py"
+    broken.write_text(DEMO.read_text().replace("'Lisboa'", "'Lisbon'"))
+    done = run_demo(tmp_path, broken)
+    assert done.returncode == 1
+    assert "FALSE verify names the very record" in done.stdout
+
+
+def test_the_demo_is_a_short_program() -> None:
+    """Somebody who wants to know how it is done can read it in one go."""
+    assert len(DEMO.read_text().splitlines()) < 200
+
+
+def test_make_demo_runs_it() -> None:
+    """The command on the README's first screen."""
+    makefile = (ROOT / "Makefile").read_text()
+    assert "\ndemo:" in makefile
+    assert "python examples/demo.py" in makefile
