@@ -37,6 +37,9 @@ check: lint test
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+SOAK_MINUTES ?= 30
+export SOAK_MINUTES
+
 soak: $(STAMP)
 	$(BIN)/python -m pytest -m soak
 

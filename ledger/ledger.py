@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from threading import Event as Flag
 from types import TracebackType
 from typing import Literal, Self
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from ledger import claiming, verifying
 from ledger.appending import Outcome, append
@@ -167,7 +167,10 @@ class Ledger:
         child: RunId | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> UUID:
-        """Begin a run that shares this one's events up to version `at`: a "what if"."""
+        """Begin a run that shares this one's events up to version `at`: a "what if".
+
+        With `child`, the id that it shall have, the call may be repeated.
+        """
         return self._descend(run_id, at, "fork", child, tags)
 
     def continuation(
@@ -196,7 +199,9 @@ class Ledger:
             started = RunStarted(parent=parent, at=at, kind=kind, tags=dict(tags or {}))
         except ValueError as error:
             raise InvalidEventError(f"at={at}: {error}") from error
-        self.append(child_id, [started], expected_version=NEW)
+        # An id that follows from the child's: forking again with the same child is a retry.
+        draft = Draft(started, uuid5(child_id, RunStarted.tag))
+        self.append(child_id, [draft], expected_version=NEW)
         return child_id
 
     # --- reading ---

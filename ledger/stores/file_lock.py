@@ -41,17 +41,22 @@ class FairLock:
         self._waiter: Thread | None = None
 
     def acquire(self) -> None:
-        if self._state == "idle":
+        if not self.acquire_at_once():
+            self._acquire_in_line()
+
+    def acquire_at_once(self) -> bool:
+        """Take the lock if nobody has it or is in line for it."""
+        if self._state != "idle":
+            return False
+        try:
+            flock(self._gate, AT_ONCE)
             try:
-                flock(self._gate, AT_ONCE)
-                try:
-                    flock(self._lock, AT_ONCE)
-                    return
-                finally:
-                    flock(self._gate, LOCK_UN)
-            except BlockingIOError:
-                pass
-        self._acquire_in_line()
+                flock(self._lock, AT_ONCE)
+            finally:
+                flock(self._gate, LOCK_UN)
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         flock(self._lock, LOCK_UN)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ledger.errors import InvalidUrlError, MissingDependencyError, StoreUnavailableError
+from ledger.errors import (
+    InvalidUrlError,
+    MissingDependencyError,
+    NotALedgerError,
+    StoreUnavailableError,
+)
 from ledger.recorder import LedgerRecorder
 from ledger.stores.memory import MemoryLedgerFactory
 from ledger.stores.sqlite import SQLiteLedgerFactory
@@ -38,8 +44,10 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
     path = given.resolve()
     if not path.exists() and not create:
         raise StoreUnavailableError(f"There is no ledger at {path}.")
+    locks = Path(f"{path}-locks")
+    was_there = locks.exists()
     try:
-        Path(f"{path}-locks").mkdir(exist_ok=True)
+        locks.mkdir(exist_ok=True)
         path.touch()
     except OSError as error:
         raise StoreUnavailableError(f"The ledger {path} can't be opened: {error}") from error
@@ -49,9 +57,12 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
             SQLiteLedgerFactory.LEDGER_WAIT: str(wait),
         }
     )
-    recorder = factory.application_recorder()
-    assert isinstance(recorder, LedgerRecorder)
-    return recorder
+    try:
+        return factory.application_recorder()
+    except NotALedgerError:
+        if not was_there:
+            shutil.rmtree(locks, ignore_errors=True)
+        raise
 
 
 def _open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:

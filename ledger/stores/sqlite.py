@@ -23,7 +23,6 @@ from eventsourcing.utils import EnvType
 
 from ledger.errors import (
     NotALedgerError,
-    StoreBusyError,
 )
 from ledger.events import CATALOGUE
 from ledger.recorder import (
@@ -64,7 +63,8 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
         # the lock between processes does not tell threads apart.
         self._busy = Lock()
         self._life: LifeSign | None = None
-        self._unmoved_pages = 0
+        # Those who wrote before and died may have left a long WAL: it counts as ours.
+        self._unmoved_pages = _size(Path(f"{self._path}-wal")) // PAGE_BYTES
         self._appended = Condition()
         self._followers = 0
 
@@ -73,32 +73,58 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     def create_table(self) -> None:
         """Make the tables if the file is empty; refuse a file that is something else."""
+        if self._is_ready():
+            return
         with self._exclusively() as db:
             (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            (application,) = db.execute("PRAGMA application_id").fetchone()
-            (schema,) = db.execute("PRAGMA user_version").fetchone()
-            if found == 0 and application == 0:
-                db.execute("BEGIN IMMEDIATE")
-                for statement in self.create_table_statements:
-                    db.execute(statement)
-                db.execute("INSERT INTO meta VALUES ('catalogue', ?)", (str(CATALOGUE),))
-                db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-                db.execute("COMMIT")
-                return
-            if application != APPLICATION_ID:
-                raise NotALedgerError(
-                    f"{self._path} is an SQLite database, but no ledger: "
-                    "it was left as it was. Choose another file."
-                )
-            if schema != SCHEMA_VERSION:
-                raise NotALedgerError(
-                    f"{self._path} has ledger format {schema}, this program uses "
-                    f"{SCHEMA_VERSION}. Use a turnledger that knows that format."
-                )
-            (written,) = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
-            if int(written) < CATALOGUE:
-                db.execute("UPDATE meta SET value=? WHERE key='catalogue'", (str(CATALOGUE),))
+            if found == 0:
+                self._make_tables(db)
+            self._check_format(db)
+            db.execute(
+                "UPDATE meta SET value=?1 WHERE key='catalogue' AND CAST(value AS INTEGER) < ?1",
+                (CATALOGUE,),
+            )
+
+    def _is_ready(self) -> bool:
+        """Whether there is nothing to write: opening does not wait for writers then.
+
+        Looks without setting anything, so that a file that is no ledger stays as it is.
+        """
+        try:
+            with closing(self.datastore.look()) as db:
+                (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                if found == 0:
+                    return False
+                self._check_format(db)
+                (written,) = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
+                return int(written) >= CATALOGUE
+        except sqlite3.OperationalError:
+            return False  # busy, say; whoever has the lock will see
+        except sqlite3.DatabaseError as error:
+            raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
+
+    def _make_tables(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")
+        for statement in self.create_table_statements:
+            db.execute(statement)
+        db.execute("INSERT INTO meta VALUES ('catalogue', ?)", (str(CATALOGUE),))
+        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        db.execute("COMMIT")
+
+    def _check_format(self, db: sqlite3.Connection) -> None:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (schema,) = db.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID:
+            raise NotALedgerError(
+                f"{self._path} is an SQLite database, but no ledger: "
+                "it was left as it was. Choose another file."
+            )
+        if schema != SCHEMA_VERSION:
+            raise NotALedgerError(
+                f"{self._path} has ledger format {schema}, this program uses "
+                f"{SCHEMA_VERSION}. Use a turnledger that knows that format."
+            )
 
     # --- writing ---
 
@@ -234,9 +260,10 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     def holder(self) -> str:
         self._check_open()
-        if self._life is None:
-            self._life = LifeSign(self._folder)
-        return self._life.name
+        with self._busy:
+            if self._life is None:
+                self._life = LifeSign(self._folder)
+            return self._life.name
 
     def written_catalogue(self) -> int | None:
         found = self._all("SELECT value FROM meta WHERE key='catalogue'")
@@ -274,13 +301,12 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
                 name: str(db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("journal_mode", "synchronous", "page_size", "page_count")
             }
-        wal = Path(f"{self._path}-wal")
         return {
             "store": "sqlite",
             "file": str(self._path.absolute()),
             "sqlite": sqlite3.sqlite_version,
             **pragma,
-            "wal_bytes": str(wal.stat().st_size if wal.exists() else 0),
+            "wal_bytes": str(_size(Path(f"{self._path}-wal"))),
         }
 
     # --- the end ---
@@ -296,12 +322,9 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
             self._appended.notify_all()
 
     def _close(self) -> None:
-        try:
-            # Closing the last connection moves the WAL: under the lock, like any commit.
-            self._lock.acquire()
-            locked = True
-        except StoreBusyError:
-            locked = False  # others are writing, so this connection is not the last one
+        # Closing the last connection moves the WAL: under the lock, like any commit. If others
+        # are writing just now, this connection is not the last one.
+        locked = self._lock.acquire_at_once()
         try:
             if self._writer is not None and locked:
                 self._move_wal(self._writer)
@@ -322,6 +345,13 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
             self._life.forget()
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 class SQLiteLedgerFactory(SQLiteFactory):
     """Builds the store the way the library builds its own, from an environment."""
 
@@ -330,7 +360,16 @@ class SQLiteLedgerFactory(SQLiteFactory):
 
     def __init__(self, env: EnvType) -> None:
         super().__init__(env)
-        self.datastore = LedgerDatastore(
+        self.datastore: LedgerDatastore = LedgerDatastore(
             self.env.get(self.SQLITE_DBNAME) or "",
             wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
         )
+
+    def application_recorder(self) -> SQLiteLedgerRecorder:
+        recorder = SQLiteLedgerRecorder(self.datastore)
+        try:
+            recorder.create_table()
+        except BaseException:
+            recorder.close()
+            raise
+        return recorder

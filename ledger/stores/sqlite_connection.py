@@ -28,10 +28,10 @@ class LedgerConnectionPool(SQLiteConnectionPool):
         super().__init__(**kwargs)
         self.wait = wait
 
-    def _create_connection(self) -> SQLiteConnection:
+    def connect_bare(self) -> sqlite3.Connection:
         # By URI, so that no name is misread and nothing is created by accident.
         name = f"file:{quote(self.db_name)}?mode=rw"
-        raw = sqlite3.connect(
+        return sqlite3.connect(
             name,
             uri=True,
             check_same_thread=False,
@@ -39,6 +39,9 @@ class LedgerConnectionPool(SQLiteConnectionPool):
             cached_statements=256,
             timeout=self.wait,
         )
+
+    def _create_connection(self) -> SQLiteConnection:
+        raw = self.connect_bare()
         raw.execute("PRAGMA journal_mode=WAL")
         raw.execute("PRAGMA synchronous=FULL")
         raw.execute("PRAGMA wal_autocheckpoint=0")
@@ -52,9 +55,13 @@ class LedgerDatastore(SQLiteDatastore):
     def __init__(self, db_name: str, *, wait: float) -> None:
         super().__init__(db_name, originator_id_type="text")
         self.wait = wait
-        self.pool = LedgerConnectionPool(
+        self.pool: LedgerConnectionPool = LedgerConnectionPool(
             db_name=db_name, wait=wait, pool_size=READERS, pool_timeout=wait
         )
+
+    def look(self) -> sqlite3.Connection:
+        """A connection that has set nothing, to see what the file is."""
+        return self.pool.connect_bare()
 
     def connect(self) -> sqlite3.Connection:
         """A connection outside the pool, for the writer."""

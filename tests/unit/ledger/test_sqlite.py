@@ -1,0 +1,139 @@
+"""What only the SQLite store does: its file, its WAL, its locks."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+
+from ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    Ledger,
+    NotALedgerError,
+    RunClaimedError,
+    StoreUnavailableError,
+    new_run_id,
+)
+from ledger.stores.file_lock import FairLock
+from ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
+
+NOTE = CustomEvent(kind="test.note", data="x" * 3000)
+
+
+def test_a_wal_left_by_the_dead_is_moved_by_the_living(tmp_path: Path) -> None:
+    """Writers that never live long enough to move the WAL don't make it grow without end."""
+    path = tmp_path / "runs.db"
+    run = new_run_id()
+    keeper = Ledger.open(path)
+    for _ in range(30):
+        other = Ledger.open(path)
+        for _ in range(60):
+            other.append(run, [NOTE] * 10, ANY)
+        other.store.abandon()  # gone, as after SIGKILL: nothing is moved or tidied
+    assert Path(f"{path}-wal").stat().st_size < 2 * CHECKPOINT_PAGES * PAGE_BYTES
+    keeper.close()
+
+
+def test_threads_of_one_ledger_share_one_life_sign(tmp_path: Path) -> None:
+    """However many ask at once, a ledger is one holder of leases."""
+    with Ledger.open(tmp_path / "runs.db") as ledger, ThreadPoolExecutor(8) as pool:
+        together = Barrier(8)
+
+        def ask(_: int) -> str:
+            together.wait()
+            return ledger.store.holder()
+
+        assert len(set(pool.map(ask, range(8)))) == 1
+
+
+def test_a_reader_opens_while_a_writer_stands_still(tmp_path: Path) -> None:
+    """Opening a ledger that exists waits for no writer; nor does closing it."""
+    path = tmp_path / "runs.db"
+    run = new_run_id()
+    with Ledger.open(path) as ledger:
+        ledger.append(run, NOTE, NEW)
+    lock = FairLock(Path(f"{path}-locks"), 1.0)
+    lock.acquire()
+    with Ledger.open(path, wait=3600) as ledger:
+        assert ledger.head(run) == 1
+    lock.release()
+    lock.close()
+
+
+def test_a_link_is_the_same_ledger(tmp_path: Path) -> None:
+    """Locks and life signs belong to the file, not to the name it was opened by."""
+    link = tmp_path / "link.db"
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        link.symlink_to("runs.db")
+        run = new_run_id()
+        ledger.append(run, NOTE, NEW)
+        ledger.claim(run)
+        with Ledger.open(link) as other, pytest.raises(RunClaimedError):
+            other.claim(run)
+
+
+def test_an_open_ledger_outlives_a_change_of_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path means the file that it meant when the ledger was opened."""
+    monkeypatch.chdir(tmp_path)
+    run = new_run_id()
+    with Ledger.open("runs.db") as ledger:
+        ledger.append(run, NOTE, NEW)
+        os.mkdir("elsewhere")
+        monkeypatch.chdir("elsewhere")
+        ledger.claim(run)
+        assert ledger.verify_all().ok
+        assert ledger.head(run) == 2
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    """A database that is no ledger is refused and not a byte of it changes."""
+    path = tmp_path / "theirs.db"
+    theirs = sqlite3.connect(path)
+    theirs.execute("CREATE TABLE recipes (name TEXT)")
+    theirs.commit()
+    theirs.close()
+    before = path.read_bytes()
+    with pytest.raises(NotALedgerError, match="no ledger"):
+        Ledger.open(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    """Whatever the file holds stays as it is."""
+    path = tmp_path / "notes.txt"
+    content = b"not a database, but long enough to be taken for one" * 30
+    path.write_bytes(content)
+    with pytest.raises(NotALedgerError):
+        Ledger.open(path)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path: Path) -> None:
+    """Nothing is created on the way to a path that can't be."""
+    with pytest.raises(StoreUnavailableError, match="can't be opened"):
+        Ledger.open(tmp_path / "no" / "such" / "runs.db")
+    with pytest.raises(StoreUnavailableError, match="There is no ledger"):
+        Ledger.open(tmp_path / "runs.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_person_can_read_the_log(tmp_path: Path) -> None:
+    """The view `log` shows times and digests as text, and the data is JSON."""
+    path = tmp_path / "runs.db"
+    with Ledger.open(path) as ledger:
+        written = ledger.append(new_run_id(), CustomEvent(kind="a.b", data=[1]), NEW).records[0]
+        db = sqlite3.connect(path)
+        (row,) = db.execute("SELECT run_id, recorded_at, digest, data FROM log")
+        db.close()
+    assert row[0] == str(written.run_id)
+    assert row[1].startswith(f"{written.recorded_at:%Y-%m-%dT%H:%M:%S.}")
+    assert row[2:] == (written.digest, '{"kind":"a.b","data":[1]}')
