@@ -87,8 +87,10 @@ def prolong(tx: Transaction, claim: Claim) -> None:
     lease = tx.lease(claim.run_id)
     row = tx.run(claim.run_id)
     found = row.epoch if row is not None else 0
-    if lease is None or found != claim.epoch or lease.holder != claim.holder:
-        raise StaleEpochError(claim.run_id, epoch=claim.epoch, found=found)
+    if found != claim.epoch or lease is None or lease.holder != claim.holder:
+        raise StaleEpochError(
+            claim.run_id, epoch=claim.epoch, found=found, released=found == claim.epoch
+        )
     tx.put_lease(lease._replace(expires_at=tx.now() + claim.ttl))
 
 

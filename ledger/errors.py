@@ -144,8 +144,14 @@ class ConcurrentAppendError(AppendRefusedError):
 class StaleEpochError(AppendRefusedError):
     """Another worker has claimed the run since; this one may write no more."""
 
-    def __init__(self, run_id: str, *, epoch: int, found: int) -> None:
+    def __init__(self, run_id: str, *, epoch: int, found: int, released: bool = False) -> None:
         self.run_id, self.epoch, self.found = run_id, epoch, found
+        if released:
+            super().__init__(
+                f"The claim of run {run_id} with epoch {epoch} was given back: there is nothing "
+                "to prolong. Claim the run again."
+            )
+            return
         super().__init__(
             f"Run {run_id} is at epoch {found}; an append with epoch {epoch} is refused. "
             "Another worker owns the run: stop working on it."

@@ -15,7 +15,7 @@ import msgspec
 from ledger.blobs import blob_name, blobs_named
 from ledger.chain import GENESIS, link
 from ledger.codec import Codec
-from ledger.errors import EventDecodeError
+from ledger.errors import EventDecodeError, IntegrityFailureError
 from ledger.events import Event, RunStarted
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import RawRow
@@ -128,7 +128,7 @@ class Verifier:
     def _blob_ok(self, name: str) -> bool:
         if name not in self._blobs:
             content = self._store.blob(name)
-            self._blobs[name] = content is not None and blob_name(content) == name
+            self._blobs[name] = isinstance(content, bytes) and blob_name(content) == name
         return self._blobs[name]
 
     def _opening(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
@@ -185,8 +185,8 @@ class Verifier:
     def _index_row(self, run_id: bytes) -> RunRow | None:
         try:
             return self._store.run(run_id.decode())
-        except UnicodeDecodeError:
-            return None
+        except (UnicodeDecodeError, IntegrityFailureError):
+            return None  # as good as not there
 
     def _check_index(self, last: RawRow, folded: RunRow, index: RunRow | None) -> None:
         if index is None:
@@ -247,10 +247,15 @@ def verify_all(
         verifier.check_run(run_id)
         if progress is not None:
             progress(verifier.records)
-    for row in every_run(store):
-        if row.run_id.encode() not in seen:
-            verifier.check_run(row.run_id.encode())
-    verifier.check_blobs(store.blob_names())
+    try:
+        for row in every_run(store):
+            if row.run_id.encode() not in seen:
+                verifier.check_run(row.run_id.encode())
+        verifier.check_blobs(store.blob_names())
+    except IntegrityFailureError as error:
+        verifier.problems.append(
+            Problem(run_id="", version=None, position=None, event_id=None, what=str(error))
+        )
     return verifier.report()
 
 

@@ -22,6 +22,7 @@ from eventsourcing.sqlite import (
 from eventsourcing.utils import EnvType
 
 from ledger.errors import (
+    IntegrityFailureError,
     NotALedgerError,
 )
 from ledger.events import CATALOGUE
@@ -198,6 +199,8 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
                 yield connection._sqlite_conn
         except (sqlite3.Error, EventSourcingError) as error:
             self._check_open()  # closed in the middle of it
+            if "decode" in str(error):
+                raise IntegrityFailureError(f"{self._path} holds damaged text: {error}") from error
             raise unavailable(error, "reading") from error
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:

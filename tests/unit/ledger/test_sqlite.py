@@ -17,6 +17,7 @@ from ledger import (
     Ledger,
     NotALedgerError,
     RunClaimedError,
+    StaleEpochError,
     StoreUnavailableError,
     new_run_id,
 )
@@ -137,3 +138,30 @@ def test_a_person_can_read_the_log(tmp_path: Path) -> None:
     assert row[0] == str(written.run_id)
     assert row[1].startswith(f"{written.recorded_at:%Y-%m-%dT%H:%M:%S.}")
     assert row[2:] == (written.digest, '{"kind":"a.b","data":[1]}')
+
+
+@pytest.mark.parametrize("column", ["status", "prompt", "tags"])
+def test_text_that_is_no_utf8_in_the_index_is_a_finding(tmp_path: Path, column: str) -> None:
+    """Verification names the damage, and rebuilding the index mends it."""
+    path = tmp_path / "runs.db"
+    run = new_run_id()
+    with Ledger.open(path) as ledger:
+        ledger.append(run, NOTE, NEW)
+        db = sqlite3.connect(path, isolation_level=None)
+        db.execute(f"UPDATE runs SET {column}=CAST(x'ff' AS TEXT)")
+        db.close()
+        report = ledger.verify_all()
+        assert any(problem.run_id == str(run) for problem in report.problems)
+        ledger.rebuild_index()
+        assert ledger.verify_all().ok
+
+
+def test_a_heartbeat_after_release_says_that_the_claim_was_given_back(tmp_path: Path) -> None:
+    """Nobody else has the run, and the error does not claim so."""
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        run = new_run_id()
+        ledger.append(run, NOTE, NEW)
+        claim = ledger.claim(run)
+        claim.release()
+        with pytest.raises(StaleEpochError, match="given back"):
+            claim.heartbeat()

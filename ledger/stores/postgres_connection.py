@@ -1,0 +1,205 @@
+"""Connections to a ledger's PostgreSQL: durable sessions, and the way back to them.
+
+A session knows which backend serves it. When it is lost, that backend is ended before
+anything is tried again, so that what it left undone stays undone.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from datetime import datetime
+from math import ceil
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import psycopg
+from psycopg import Connection, errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
+
+from ledger.errors import (
+    InvalidUrlError,
+    NotALedgerError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+
+DEFAULT_WAIT = 30.0
+DEFAULT_SCHEMA = "turnledger"
+OLDEST_SERVER = 130000
+SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
+Db = Connection[tuple[Any, ...]]
+
+# The server ended the session, or says that it is about to.
+_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
+# What the URL may overrule: notice a peer that vanished without a word.
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "fallback_application_name": "turnledger",
+}
+_SESSION = """SELECT
+    set_config('search_path', quote_ident(%s), false),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('lock_timeout', %s, false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('jit', 'off', false)"""
+_IDENTITY = """SELECT pg_backend_pid(), backend_start, current_setting('server_encoding')
+    FROM pg_stat_activity WHERE pid = pg_backend_pid()"""
+
+
+class LostConnectionError(StoreUnavailableError):
+    """The connection broke, and what was under way is certainly not committed."""
+
+
+class CrowdedError(StoreUnavailableError):
+    """Rolled back, because of others; it may go through in a smaller group, or later."""
+
+
+class Address(NamedTuple):
+    """Where a ledger is: what libpq needs to connect, and our schema there."""
+
+    parameters: dict[str, Any]
+    schema: str
+
+    def __str__(self) -> str:
+        known = self.parameters
+        user = f"{known['user']}@" if "user" in known else ""
+        host = known.get("host") or known.get("hostaddr") or ""
+        port = f":{known['port']}" if "port" in known else ""
+        return f"postgresql://{user}{host}{port}/{known.get('dbname', '')}?schema={self.schema}"
+
+
+def parse(url: str) -> Address:
+    """The address that a URL names; `schema` is ours, everything else is libpq's."""
+    base, _, query = url.partition("?")
+    pairs = [pair for pair in query.split("&") if pair]
+    schemas = [pair.removeprefix("schema=") for pair in pairs if pair.startswith("schema=")]
+    rest = "&".join(pair for pair in pairs if not pair.startswith("schema="))
+    schema = unquote(schemas[-1]) if schemas else DEFAULT_SCHEMA
+    if not schema or len(schema.encode()) > 63 or "\0" in schema:
+        raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
+    try:
+        given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
+    except psycopg.Error:
+        # Not libpq's own words: they may quote the password.
+        raise InvalidUrlError(
+            "This is no URL that libpq understands. The form is "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME, "
+            "with %-escapes for special characters."
+        ) from None
+    return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
+
+
+class Session(NamedTuple):
+    """A connection, and which backend serves it."""
+
+    db: Db
+    pid: int
+    since: datetime
+
+
+def is_lost(error: psycopg.Error, db: Db) -> bool:
+    state = error.sqlstate or ""
+    return db.closed or state in _LOST or state.startswith("08")
+
+
+def unavailable(error: psycopg.Error, doing: str, db: Db | None = None) -> StoreUnavailableError:
+    """A database error in the ledger's own words. Before COMMIT nothing was written."""
+    text = " ".join(str(error).split())
+    if db is not None and is_lost(error, db):
+        return LostConnectionError(f"The connection to PostgreSQL was lost while {doing}: {text}")
+    if isinstance(error, errors.LockNotAvailable):
+        return StoreBusyError(
+            f"Others held a lock for too long while {doing} ({text}); nothing was written. "
+            "Try again, or open the ledger with a longer wait."
+        )
+    if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
+        return CrowdedError(f"Other writers were in the way while {doing}; nothing was written.")
+    return StoreUnavailableError(f"PostgreSQL failed while {doing}: {text}")
+
+
+def open_session(address: Address, wait: float) -> Session:
+    """A new connection, as durable as the ledger promises whatever the server's defaults."""
+    try:
+        db: Db = psycopg.connect(**address.parameters, autocommit=True, row_factory=tuple_row)
+    except psycopg.Error as error:
+        raise _unreachable(address, error) from error
+    try:
+        if db.info.server_version < OLDEST_SERVER:
+            raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
+        # 0 would mean "for ever".
+        db.execute(_SESSION, (address.schema, f"{max(1, ceil(wait * 1000))}ms"))
+        identity = db.execute(_IDENTITY).fetchone()
+        assert identity is not None
+        pid, since, encoding = identity
+        if encoding != "UTF8":
+            raise NotALedgerError(
+                f"The database's encoding is {encoding}; a ledger needs UTF8. "
+                "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one."
+            )
+    except psycopg.Error as error:
+        db.close()
+        raise _unreachable(address, error) from error
+    except BaseException:
+        db.close()
+        raise
+    return Session(db, pid, since)
+
+
+def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableError:
+    text = " ".join(str(error).split())
+    password = address.parameters.get("password")
+    if password:
+        text = text.replace(password, "***")
+    return StoreUnavailableError(f"PostgreSQL can't be reached at {address}: {text}")
+
+
+def reach(address: Address, wait: float) -> Session:
+    """A connection to a server that was there before: it may be about to come back."""
+    deadline, nap = time.monotonic() + wait, SHORTEST_NAP
+    while True:
+        try:
+            return open_session(address, wait)
+        except StoreUnavailableError:
+            if time.monotonic() + nap > deadline:
+                raise
+        time.sleep(nap)
+        nap = min(nap * 2, LONGEST_NAP)
+
+
+def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
+    """End the backend of a lost connection: from then on it can't commit any more.
+
+    One that only waits for a standby has committed; it is left to wait.
+    """
+    deadline, nap = time.monotonic() + wait, SHORTEST_NAP
+    while True:
+        try:
+            found = db.execute(
+                "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' "
+                "THEN pg_terminate_backend(pid) END FROM pg_stat_activity "
+                "WHERE pid = %s AND backend_start = %s",
+                (ghost.pid, ghost.since),
+            ).fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for the lost connection's backend", db) from error
+        if found is None:
+            return
+        if time.monotonic() + nap > deadline:
+            raise StoreUnavailableError(
+                f"The lost connection's backend (process {ghost.pid}) is still at work."
+            )
+        time.sleep(nap)
+        nap = min(nap * 2, LONGEST_NAP)
+
+
+def close_quietly(db: Db) -> None:
+    with suppress(psycopg.Error):
+        db.close()

@@ -1,0 +1,262 @@
+"""The connections of one open ledger: one that writes, a few that read, a sign of life.
+
+All of them are made when they are first needed, and made again after they were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import BoundedSemaphore
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from eventsourcing.postgres import PostgresDatastore
+from psycopg import Cursor
+from psycopg.pq import TransactionStatus
+
+from ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
+from ledger.stores.postgres_connection import (
+    Address,
+    Db,
+    LostConnectionError,
+    Session,
+    close_quietly,
+    lay_to_rest,
+    open_session,
+    reach,
+    unavailable,
+)
+from ledger.stores.postgres_schema import RESTORED
+
+READERS = 8
+
+
+class Writer:
+    """The one connection that writes, made again when it was lost."""
+
+    def __init__(self, address: Address, wait: float) -> None:
+        self._address = address
+        self._wait = wait
+        self._session: Session | None = None
+        self._cursor: Cursor[tuple[Any, ...]] | None = None
+        self.generation = 0
+
+    def db(self) -> Db:
+        """A working connection, as far as can be known; the one before has ended."""
+        session = self._session
+        if session is not None and not session.db.closed:
+            return session.db
+        if session is None:
+            new = open_session(self._address, self._wait)
+        else:
+            new = reach(self._address, self._wait)
+            try:
+                lay_to_rest(session, new.db, self._wait)
+            except BaseException:
+                new.db.close()
+                raise
+        self._session, self._cursor = new, None
+        self.generation += 1
+        return new.db
+
+    def cursor(self) -> Cursor[tuple[Any, ...]]:
+        """The one cursor for appending; none while positions would go backwards."""
+        db = self.db()
+        if self._cursor is None:
+            try:
+                found = db.execute(f"SELECT {RESTORED}").fetchone()
+            except psycopg.Error as error:
+                raise unavailable(error, "looking for the highest position", db) from error
+            if found != (False,):
+                raise StoreUnavailableError(
+                    f"{self._address} was restored from a dump, and this server's transaction "
+                    "numbers are lower than those in it: appending would break the order. "
+                    "Nothing was written. Run `turnledger rebase URL` once "
+                    "(in Python: Ledger.open(url).store.rebase())."
+                )
+            self._cursor = db.cursor(binary=True)
+        return self._cursor
+
+    def find(self, event_id: str, digest: bytes) -> int | None:
+        """The position of an event that a lost transaction wrote, if that was committed."""
+        db = self.db()
+        try:
+            found = db.execute(
+                "SELECT position FROM events WHERE event_id = %s AND digest = %s",
+                (event_id, digest),
+            ).fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        return found[0] if found is not None else None
+
+    def tidy(self) -> None:
+        """Between groups: a connection that is still in the middle of something is given up."""
+        session = self._session
+        if session is None or session.db.closed:
+            return
+        if session.db.info.transaction_status != TransactionStatus.IDLE:
+            close_quietly(session.db)
+
+    def close(self) -> None:
+        if self._session is not None:
+            close_quietly(self._session.db)
+
+    def connections(self) -> list[Db]:
+        return [self._session.db] if self._session is not None else []
+
+
+class LifeSign:
+    """An advisory lock that lasts as long as its connection: others see when it is gone.
+
+    The key stays the same when the connection has to be made again.
+    """
+
+    def __init__(self, address: Address, wait: float) -> None:
+        self._address = address
+        self._wait = wait
+        self._key = uuid4().int >> 65
+        self._session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        return f"lock-{self._key}"
+
+    def renew(self) -> None:
+        """Give the sign, again if the connection that gave it was lost."""
+        ghost = self._session
+        if ghost is not None:
+            with suppress(psycopg.Error):
+                ghost.db.execute("SELECT 1")
+                return
+            ghost.db.close()
+            session = reach(self._address, self._wait)
+        else:
+            session = open_session(self._address, self._wait)
+        try:
+            if ghost is not None:
+                lay_to_rest(ghost, session.db, self._wait)
+            session.db.execute("SET tcp_keepalives_idle = 30")
+            session.db.execute("SET tcp_keepalives_interval = 10")
+            if session.db.info.server_version >= 140000:
+                session.db.execute("SET idle_session_timeout = 0")
+            session.db.execute("SELECT pg_advisory_lock(%s)", (self._key,))
+        except psycopg.Error as error:
+            session.db.close()
+            raise unavailable(error, "giving a sign of life") from error
+        except BaseException:
+            session.db.close()
+            raise
+        self._session = session
+
+    def close(self) -> None:
+        if self._session is not None:
+            close_quietly(self._session.db)
+
+    def connections(self) -> list[Db]:
+        return [self._session.db] if self._session is not None else []
+
+
+def key_of(holder: str) -> int | None:
+    """The advisory lock that a life sign's name means; None if it is no such name."""
+    number = holder.removeprefix("lock-")
+    return int(number) if number != holder and number.isdecimal() else None
+
+
+class LedgerPostgresDatastore(PostgresDatastore):
+    """The library's datastore, with connections that find back by themselves."""
+
+    def __init__(self, address: Address, *, wait: float) -> None:
+        # The library's own pool is never opened: it would need threads of its own.
+        super().__init__("", "", "", "", "", schema=address.schema, originator_id_type="text")
+        self.address = address
+        self.wait = wait
+        self.writer = Writer(address, wait)
+        self.life = LifeSign(address, wait)
+        self._places = BoundedSemaphore(READERS)
+        self._idle: list[Session] = []
+        self._closed = False
+
+    def register_type_adapters(self) -> None:
+        """A ledger uses no composite types."""
+
+    @contextmanager
+    def get_connection(self) -> Iterator[Any]:
+        """A reader's connection, for the length of a block."""
+        if not self._places.acquire(timeout=self.wait):
+            raise StoreBusyError(f"All {READERS} reading connections were in use for too long.")
+        try:
+            session = self._take()
+            try:
+                yield session.db
+            except BaseException:
+                # Whatever state it is in, nobody else gets to see it.
+                if session.db.info.transaction_status != TransactionStatus.IDLE:
+                    close_quietly(session.db)
+                raise
+            finally:
+                self._put_back(session)
+        finally:
+            self._places.release()
+
+    def _take(self) -> Session:
+        while self._idle:
+            with suppress(IndexError):
+                session = self._idle.pop()
+                if not session.db.closed:
+                    return session
+        if self._closed:
+            raise LedgerClosedError("This ledger was closed. Open it again.")
+        return reach(self.address, self.wait)
+
+    def _put_back(self, session: Session) -> None:
+        if not session.db.closed:
+            self._idle.append(session)
+        if self._closed:
+            self._drop_idle()
+
+    def read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query; asked again if the connection turns out to be gone."""
+        try:
+            return self._read(statement, values)
+        except LostConnectionError:
+            self._drop_idle()
+            return self._read(statement, values)
+
+    def _read(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        with self.get_connection() as db:
+            try:
+                found: list[Any] = db.execute(
+                    statement, values, prepare=True, binary=True
+                ).fetchall()
+            except psycopg.Error as error:
+                raise unavailable(error, "reading", db) from error
+            return found
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                close_quietly(self._idle.pop().db)
+
+    def close(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        self._closed = True
+        self._drop_idle()
+        self.writer.close()
+        self.life.close()
+
+    def abandon(self) -> None:
+        """In a forked child: every connection is the parent's, not even to be closed."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        held = [session.db for session in idle]
+        for db in (*held, *self.writer.connections(), *self.life.connections()):
+            # Says to psycopg that ending with the process is normal for this one.
+            db._pool = None
+            _THE_PARENTS.append(db)
+
+
+# Kept, so that nothing is ever sent on a socket that belongs to another process.
+_THE_PARENTS: list[Db] = []

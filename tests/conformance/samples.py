@@ -1,0 +1,162 @@
+"""Events to append: one of each kind, and short ways to write the plain ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from ledger import (
+    CheckpointCleared,
+    CheckpointReached,
+    CheckpointStored,
+    CustomEvent,
+    Draft,
+    EvaluationFinished,
+    EvaluationStarted,
+    EvaluationSuperseded,
+    Event,
+    InnerMessage,
+    MediaContent,
+    MessageAppended,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    ResourceSnapshotted,
+    RunAbandoned,
+    RunCompleted,
+    RunFailed,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    SliceEventApplied,
+    StateRestored,
+    TextContent,
+    TokenLimits,
+    TokenUsage,
+    ToolCallCompleted,
+    ToolCallDecided,
+    ToolCallFailed,
+    ToolCallInDoubt,
+    ToolCallRecord,
+    ToolCallStarted,
+    ToolMessageAmended,
+    blob_name,
+)
+
+WHEN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+SOME_ID = UUID("0195f5a0-0000-7000-8000-00000000abcd")
+PICTURE = b"\x89PNG not really \x00\xff"
+
+
+def note(number: int = 0, **data: object) -> CustomEvent:
+    """A plain event that anyone may append."""
+    return CustomEvent(kind="test.note", data={"number": number, **data})
+
+
+def notes(count: int, start: int = 0) -> list[Event]:
+    return [note(number) for number in range(start, start + count)]
+
+
+def message(content: str = "hello", sequence: int = 0, **fields: object) -> MessageAppended:
+    """An event that only a run's worker may append while the run is claimed."""
+    values: dict[str, object] = {"created_at": WHEN, "message_id": SOME_ID, **fields}
+    return MessageAppended(message=InnerMessage("user", content, "e1", sequence, **values))  # type: ignore[arg-type]
+
+
+def draft(event: Event | None = None) -> Draft:
+    return Draft(event if event is not None else note(), uuid4())
+
+
+def one_of_each() -> list[Event]:
+    """Every kind of event but RunStarted (only ever first) and RunClaimed (made by `claim`).
+
+    Two of them name the blob PICTURE.
+    """
+    return [
+        RunResumed(attempt=2, from_version=1),
+        EvaluationStarted(evaluation_id="e1", prompt_ns="ns", prompt_key="key", prompt_digest="d"),
+        MessageAppended(
+            message=InnerMessage(
+                "assistant",
+                "text ü 🦜 \x00",
+                "e1",
+                1,
+                tool_calls=(ToolCallRecord("c1", "search", '{"q": 1}', "completed"),),
+                turn=1,
+                created_at=WHEN,
+                message_id=SOME_ID,
+                parts=(
+                    TextContent("see"),
+                    MediaContent("image", blob=blob_name(PICTURE), mime="image/png"),
+                ),
+                value={"nested": [1, 2.5, None, True, "x"]},
+                step_num=3,
+                role_hint_for_llm="user",
+            )
+        ),
+        ToolMessageAmended(message_id=SOME_ID, content="shorter", reason="too long"),
+        ModelCalled(evaluation_id="e1", turn=1, request_digest="r", model="m"),
+        ModelReplied(
+            evaluation_id="e1",
+            turn=1,
+            message_id=SOME_ID,
+            usage=TokenUsage(input_tokens=10, output_tokens=5),
+            provider_data={"id": "x"},
+        ),
+        ModelCallFailed(
+            evaluation_id="e1", turn=2, error_type="Timeout", error_message="slow", status=504
+        ),
+        ToolCallStarted(evaluation_id="e1", call_id="c1", name="search"),
+        ToolCallCompleted(
+            evaluation_id="e1", call_id="c1", name="search", message_id=SOME_ID, value=[1]
+        ),
+        ToolCallFailed(
+            evaluation_id="e1",
+            call_id="c2",
+            name="search",
+            message_id=SOME_ID,
+            error_type="ValueError",
+            error_message="bad",
+            retryable=False,
+        ),
+        ToolCallInDoubt(evaluation_id="e1", call_id="c3", name="pay", reason="crash"),
+        RunWaiting(reason="a call is in doubt", call_ids=("c3",)),
+        ToolCallDecided(call_id="c3", decision="retry", decided_by="ann"),
+        SliceEventApplied(slice="plan", event_type="Step", payload={"n": 1}, call_id="c1"),
+        StateRestored(snapshot={"plan": []}, reason="rollback"),
+        ResourceSnapshotted(
+            resource="fs", files={"a.png": blob_name(PICTURE)}, removed=("b",), digest="d"
+        ),
+        CheckpointReached(
+            phase="post_tool", tool_calls_completed=1, state_digest="s", created_at=WHEN
+        ),
+        CheckpointStored(
+            checkpoint="{}", phase="initialized", tool_calls_completed=0, created_at=WHEN
+        ),
+        CheckpointCleared(reason="done"),
+        EvaluationSuperseded(evaluation_id="e1", reason="expanded", overrides={"a": "full"}),
+        EvaluationFinished(evaluation_id="e1", message_id=SOME_ID, output={"answer": 42}),
+        CustomEvent(kind="acme.invoice_sent", data={"total": "12.50"}),
+        RunFailed(error_type="ValueError", error_message="bad"),
+        RunParked(reason="too often", attempts=3),
+        RunAbandoned(reason="nobody cares"),
+        RunCompleted(message_id=SOME_ID, output="done"),
+    ]
+
+
+def started(**fields: object) -> RunStarted:
+    """The first event of a run that says all that it can."""
+    values: dict[str, object] = {
+        "request_id": SOME_ID,
+        "request_type": "Ask",
+        "request": {"question": "?"},
+        "requested_at": WHEN,
+        "session_id": SOME_ID,
+        "tags": {"team": "red", "env": "test"},
+        "deadline": WHEN,
+        "time_limit": 12.5,
+        "budget": TokenLimits(max_total_tokens=1000),
+        **fields,
+    }
+    return RunStarted(**values)  # type: ignore[arg-type]

@@ -1,0 +1,296 @@
+"""Claims: one worker at a time, a fence against the one before, and leases that end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+
+from ledger import (
+    ANY,
+    NEW,
+    ConcurrentAppendError,
+    InvalidEventError,
+    InvalidInputError,
+    Ledger,
+    RunClaimed,
+    RunClaimedError,
+    RunStarted,
+    StaleEpochError,
+    ToolCallDecided,
+    new_run_id,
+)
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import draft, message, note
+
+HOUR = timedelta(hours=1)
+NOW = timedelta(0)
+DECIDED = ToolCallDecided(call_id="c", decision="failed")
+
+
+def a_run(ledger: Ledger) -> str:
+    run = str(new_run_id())
+    ledger.append(run, RunStarted(), NEW)
+    return run
+
+
+def test_a_claim_is_an_event_with_a_growing_epoch(ledger: Ledger) -> None:
+    """The claim says run, worker, epoch and the version with it."""
+    run = a_run(ledger)
+    claim = ledger.claim(run, worker="ann")
+    assert (claim.run_id, claim.worker, claim.epoch, claim.version) == (run, "ann", 1, 2)
+    assert ledger.record(run, 2).event == RunClaimed(worker="ann", epoch=1)
+    claim.release()
+    assert ledger.claim(run, worker="bob").epoch == 2
+    assert ledger.record(run, 3).event == RunClaimed(worker="bob", epoch=2)
+    assert "bob" in repr(ledger.claim(run, worker="bob"))
+
+
+def test_a_claim_is_reentrant_for_its_worker(ledger: Ledger) -> None:
+    """Claiming again through the same ledger and worker prolongs it and adds no event."""
+    run = a_run(ledger)
+    first = ledger.claim(run)
+    second = ledger.claim(run)
+    assert (second.epoch, second.version) == (first.epoch, first.version)
+    assert ledger.head(run) == 2
+    ledger.append(run, message(), 2, epoch=first.epoch)
+    assert ledger.claim(run).version == 3
+
+
+def test_a_claimed_run_is_refused_to_others(store: StoreUnderTest) -> None:
+    """RunClaimedError names the worker and the epoch; another name is another worker."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    ledger.claim(run, worker="ann")
+    for handle, worker in ((other, "bob"), (other, "ann"), (ledger, "bob")):
+        with pytest.raises(RunClaimedError, match="'ann'") as caught:
+            handle.claim(run, worker=worker)
+        assert (caught.value.run_id, caught.value.worker, caught.value.epoch) == (run, "ann", 1)
+    assert ledger.head(run) == 2
+
+
+def test_handles_are_different_workers_by_default(store: StoreUnderTest) -> None:
+    """Two handles of one process do not take each other's runs by accident."""
+    one, other = store.open(), store.open()
+    run = a_run(one)
+    one.claim(run)
+    with pytest.raises(RunClaimedError):
+        other.claim(run)
+
+
+def test_a_lease_that_is_up_may_be_taken(store: StoreUnderTest) -> None:
+    """With no time to live it ends at once, by the store's own clock."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    stale = ledger.claim(run, ttl=NOW)
+    fresh = other.claim(run)
+    assert fresh.epoch == stale.epoch + 1
+    with pytest.raises(StaleEpochError):
+        ledger.append(run, message(), ANY, epoch=stale.epoch)
+
+
+def test_a_lease_that_is_up_protects_no_more(store: StoreUnderTest) -> None:
+    """Anyone may append to a run whose worker's time is up."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    ledger.claim(run, ttl=NOW)
+    assert other.append(run, message(), ANY).version == 3
+
+
+def test_its_own_worker_claims_again_after_its_time_with_a_new_epoch(ledger: Ledger) -> None:
+    """A lease that ended is not prolonged: somebody may have been there."""
+    run = a_run(ledger)
+    assert ledger.claim(run, ttl=NOW).epoch == 1
+    assert ledger.claim(run).epoch == 2
+
+
+def test_a_heartbeat_prolongs_the_lease_and_adds_no_event(store: StoreUnderTest) -> None:
+    """As long as nobody else took the run, its worker may go on, even late."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    claim = ledger.claim(run, ttl=HOUR)
+    before = ledger.store.lease(run)
+    claim.heartbeat()
+    ledger.heartbeat(claim)
+    after = ledger.store.lease(run)
+    assert before is not None
+    assert after is not None
+    assert after.expires_at >= before.expires_at
+    assert after._replace(expires_at=0) == before._replace(expires_at=0)
+    assert ledger.head(run) == 2
+    late = ledger.claim(run, ttl=NOW)
+    late.ttl = 3_600_000_000
+    late.heartbeat()
+    with pytest.raises(RunClaimedError):
+        other.claim(run)
+
+
+def test_a_heartbeat_of_a_lost_claim_is_stale(store: StoreUnderTest) -> None:
+    """The worker learns that another has its run."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    claim = ledger.claim(run, ttl=NOW)
+    taken = other.claim(run)
+    with pytest.raises(StaleEpochError) as caught:
+        claim.heartbeat()
+    assert (caught.value.epoch, caught.value.found) == (claim.epoch, taken.epoch)
+    assert other.store.lease(run) == ledger.store.lease(run)
+
+
+def test_a_heartbeat_after_release_is_refused(ledger: Ledger) -> None:
+    """What was given back is not prolonged."""
+    run = a_run(ledger)
+    claim = ledger.claim(run)
+    claim.release()
+    with pytest.raises(StaleEpochError):
+        claim.heartbeat()
+
+
+def test_release_is_harmless_when_repeated_or_late(store: StoreUnderTest) -> None:
+    """It drops its own lease, once, and never another's."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    claim = ledger.claim(run)
+    for _ in range(3):
+        claim.release()
+        ledger.release(claim)
+    taken = other.claim(run)
+    claim.release()
+    with pytest.raises(RunClaimedError):
+        ledger.claim(run)
+    taken.heartbeat()
+    taken.release()
+    assert ledger.claim(run).epoch == 3
+
+
+def test_a_claim_is_given_back_on_an_exception(store: StoreUnderTest) -> None:
+    """As a context manager it ends with its block, however that ends."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    with pytest.raises(ZeroDivisionError), ledger.claim(run):
+        raise ZeroDivisionError
+    with other.claim(run) as claim:
+        assert claim.epoch == 2
+    with ledger.claim(run) as claim:
+        assert claim.epoch == 3
+
+
+def test_a_dead_holders_lease_is_void_at_once(store: StoreUnderTest) -> None:
+    """A closed handle is known to be gone: nobody waits for its hour to pass."""
+    ledger, other = store.open(), store.open()
+    run, second = a_run(ledger), a_run(ledger)
+    claim = ledger.claim(run, ttl=HOUR)
+    ledger.claim(second, ttl=HOUR)
+    with pytest.raises(RunClaimedError):
+        other.claim(run)
+    ledger.close()
+    assert other.append(second, message(), ANY).version == 3
+    taken = other.claim(run)
+    assert taken.epoch == claim.epoch + 1
+
+
+def test_others_may_append_only_custom_events_and_decisions(store: StoreUnderTest) -> None:
+    """A living worker's run takes nothing else without its epoch."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    claim = ledger.claim(run, worker="ann")
+    other.append(run, note(), 2)
+    other.append(run, [DECIDED, note()], ANY)
+    for batch in ([message()], [note(), message()], [message(), DECIDED]):
+        for handle in (ledger, other):
+            with pytest.raises(RunClaimedError, match="'ann'"):
+                handle.append(run, batch, ANY)
+    assert ledger.head(run) == 5
+    with pytest.raises(ConcurrentAppendError) as caught:
+        ledger.append(run, message(), 2, epoch=claim.epoch)
+    assert caught.value.found == 5
+    assert ledger.append(run, message(), 5, epoch=claim.epoch).version == 6
+
+
+def test_after_release_anyone_may_append(store: StoreUnderTest) -> None:
+    """A run without a worker is open."""
+    ledger, other = store.open(), store.open()
+    run = a_run(ledger)
+    claim = ledger.claim(run)
+    claim.release()
+    assert other.append(run, message(), 2).version == 3
+    assert ledger.append(run, message(), 3, epoch=claim.epoch).version == 4
+
+
+def test_an_older_epoch_is_fenced_off(store: StoreUnderTest) -> None:
+    """StaleEpochError names both epochs, for any event, and before the version is looked at."""
+    old, new = store.open(), store.open()
+    run = a_run(old)
+    first = old.claim(run)
+    old.append(run, message(), 2, epoch=first.epoch)
+    first.release()
+    second = new.claim(run)
+    for event in (message(), note(), DECIDED):
+        for expected in (ANY, 4, 99):
+            with pytest.raises(StaleEpochError, match="epoch 2") as caught:
+                old.append(run, draft(event), expected, epoch=first.epoch)
+            assert (caught.value.epoch, caught.value.found) == (1, 2)
+    assert new.append(run, message(), 4, epoch=second.epoch).version == 5
+
+
+@pytest.mark.parametrize("epoch", [1, 2, -1, 2**70])
+def test_an_epoch_that_was_never_granted_is_stale(ledger: Ledger, epoch: int) -> None:
+    """Also on a run that nobody has claimed, and on one that does not exist."""
+    run = a_run(ledger)
+    with pytest.raises(StaleEpochError) as caught:
+        ledger.append(run, note(), ANY, epoch=epoch)
+    assert caught.value.found == 0
+    with pytest.raises(StaleEpochError):
+        ledger.append(new_run_id(), note(), NEW, epoch=epoch)
+    assert ledger.append(run, note(), ANY, epoch=0).version == 2
+
+
+@pytest.mark.parametrize("epoch", ["1", 1.0, True, object()])
+def test_what_is_no_epoch_is_refused(ledger: Ledger, epoch: object) -> None:
+    """An epoch is the number that claim() granted."""
+    with pytest.raises(InvalidInputError, match="epoch"):
+        ledger.append(a_run(ledger), note(), ANY, epoch=epoch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("worker", ["a\x00b", "x" * 513, "\ud800"])
+def test_a_workers_name_is_text_that_every_store_can_hold(ledger: Ledger, worker: str) -> None:
+    """A name that is not is refused, and the run stays free."""
+    run = a_run(ledger)
+    with pytest.raises(InvalidEventError, match="RunClaimed"):
+        ledger.claim(run, worker=worker)
+    assert ledger.head(run) == 1
+    assert ledger.claim(run, worker="ann 🦜").epoch == 1
+
+
+HOLDER = """
+import sys
+from datetime import timedelta
+from ledger import Ledger
+ledger = Ledger.open(sys.argv[1])
+claim = ledger.claim(sys.argv[2], worker="the dead", ttl=timedelta(hours=1))
+print(claim.epoch, flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_killed_workers_run_can_be_taken_at_once(shared_store: StoreUnderTest) -> None:
+    """SIGKILL in one process, claim in another, with an hour left on the lease."""
+    ledger = shared_store.open()
+    run = a_run(ledger)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, shared_store.url, run],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "1\n"
+        with pytest.raises(RunClaimedError, match="the dead"):
+            ledger.claim(run)
+    finally:
+        process.kill()
+        process.communicate()
+    assert ledger.claim(run).epoch == 2

@@ -1,0 +1,51 @@
+"""Times and ids."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import SystemClock, new_run_id
+from ledger.clock import EPOCH, to_datetime, to_micros
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_a_moment_survives_the_way_to_microseconds_and_back(moment: datetime) -> None:
+    """Exactly, in any time zone, before 1970 and far from it."""
+    assert to_datetime(to_micros(moment)) == moment.astimezone(UTC)
+
+
+@given(st.integers(-(10**16), 10**17))
+def test_microseconds_survive_the_way_to_a_moment_and_back(micros: int) -> None:
+    """Exactly: no float is in between."""
+    assert to_micros(to_datetime(micros)) == micros
+
+
+def test_a_moment_without_a_zone_is_utc() -> None:
+    """And one with a zone is what it says."""
+    assert to_micros(datetime(1970, 1, 1)) == 0
+    assert to_micros(datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))) == 0
+    assert to_datetime(0) == EPOCH
+    assert to_datetime(1).microsecond == 1
+    assert to_datetime(0).tzinfo is UTC
+
+
+def test_the_system_clock_is_the_systems() -> None:
+    """Microseconds since 1970, by the same clock that Python shows."""
+    before = to_micros(datetime.now(UTC))
+    now = SystemClock().micros()
+    assert before - 1 <= now <= to_micros(datetime.now(UTC)) + 1
+
+
+def test_ids_are_uuid7_in_order_of_time() -> None:
+    """Run ids and event ids."""
+    runs = [new_run_id() for _ in range(200)]
+    ids = [UUID(SystemClock().new_id()) for _ in range(200)]
+    for made in (runs, ids):
+        assert {one.version for one in made} == {7}
+        assert made == sorted(made)
+        assert len(set(made)) == 200
+    assert type(runs[0]) is UUID
