@@ -131,6 +131,8 @@ def open_session(address: Address, wait: float) -> Session:
         db: Db = psycopg.connect(**address.parameters, autocommit=True, row_factory=tuple_row)
     except psycopg.Error as error:
         raise _unreachable(address, error) from error
+    # To psycopg: a datastore keeps this one, so it may end with the process.
+    db._pool = None
     try:
         if db.info.server_version < OLDEST_SERVER:
             raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
