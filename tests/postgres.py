@@ -172,6 +172,7 @@ def _kill(data: Path) -> None:
     lock = data / "postmaster.pid"
     with suppress(OSError, ValueError, psutil.NoSuchProcess):
         postmaster = psutil.Process(int(lock.read_text().split("\n")[0]))
+        postmaster.suspend()  # from here on it has no more children
         family = [postmaster, *postmaster.children(recursive=True)]
         for process in family:
             with suppress(psutil.NoSuchProcess):
@@ -250,7 +251,13 @@ def _clean_up(folder: Path) -> None:
             signal.signal(name, signal.SIG_IGN)
         fcntl.flock(users, fcntl.LOCK_EX)
         _kill(folder / "data")
-        shutil.rmtree(folder, ignore_errors=True)
+        eventually(lambda: _gone(folder))
+
+
+def _gone(folder: Path) -> bool:
+    """Whether a folder is removed; what is dying may still put a file there meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 if __name__ == "__main__":

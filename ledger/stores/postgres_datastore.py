@@ -251,11 +251,8 @@ class LedgerPostgresDatastore(PostgresDatastore):
         """In a forked child: every connection is the parent's, not even to be closed."""
         self._closed = True
         idle, self._idle = self._idle, []
-        held = [session.db for session in idle]
-        for db in (*held, *self.writer.connections(), *self.life.connections()):
-            # Says to psycopg that ending with the process is normal for this one.
-            db._pool = None
-            _THE_PARENTS.append(db)
+        _THE_PARENTS.extend(session.db for session in idle)
+        _THE_PARENTS.extend([*self.writer.connections(), *self.life.connections()])
 
 
 # Kept, so that nothing is ever sent on a socket that belongs to another process.
