@@ -107,11 +107,11 @@ class PostgresServer:
         _kill(self.data)
 
     def close(self) -> None:
-        """End the server and remove its folder."""
+        """End the server; the janitor removes its folder in its own time."""
         if self._user is not None:
             os.close(self._user)
             self._user = None
-            eventually(lambda: not self.folder.exists())
+            eventually(lambda: not (self.data / "postmaster.pid").exists())
 
     def __enter__(self) -> Self:
         return self
