@@ -203,7 +203,11 @@ class LedgerRecorder(ApplicationRecorder):
     # --- writing ---
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run work in a transaction that is durable when this returns."""
+        """Run work in a transaction that is durable when this returns.
+
+        Work may be run more than once before it is committed, and must then come to the
+        same: appends carry their ids.
+        """
         self._check_open()
         result: T = self._group.run(work)
         return result
@@ -219,7 +223,8 @@ class LedgerRecorder(ApplicationRecorder):
                 tx.flush()
             except BaseException as error:
                 tx.rollback()
-                if not (isinstance(error, RedoError) or tx.wrote()):
+                redo = isinstance(error, RedoError) or tx.wrote()
+                if not (redo and isinstance(error, Exception)):
                     raise
                 self._heads.clear()
                 job = Job(work)

@@ -73,8 +73,8 @@ class Writer:
                 raise StoreUnavailableError(
                     f"{self._address} was restored from a dump, and this server's transaction "
                     "numbers are lower than those in it: appending would break the order. "
-                    "Nothing was written. Run `turnledger rebase URL` once "
-                    "(in Python: Ledger.open(url).store.rebase())."
+                    "Nothing was written. Run `turnledger rebase --db URL` once "
+                    "(in Python: Ledger.open(url).rebase())."
                 )
             self._cursor = db.cursor(binary=True)
         return self._cursor
