@@ -141,7 +141,6 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
 def _write(
     tx: Transaction, request: AppendRequest, row: RunRow | None, clock: Clock
 ) -> Outcome | None:
-    _check_blobs(tx, request)
     start = row or _opening(tx, request)
     # Strictly later than the commit before: equal times mean "the same commit".
     recorded_at = max(clock.micros(), start.recorded_at + 1)
@@ -149,12 +148,16 @@ def _write(
     link = linker(run_id, recorded_at)
     version, digest = start.version, start.digest
     rows: list[NewRow] = []
+    indexed: list[Event] = []
     for entry in request.entries:
         version += 1
         event_id, tag, data = entry.event_id, entry.tag, entry.data
+        if tag in NAMING_BLOBS:
+            _check_blobs(tx, entry.event, request.blobs)
+        if tag in INDEXED_TAGS:
+            indexed.append(entry.event)
         digest = link(digest, version, event_id, tag, data)
         rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
-    indexed = [e.event for e in request.entries if e.tag in INDEXED_TAGS]
     after = advance(start, indexed, version, digest, recorded_at)
     positions = tx.advance(row, after, rows, request.blobs)
     if positions is None:
@@ -162,13 +165,10 @@ def _write(
     return Outcome(rows, positions, duplicate=False)
 
 
-def _check_blobs(tx: Transaction, request: AppendRequest) -> None:
-    for entry in request.entries:
-        if type(entry.event) not in NAMING_BLOBS:
-            continue
-        for name in blobs_named(entry.event):
-            if name not in request.blobs and not tx.has_blob(name):
-                raise BlobNotFoundError(name)
+def _check_blobs(tx: Transaction, event: Event, given: Mapping[str, bytes]) -> None:
+    for name in blobs_named(event):
+        if name not in given and not tx.has_blob(name):
+            raise BlobNotFoundError(name)
 
 
 def _opening(tx: Transaction, request: AppendRequest) -> RunRow:

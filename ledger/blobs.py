@@ -21,7 +21,7 @@ def blob_name(content: bytes) -> str:
 
 
 # The only kinds of events that can name blobs.
-NAMING_BLOBS = frozenset({MessageAppended, ResourceSnapshotted})
+NAMING_BLOBS = frozenset({MessageAppended.tag, ResourceSnapshotted.tag})
 
 
 def blobs_named(event: Event) -> Iterable[str]:

@@ -208,7 +208,8 @@ class LedgerRecorder(ApplicationRecorder):
         Work may be run more than once before it is committed, and must then come to the
         same: appends carry their ids.
         """
-        self._check_open()
+        if self._closed:
+            raise LedgerClosedError(self._closed)
         result: T = self._group.run(work)
         return result
 

@@ -42,7 +42,7 @@ class FairLock:
 
     def acquire(self) -> None:
         if not self.acquire_at_once():
-            self._acquire_in_line()
+            self.acquire_in_line()
 
     def acquire_at_once(self) -> bool:
         """Take the lock if nobody has it or is in line for it."""
@@ -72,7 +72,8 @@ class FairLock:
         """In a forked child: let go of the parent's files without freeing its lock."""
         self._close_files()
 
-    def _acquire_in_line(self) -> None:
+    def acquire_in_line(self) -> None:
+        """Wait for the lock behind those who came first; StoreBusyError if it takes too long."""
         with self._turn:
             self._state = "asked"
             if self._waiter is None:

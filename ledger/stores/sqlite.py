@@ -23,6 +23,7 @@ from eventsourcing.utils import EnvType
 
 from ledger.errors import (
     IntegrityFailureError,
+    LedgerClosedError,
     NotALedgerError,
 )
 from ledger.events import CATALOGUE
@@ -132,8 +133,10 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
     def _enter(self) -> None:
         self._busy.acquire()
         try:
-            self._check_open()
-            self._lock.acquire()
+            if self._closed:
+                raise LedgerClosedError(self._closed)
+            if not self._lock.acquire_at_once():
+                self._lock.acquire_in_line()
             if self._writer is None:
                 self._connect()
         except BaseException:

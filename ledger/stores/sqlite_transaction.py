@@ -101,7 +101,13 @@ class SQLiteLedgerTransaction(Transaction):
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         try:
-            if not self.careful and before is not None and _same_but_for_head(before, after):
+            if (
+                not self.careful
+                and before is not None
+                and before.status == after.status
+                and before.epoch == after.epoch
+                and before.prompt == after.prompt
+            ):
                 first = self._moves.get(after.run_id)
                 self._moves[after.run_id] = (first[0] if first else before.version, after)
             elif not self._move_run(before, after):
@@ -269,14 +275,6 @@ class SQLiteLedgerTransaction(Transaction):
                 self._move_run(None, row)
         except sqlite3.Error as error:
             raise unavailable(error, "rebuilding the run index") from error
-
-
-def _same_but_for_head(before: RunRow, after: RunRow) -> bool:
-    return (
-        before.status == after.status
-        and before.epoch == after.epoch
-        and before.prompt == after.prompt
-    )
 
 
 def _run_values(row: RunRow) -> tuple[Any, ...]:
