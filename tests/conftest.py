@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 
 from hypothesis import HealthCheck, settings
@@ -20,3 +21,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("stable")
+
+# A shell that starts something in the background makes it deaf to Ctrl-C, and so all its
+# children. What is tested here has to hear it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
