@@ -53,6 +53,7 @@ from ledger import (
 )
 from tests.conformance.harness import STORES, store_under_test
 from tests.conformance.samples import message, note
+from tests.soaking import rounds
 
 # How many lives `make test` has time for; opening and closing costs more on some.
 LIVES = {"memory": 60, "sqlite": 30, "postgres": 15}
@@ -548,8 +549,9 @@ def test_a_store_does_what_the_model_does(name: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_does_what_the_model_does_for_long(name: str) -> None:
-    """Thousands of lives, other ones every time."""
-    run_state_machine_as_test(
-        machine(name),
-        settings=settings(max_examples=2000, stateful_step_count=80, derandomize=False),
-    )
+    """Lives of 80 steps, other ones every time, for as long as the soak lasts."""
+    for _ in rounds(share=0.1):
+        run_state_machine_as_test(
+            machine(name),
+            settings=settings(max_examples=50, stateful_step_count=80, derandomize=False),
+        )
