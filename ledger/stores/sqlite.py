@@ -47,6 +47,8 @@ CHECKPOINT_PAGES = 4000
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
+# Connections that a forked child came by: kept, because SQLite must not close them there.
+_THE_PARENTS: list[tuple[sqlite3.Connection | None, LedgerDatastore]] = []
 
 
 class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
@@ -346,6 +348,7 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
 
     def abandon(self) -> None:
         super().abandon()
+        _THE_PARENTS.append((self._writer, self.datastore))
         self._lock.forget()
         if self._life is not None:
             self._life.forget()
