@@ -27,9 +27,9 @@ from ledger.errors import (
     TurnledgerError,
 )
 from ledger.events import CustomEvent, Event, RunStarted, ToolCallDecided
-from ledger.recorder import Transaction
 from ledger.rows import NewRow, Row
 from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
+from ledger.transaction import Transaction
 
 # What others may append to a run that a living worker holds.
 FREE_EVENTS = (CustomEvent, ToolCallDecided)

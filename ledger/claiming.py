@@ -15,7 +15,7 @@ from ledger.clock import Clock
 from ledger.codec import Codec
 from ledger.errors import RunClaimedError, RunNotFoundError, StaleEpochError
 from ledger.events import RunClaimed
-from ledger.recorder import Lease, Transaction
+from ledger.transaction import Lease, Transaction
 
 
 class _Claims(Protocol):

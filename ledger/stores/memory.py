@@ -17,15 +17,10 @@ from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
 from eventsourcing.utils import EnvType
 
 from ledger.events import CATALOGUE
-from ledger.recorder import (
-    EventIdTakenError,
-    Lease,
-    LedgerRecorder,
-    RunQuery,
-    Transaction,
-)
+from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import NewRow, RawRow, Row
 from ledger.run_index import RunRow
+from ledger.transaction import EventIdTakenError, Lease, Transaction
 
 
 class MemoryTables:

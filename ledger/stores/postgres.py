@@ -25,7 +25,7 @@ from ledger.errors import (
 )
 from ledger.group_commit import Job
 from ledger.limits import BATCH_CEILING
-from ledger.recorder import PAGE, Lease, LedgerRecorder, RunQuery, Transaction
+from ledger.recorder import PAGE, LedgerRecorder, RunQuery
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.postgres_connection import (
@@ -40,6 +40,7 @@ from ledger.stores.postgres_datastore import LedgerPostgresDatastore
 from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError
 from ledger.stores.run_conditions import run_conditions
+from ledger.transaction import Lease, Transaction
 
 # How long a reader of the whole ledger waits for transactions that hide what is committed.
 GRACE = 1.0

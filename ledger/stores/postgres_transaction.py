@@ -20,7 +20,7 @@ from psycopg.pq import TransactionStatus
 
 from ledger.errors import InvalidEventError, LimitExceededError, StoreUnavailableError
 from ledger.limits import BATCH_CEILING
-from ledger.recorder import PAGE, EventIdTakenError, Lease, RedoError, Transaction
+from ledger.recorder import PAGE
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.postgres_connection import (
@@ -42,6 +42,7 @@ from ledger.stores.postgres_statements import (
     advance_one,
     run_values,
 )
+from ledger.transaction import EventIdTakenError, Lease, RedoError, Transaction
 
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"

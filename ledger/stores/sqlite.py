@@ -27,12 +27,7 @@ from ledger.errors import (
     NotALedgerError,
 )
 from ledger.events import CATALOGUE
-from ledger.recorder import (
-    Lease,
-    LedgerRecorder,
-    RunQuery,
-    Transaction,
-)
+from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.file_lock import FairLock, LifeSign
@@ -40,6 +35,7 @@ from ledger.stores.run_conditions import run_conditions
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unavailable
 from ledger.stores.sqlite_schema import APPLICATION_ID, ROW, RUN, SCHEMA_VERSION, TABLES
 from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
+from ledger.transaction import Lease, Transaction
 
 # Move the WAL into the database after about this many pages (16 MB): the pages that every
 # append touches are then moved once for hundreds of commits.

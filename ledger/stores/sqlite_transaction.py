@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from ledger.errors import StoreUnavailableError
-from ledger.recorder import EventIdTakenError, Lease, RedoError, Transaction
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.file_lock import is_alive
 from ledger.stores.sqlite_connection import unavailable
 from ledger.stores.sqlite_schema import ROW, RUN
+from ledger.transaction import EventIdTakenError, Lease, RedoError, Transaction
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "

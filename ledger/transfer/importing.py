@@ -25,9 +25,10 @@ from ledger.errors import (
 )
 from ledger.ledger import Ledger
 from ledger.limits import Limits
-from ledger.recorder import PAGE, LedgerRecorder, Transaction
+from ledger.recorder import PAGE, LedgerRecorder
 from ledger.rows import NewRow, Row
 from ledger.run_index import INDEXED_TAGS, RunRow, advance
+from ledger.transaction import Transaction
 from ledger.transfer.checking import ExportFile, FileRecord
 
 

@@ -40,10 +40,10 @@ from ledger.clock import SystemClock
 from ledger.codec import Codec
 from ledger.events import ResourceSnapshotted
 from ledger.group_commit import Job
-from ledger.recorder import Transaction
 from ledger.stores.postgres import PostgresLedgerRecorder
 from ledger.stores.postgres_connection import parse
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction
+from ledger.transaction import Transaction
 from tests.postgres import BINARIES, FAST, PostgresServer, eventually, new_database, new_schema
 from tests.postgres_proxy import Proxy
 
