@@ -36,10 +36,6 @@ class Stack(Generic[T]):
         self.memo: Any = None
 
 
-def size_of(stack: Stack[Any] | None) -> int:
-    return 0 if stack is None else stack.size
-
-
 def in_order(stack: Stack[T] | None) -> list[T]:
     """The items, the oldest first."""
     items: list[T] = []
@@ -86,8 +82,12 @@ class PersistentMap(Generic[T]):
 
     def put(self, key: str, value: T) -> PersistentMap[T]:
         """A map that has this value too, instead of the key's old one if it had one."""
+        root = self._root
+        if type(root) is dict and len(root) < _LEAF:
+            leaf = {**root, key: value}
+            return PersistentMap(leaf, len(leaf))
         size = self.size + (self.get(key) is None)
-        return PersistentMap(_put(self._root, key, value, hash(key), 0), size)
+        return PersistentMap(_put(root, key, value, hash(key), 0), size)
 
 
 def _put(node: Tree, key: str, value: Any, bits: int, depth: int) -> Tree:

@@ -69,6 +69,7 @@ def map_digest(total: int) -> bytes:
 def combine(domain: str, *parts: bytes) -> bytes:
     """One digest of several parts, each with its length before it."""
     name = domain.encode()
-    pieces = [b"turnledger whole\0%d:%b," % (len(name), name)]
-    pieces.extend(b"%d:%b," % (len(part), part) for part in parts)
-    return sha256(b"".join(pieces)).digest()
+    data = b"turnledger whole\0%d:%b," % (len(name), name)
+    for part in parts:
+        data += b"%d:%b," % (len(part), part)
+    return sha256(data).digest()

@@ -7,27 +7,39 @@ import sys
 
 import click
 
+from adapters.cli.chat import messages
 from adapters.cli.completion import completion
+from adapters.cli.doings import timeline, tools
 from adapters.cli.invocation import LedgerGroup
 from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
+from adapters.cli.meaning import blame, diff, projections, state
 from adapters.cli.reading import log, show, tail
 from adapters.cli.runs import runs
+from adapters.cli.spending import usage
 from adapters.cli.transferring import export, import_
 from adapters.cli.writing import append, fork
 
 COMMANDS = (
     append,
+    blame,
     completion,
+    diff,
     doctor,
     export,
     fork,
     import_,
     log,
+    messages,
+    projections,
     rebase,
     rebuild_index,
     runs,
     show,
+    state,
     tail,
+    timeline,
+    tools,
+    usage,
     verify,
 )
 

@@ -1,0 +1,203 @@
+"""Commands about what a run did: `tools` and `timeline`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from uuid import UUID
+
+import click
+import msgspec
+from rich.cells import cell_len
+
+from adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from adapters.cli.output import Format, Printer, say
+from adapters.cli.parameters import RUN
+from adapters.cli.viewing import (
+    at_option,
+    line_width,
+    records_until,
+    seconds_text,
+    shortened,
+    view_at,
+)
+from adapters.cli.visible import visible
+from ledger import Record, RunStarted
+from ledger.clock import to_micros
+from ledger.transfer import moment_text
+from projections import PendingTools, Timeline, ToolCallView, fold
+from projections.timeline import Gap, Span, TimelineState
+
+# How much of arguments and results a table shows.
+CELL = 60
+# A bar's width where no screen sets it, and at least; and its characters.
+BAR, SHORTEST_BAR = 40, 8
+MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending",
+)
+@click.argument("run", type=RUN)
+@at_option
+@click.option("--pending", is_flag=True, help="Only calls that are neither completed nor failed.")
+def tools(run: UUID, at: int | None, pending: bool) -> None:
+    """List a run's tool calls, and how each stands.
+
+    A call is pending, started, completed, failed or in_doubt.
+    """
+    with open_ledger() as ledger:
+        known = view_at(ledger, run, at, PendingTools())
+    calls = known.pending() if pending else tuple(known.calls.values())
+    out = printer()
+    if out.form is not Format.TABLE:
+        # With every field, also those that have their default.
+        out.many(map(msgspec.structs.asdict, calls), str, flush=False)
+        return
+    out.rows(
+        ("call", "name", "status", "attempts", "took", "arguments", "result"), map(_call_row, calls)
+    )
+
+
+def _call_row(call: ToolCallView) -> tuple[str, ...]:
+    decided = f" (decided: {call.decision})" if call.decision else ""
+    begun = call.started_at or call.asked_at
+    took = (call.ended_at - begun).total_seconds() if call.ended_at and begun else None
+    result = call.result if call.result is not None else call.error_message
+    return (
+        call.call_id,
+        call.name,
+        call.status + decided,
+        str(call.attempts),
+        seconds_text(took) if took is not None else "",
+        shortened(visible(call.arguments), CELL),
+        shortened(visible(result or ""), CELL),
+    )
+
+
+# --- the timeline ------------------------------------------------------------------
+
+
+class TimelineRow(msgspec.Struct, frozen=True):
+    """A span or a gap on the outside: `offset` and `seconds` are what people look for."""
+
+    kind: str
+    name: str
+    outcome: str
+    attempt: int
+    offset: float
+    seconds: float | None
+    from_version: int | None
+    to_version: int | None
+    started_at: str
+    ended_at: str | None
+
+
+class _Watched:
+    """Records on their way into a fold: when the run began, and the last of them."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = records
+        self.first: datetime | None = None
+        self.last: datetime | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        for record in self._records:
+            self.last = record.recorded_at
+            if self.first is None or _begins_anew(record):
+                self.first = self.last
+            yield record
+
+
+def _begins_anew(record: Record) -> bool:
+    """A continuation leaves the spans of its parent behind."""
+    if record.tag != RunStarted.tag:
+        return False
+    event = record.event
+    return isinstance(event, RunStarted) and event.kind == "continuation"
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="turnledger timeline 01890a5d-ac96-774b-bcce-b302099a8057",
+)
+@click.argument("run", type=RUN)
+@at_option
+def timeline(run: UUID, at: int | None) -> None:
+    """Show when a run called models and tools, and how long.
+
+    Times count from the run's first event; a fork's from its parent's. A gap is time in
+    which no model or tool was at work. What has no end has no duration.
+    """
+    with open_ledger() as ledger:
+        records = _Watched(records_until(ledger, run, at))
+        known = fold(records, Timeline())
+    out = printer()
+    rows = list(_rows(known, records.first))
+    if out.form is not Format.TABLE:
+        out.many(rows, str, flush=False)
+    elif rows and records.first is not None and records.last is not None:
+        _draw(out, rows, (records.last - records.first).total_seconds())
+    else:
+        say("No model or tool was called.")
+
+
+def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
+    """Spans and gaps together, in the order in which they began."""
+    spans: list[Span | Gap] = list(known.spans.values())
+    for item in sorted([*spans, *known.gaps()], key=lambda item: item.started_at):
+        begun, ended = item.started_at, item.ended_at
+        span = item if isinstance(item, Span) else None
+        yield TimelineRow(
+            kind=span.kind if span else "gap",
+            name=span.name if span else "",
+            outcome=span.outcome if span else "",
+            attempt=span.attempt if span else 0,
+            offset=(begun - (start or begun)).total_seconds(),
+            seconds=(ended - begun).total_seconds() if ended is not None else None,
+            from_version=span.from_version if span else None,
+            to_version=span.to_version if span else None,
+            started_at=moment_text(to_micros(begun)),
+            ended_at=moment_text(to_micros(ended)) if ended is not None else None,
+        )
+
+
+def _draw(out: Printer, rows: list[TimelineRow], total: float) -> None:
+    headings: tuple[str, ...] = ("at", "took", "kind", "name", "outcome")
+    cells = [_cells(row) for row in rows]
+    width = _bar_width([headings, *cells])
+    if width:
+        headings = (*headings, "")
+        cells = [(*line, _bar(row, total, width)) for line, row in zip(cells, rows, strict=True)]
+    out.rows(headings, cells)
+
+
+def _cells(row: TimelineRow) -> tuple[str, ...]:
+    again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
+    return (
+        f"+{seconds_text(row.offset)}",
+        seconds_text(row.seconds) if row.seconds is not None else "",
+        row.kind,
+        shortened(visible(row.name), CELL),
+        row.outcome + again,
+    )
+
+
+def _bar_width(lines: list[tuple[str, ...]]) -> int:
+    """What the other columns leave of the screen; 0 if that is too little to draw in."""
+    if not sys.stdout.isatty():
+        return BAR
+    taken = sum(max(map(cell_len, column)) + 2 for column in zip(*lines, strict=True))
+    room = line_width() - taken
+    return room if room >= SHORTEST_BAR else 0
+
+
+def _bar(row: TimelineRow, total: float, width: int) -> str:
+    """Where the row lies in the whole run; never less than a character."""
+    scale = width / total if total > 0 else 0.0
+    begin = min(int(row.offset * scale), width - 1)
+    end = min(round((row.offset + (row.seconds or 0.0)) * scale), width)
+    length = max(end - begin, 1)
+    return " " * begin + MARKS[row.outcome] * length + " " * (width - begin - length)

@@ -1,0 +1,92 @@
+"""The command `usage`: what models used, in one run or in all."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import click
+
+from adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from adapters.cli.output import Printer
+from adapters.cli.parameters import RUN
+from adapters.cli.viewing import view_at
+from ledger import Ledger, ModelCallFailed, ModelReplied
+from projections import Usage
+from projections.persistent import HashedMap
+from projections.usage import Tokens, UsageState
+
+# Fields of a sum, under their headings.
+COUNTS = {
+    "input": "input_tokens",
+    "cached": "cached_tokens",
+    "output": "output_tokens",
+    "reasoning": "reasoning_tokens",
+    "total": "total_tokens",
+}
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger usage -o json""",
+)
+@click.argument("run", type=RUN, required=False)
+def usage(run: UUID | None) -> None:
+    """Add up the tokens of a run, or of all.
+
+    One run's are given by model and by turn, all runs' by model. A fork's own calls
+    count, not those that it shares with its parent. Cached tokens are part of the
+    input, reasoning tokens of the output.
+    """
+    view = Usage()
+    with open_ledger() as ledger:
+        state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
+    value = view.to_json(state)
+    if run is None:
+        del value["turns"]
+    out = printer()
+    out.one(value, lambda: _print(out, value))
+
+
+def _sum_of_all(ledger: Ledger) -> UsageState:
+    """The sums over every run, in one pass that remembers only the models."""
+    models: dict[str, Tokens] = {}
+    total, failed = Tokens(), 0
+    for record in ledger.tail():
+        if record.tag == ModelCallFailed.tag:
+            failed += 1
+        elif record.tag == ModelReplied.tag:
+            event = record.event
+            assert isinstance(event, ModelReplied)
+            total = total.plus(event.usage)
+            models[event.model] = models.get(event.model, Tokens()).plus(event.usage)
+    by_model: HashedMap[Tokens] = HashedMap()
+    for model in sorted(models, key=lambda name: (-models[name].total_tokens, name)):
+        by_model = by_model.put(model, models[model])
+    return UsageState(total, by_model, failed_calls=failed)
+
+
+def _print(out: Printer, value: dict[str, Any]) -> None:
+    rows = [
+        (model, str(sums["calls"]), *_counts(sums)) for model, sums in value["by_model"].items()
+    ]
+    rows.append(("all", str(value["total"]["calls"]), *_counts(value["total"])))
+    out.rows(("model", "calls", *COUNTS), rows)
+    if value["failed_calls"]:
+        out.line("")
+        out.pairs([("failed calls", str(value["failed_calls"]))])
+    if value.get("turns"):
+        out.line("")
+        out.rows(
+            ("evaluation", "turn", "model", *COUNTS),
+            (
+                (turn["evaluation_id"], str(turn["turn"]), turn["model"], *_counts(turn))
+                for turn in value["turns"]
+            ),
+        )
+
+
+def _counts(sums: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(sums[name]) for name in COUNTS.values())

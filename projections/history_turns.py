@@ -1,0 +1,190 @@
+"""The turns of a history while it grows: each knows the one before it and can be added to.
+
+Adding gives a new turn beside the old one and shares all else, so that every earlier history
+stays as it was. A turn becomes a `ChatTurn`, or a digest, when somebody asks, and remembers it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
+from projections.history_parts import PersistentMap, Stack, accumulated, in_order
+from projections.running_hash import combine, list_add, list_start, map_add, map_digest
+
+NO_CALLS: PersistentMap[ToolUseBlock] = PersistentMap()
+NO_RESULTS: PersistentMap[ToolResultBlock] = PersistentMap()
+_NO_BLOCKS = list_start("history.blocks")
+_NO_TURNS = list_start("history.turns")
+
+
+class UserTurn:
+    """A user's turn: results of the calls before it (`asked`), then all else.
+
+    `complete` is the turn with a stub for each call that has no result: what it is
+    once the assistant speaks again. `led` says that the history's first turn is synthetic.
+    """
+
+    __slots__ = (
+        "_chain",
+        "_complete",
+        "_turn",
+        "arrived",
+        "asked",
+        "blocks",
+        "led",
+        "number",
+        "results",
+    )
+
+    def __init__(
+        self,
+        asked: AssistantTurn | None,
+        results: PersistentMap[ToolResultBlock],
+        arrived: Stack[ToolResultBlock] | None,
+        blocks: Stack[Block] | None,
+        led: bool,
+    ) -> None:
+        self.asked = asked
+        self.results = results
+        self.arrived = arrived
+        self.blocks = blocks
+        self.led = led
+        self.number: int = 1 if asked is None else asked.number + 1
+        self._turn: ChatTurn | None = None
+        self._complete: ChatTurn | None = None
+        self._chain: bytes | None = None
+
+    @property
+    def before(self) -> AssistantTurn | None:
+        return self.asked
+
+    @property
+    def synthetic(self) -> bool:
+        return self.led and self.asked is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a call before it has no result."""
+        return self.asked is not None and self.asked.calls.size != self.results.size
+
+    def open_calls(self) -> list[ToolUseBlock]:
+        if self.asked is None or not self.waits:
+            return []
+        return [call for call in self.asked.open_calls() if self.results.get(call.call_id) is None]
+
+    def turn(self) -> ChatTurn:
+        if self._turn is None:
+            self._turn = self._made(stubs=False)
+        return self._turn
+
+    def complete(self) -> ChatTurn:
+        if not self.waits:
+            return self.turn()
+        if self._complete is None:
+            self._complete = self._made(stubs=True)
+        return self._complete
+
+    def _made(self, *, stubs: bool) -> ChatTurn:
+        blocks: list[Block] = []
+        if self.asked is not None and (stubs or self.results.size):
+            for call in self.asked.open_calls():
+                result = self.results.get(call.call_id)
+                if result is not None:
+                    blocks.append(result)
+                elif stubs:
+                    blocks.append(stub_for(call))
+        blocks.extend(in_order(self.blocks))
+        return ChatTurn("user", tuple(blocks), synthetic=self.synthetic)
+
+    def digest(self, *, stubs: bool) -> bytes:
+        """Of its content. The calls say in which order results stand: a sum is enough."""
+        total = accumulated(self.arrived, 0, _sum_results)
+        count = self.results.size
+        if stubs and self.waits:
+            for call in self.open_calls():
+                total = _sum_results(total, stub_for(call))
+                count += 1
+        return combine(
+            "history.synthetic" if self.synthetic else "history.user",
+            b"%d" % count,
+            map_digest(total),
+            accumulated(self.blocks, _NO_BLOCKS, list_add),
+        )
+
+
+class AssistantTurn:
+    """An assistant's turn: its blocks, and its calls by their ids."""
+
+    __slots__ = ("_calls", "_chain", "_turn", "before", "blocks", "calls", "led", "number")
+
+    def __init__(
+        self, before: UserTurn, blocks: Stack[Block], calls: PersistentMap[ToolUseBlock]
+    ) -> None:
+        self.before = before
+        self.blocks = blocks
+        self.calls = calls
+        self.led = before.led
+        self.number: int = before.number + 1
+        self._turn: ChatTurn | None = None
+        self._calls: list[ToolUseBlock] | None = None
+        self._chain: bytes | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.calls.size > 0
+
+    def open_calls(self) -> list[ToolUseBlock]:
+        """All of its calls, in order: results are the next turn's."""
+        if not self.calls.size:
+            return []
+        if self._calls is None:
+            self._calls = [one for one in self.turn().blocks if type(one) is ToolUseBlock]
+        return self._calls
+
+    def turn(self) -> ChatTurn:
+        if self._turn is None:
+            self._turn = ChatTurn("assistant", tuple(in_order(self.blocks)))
+        return self._turn
+
+    def complete(self) -> ChatTurn:
+        return self.turn()
+
+    def digest(self, *, stubs: bool) -> bytes:
+        return combine("history.assistant", accumulated(self.blocks, _NO_BLOCKS, list_add))
+
+
+Turn: TypeAlias = UserTurn | AssistantTurn
+
+
+def turns_until(last: Turn | None) -> list[ChatTurn]:
+    """The turns up to this one, the first one first; all are complete."""
+    turns: list[ChatTurn] = []
+    while last is not None:
+        turns.append(last.complete())
+        last = last.before
+    turns.reverse()
+    return turns
+
+
+def chain_until(last: Turn | None) -> bytes:
+    """The running hash of the turns up to this one, all complete."""
+    fresh: list[Turn] = []
+    while last is not None and last._chain is None:
+        fresh.append(last)
+        last = last.before
+    running = _NO_TURNS if last is None or last._chain is None else last._chain
+    for turn in reversed(fresh):
+        running = turn._chain = list_add(running, turn.digest(stubs=True))
+    return running
+
+
+def chain_at(tip: Turn | None) -> bytes:
+    """The running hash of all turns, the last of them as it is now."""
+    if tip is None:
+        return _NO_TURNS
+    return list_add(chain_until(tip.before), tip.digest(stubs=False))
+
+
+def _sum_results(total: int, result: ToolResultBlock) -> int:
+    return map_add(total, result.call_id, result)
