@@ -34,6 +34,7 @@ from ledger.transaction import Transaction
 # What others may append to a run that a living worker holds.
 FREE_EVENTS = (CustomEvent, ToolCallDecided)
 ANY_VERSION = -1
+_STARTED = RunStarted.tag
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -103,12 +104,12 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
             return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
     if request.expected not in (ANY_VERSION, version):
         return ConcurrentAppendError(run_id, expected=request.expected, found=version)
-    for place, entry in enumerate(request.entries):
-        if entry.tag == RunStarted.tag and (row is not None or place > 0):
-            return InvalidEventError(
-                f"RunStarted can only be the first event of a run, and run {run_id} "
-                f"{'exists already' if row is not None else 'would have it later'}."
-            )
+    later = request.entries if row is not None else request.entries[1:]
+    if _STARTED in [entry.tag for entry in later]:
+        return InvalidEventError(
+            f"RunStarted can only be the first event of a run, and run {run_id} "
+            f"{'exists already' if row is not None else 'would have it later'}."
+        )
     return None
 
 

@@ -42,6 +42,7 @@ ANY = Expected.ANY
 
 _ONE = (BaseEvent, Draft)
 _ID = (UUID, str)
+_CLAIMED = RunClaimed.tag
 
 
 @lru_cache(maxsize=8192)
@@ -109,7 +110,7 @@ def _entries(batch: Sequence[Event | Draft], codec: Codec, clock: Clock) -> list
         else:
             event, event_id = item, new_id()
         tag, data, checked = encode(event)
-        if tag == RunClaimed.tag:
+        if tag == _CLAIMED:
             raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
         total += len(data)
         entries.append(Entry(event_id, tag, data, checked))
