@@ -31,8 +31,8 @@ from projections.blocks import (
     ToolUseBlock,
     TurnRole,
 )
+from projections.containers import PersistentMap, Stack, in_order
 from projections.history import MessageHistory
-from projections.history_parts import PersistentMap, Stack, in_order
 from projections.persistent import HashedList, HashedMap
 from projections.projection import Projection, as_json
 from projections.running_hash import combine

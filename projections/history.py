@@ -20,8 +20,8 @@ from projections.blocks import (
     ToolUseBlock,
     stub_for,
 )
+from projections.containers import Stack, in_order
 from projections.history_checks import Repair, checked, encodable, well_formed
-from projections.history_parts import Stack, in_order
 from projections.history_rules import assistant_said, user_said, without_open_calls
 from projections.history_turns import Turn, UserTurn, chain_at, turns_until
 from projections.running_hash import combine

@@ -7,8 +7,8 @@ new last turn. What a rule drops, joins or leaves out is added to `found`.
 from __future__ import annotations
 
 from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock
+from projections.containers import Stack
 from projections.history_checks import Repair
-from projections.history_parts import Stack
 from projections.history_turns import (
     NO_CALLS,
     NO_RESULTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
-from projections.history_parts import PersistentMap, Stack, accumulated, in_order
+from projections.containers import PersistentMap, Stack, accumulated, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest
 
 NO_CALLS: PersistentMap[ToolUseBlock] = PersistentMap()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from projections.history_parts import PersistentMap, Stack, accumulated, in_order
+from projections.containers import PersistentMap, Stack, accumulated, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
 
 T = TypeVar("T")
@@ -159,7 +159,7 @@ class HashedMap(OrderedMap[T]):
     Values are what canonical JSON can hold, or `plain` gives that of them.
     """
 
-    __slots__ = ("_plain", "_sum")
+    __slots__ = ("_digest", "_plain", "_sum")
 
     def __init__(
         self,
@@ -174,6 +174,7 @@ class HashedMap(OrderedMap[T]):
         self._size = _size
         self._sum: _Sum[T] = _sum or (PersistentMap(), 0, None)
         self._plain = plain
+        self._digest: bytes | None = None
 
     def put(self, key: str, value: T) -> HashedMap[T]:
         keys, size = self._keys, self._size
@@ -192,6 +193,8 @@ class HashedMap(OrderedMap[T]):
 
     @property
     def digest(self) -> bytes:
+        if self._digest is not None:
+            return self._digest
         known, total, changed = self._sum
         plain = self._plain
         for key in dict.fromkeys(in_order(changed)):
@@ -201,4 +204,5 @@ class HashedMap(OrderedMap[T]):
             if new is not None:
                 total = map_add(total, key, new if plain is None else plain(new))
         self._sum = (self._map, total, None)
-        return combine("map", map_digest(total))
+        self._digest = combine("map", map_digest(total))
+        return self._digest

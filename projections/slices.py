@@ -20,7 +20,7 @@ from ledger import (
     SliceEventApplied,
     StateRestored,
 )
-from projections.history_parts import PersistentMap
+from projections.containers import PersistentMap
 from projections.persistent import HashedList
 from projections.projection import Projection, as_json
 from projections.reducers import (

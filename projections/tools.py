@@ -24,7 +24,7 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections.history_parts import PersistentMap
+from projections.containers import PersistentMap
 from projections.persistent import HashedMap, UnderWay, begun, over
 from projections.projection import Projection, as_json
 from projections.running_hash import combine

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from ledger import MediaContent, RunStarted, TextContent
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import (
+    MediaContent,
+    MessageAppended,
+    RunStarted,
+    TextContent,
+    ToolCallRecord,
+    ToolMessageAmended,
+)
 from projections import (
     ChatTurn,
     Conversation,
@@ -289,3 +302,57 @@ def test_the_outcome_is_the_content_and_the_digest_is_exact() -> None:
     )
     assert view.outcome(one) == view.outcome(two) != view.outcome(three)
     assert len({view.digest(state) for state in (one, two, three)}) == 3
+
+
+# A message (its role, evaluation and call), or which of the earlier ones is amended.
+spoken = st.tuples(
+    st.sampled_from(["user", "assistant", "assistant", "tool", "tool"]),
+    st.sampled_from(["e1", "e1", "e2"]),
+    st.sampled_from(["c1", "c2"]),
+)
+
+
+@given(st.lists(spoken | st.integers(0, 12), max_size=30))
+def test_an_amended_history_is_the_one_in_which_it_was_said_like_that(steps: list[Any]) -> None:
+    """Whichever message is amended, whenever: the turns are those of the amended messages."""
+    events: list[MessageAppended | ToolMessageAmended] = []
+    for place, step in enumerate(steps):
+        if isinstance(step, int):
+            events.append(amends(step, f"amended at {place}"))
+            continue
+        role, evaluation_id, call_id = step
+        asked = (ToolCallRecord(call_id, "search", "{}"),) if role == "assistant" else ()
+        events.append(
+            said(
+                role,
+                f"{place}",
+                place,
+                evaluation_id=evaluation_id,
+                tool_calls=asked,
+                tool_call_id=call_id if role == "tool" else None,
+            )
+        )
+    latest = {
+        event.message_id: event.content
+        for place, event in enumerate(events)
+        if isinstance(event, ToolMessageAmended)
+        and any(
+            isinstance(before, MessageAppended)
+            and before.message.role == "tool"
+            and before.message.message_id == event.message_id
+            for before in events[:place]
+        )
+    }
+    as_if = [
+        MessageAppended(
+            message=msgspec.structs.replace(
+                event.message, content=latest.get(event.message.message_id, event.message.content)
+            )
+        )
+        for event in events
+        if isinstance(event, MessageAppended)
+    ]
+    state, expected = folded(*events).conversation, folded(*as_if).conversation
+    for evaluation_id in ("e1", "e2"):
+        assert state.history(evaluation_id).to_list() == expected.history(evaluation_id).to_list()
+        assert state.history(evaluation_id) == expected.history(evaluation_id)

@@ -19,9 +19,9 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from projections.containers import PersistentMap
 from projections.history import MessageHistory
 from projections.history_checks import Repair
-from projections.history_parts import PersistentMap
 from tests.unit.projections.provider_rules import violations
 
 X, Y = ToolUseBlock("x", "search", '{"q":"a"}'), ToolUseBlock("y", "fetch", "{}")

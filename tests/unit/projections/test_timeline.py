@@ -83,15 +83,15 @@ def test_an_end_without_a_beginning_is_no_span() -> None:
 
 
 def test_a_gap_is_where_nothing_was_under_way() -> None:
-    """Overlapping spans leave none; what has not ended covers only its beginning."""
-    timeline = folded(
-        starts("c1"), starts("c2"), completes("c1"), completes("c2"), RunStarted(), calls_model()
-    )
+    """Overlapping spans leave none; what has not ended covers its beginning only."""
+    timeline = folded(starts("c1"), starts("c2"), completes("c1"), completes("c2"))
     assert timeline.timeline.gaps() == ()
     events = (starts("c1"), completes("c1"), replies(9), starts("c2"), completes("c2"))
     (gap,) = folded(*events).timeline.gaps()
     assert gap == Gap(moment(2), moment(4))
     assert gap.seconds == 2.0
+    unended = (starts("c1"), replies(9), starts("c2"))
+    assert folded(*unended).timeline.gaps() == (Gap(moment(1), moment(3)),)
 
 
 def test_a_fork_keeps_the_spans_and_what_was_under_way_is_in_doubt() -> None:

@@ -1,4 +1,4 @@
-"""The two containers that histories share: a stack and a map that never change.
+"""The two containers that states are made of: a stack and a map that never change.
 
 Adding gives a new one and leaves the old one as it is, at the same price however much is
 in it, also when several are made from the same old one. Neither is ever read in hash order.
