@@ -81,8 +81,8 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
                 self._make_tables(db)
             self._check_format(db)
             db.execute(
-                "UPDATE meta SET value=?1 WHERE key='catalogue' AND CAST(value AS INTEGER) < ?1",
-                (CATALOGUE,),
+                "UPDATE meta SET value=? WHERE key='catalogue' AND CAST(value AS INTEGER) < ?",
+                (str(CATALOGUE), CATALOGUE),
             )
 
     def _is_ready(self) -> bool:

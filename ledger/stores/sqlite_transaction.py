@@ -19,11 +19,11 @@ from ledger.transaction import EventIdTakenError, Lease, RedoError, Transaction
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
-MOVE_ONE = "UPDATE runs SET version=?3, digest=?4, recorded_at=?5 WHERE run_id=?1 AND version=?2"
+MOVE_ONE = "UPDATE runs SET version=?, digest=?, recorded_at=? WHERE run_id=? AND version=?"
 MOVE_MANY = (
-    "UPDATE runs SET version=v.column3, digest=v.column4, recorded_at=v.column5 "
+    "UPDATE runs SET version=v.column1, digest=v.column2, recorded_at=v.column3 "
     f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * ROWS_AT_ONCE)}) AS v "
-    "WHERE runs.run_id=v.column1 AND runs.version=v.column2"
+    "WHERE runs.run_id=v.column4 AND runs.version=v.column5"
 )
 INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
@@ -149,7 +149,7 @@ class SQLiteLedgerTransaction(Transaction):
 
     def _move_runs(self) -> None:
         moves = [
-            (after.run_id, seen, after.version, after.digest, after.recorded_at)
+            (after.version, after.digest, after.recorded_at, after.run_id, seen)
             for seen, after in self._moves.values()
         ]
         self._moves = {}
