@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 from uuid import UUID
 
 from benchmarks.measuring import Result, speed
@@ -16,50 +17,32 @@ from benchmarks.workload import events, one_turn
 from ledger import ANY, Ledger, new_run_id
 from ledger.events import Event
 
+T = TypeVar("T")
 COMMITS = 200
 BATCHES, BATCH = 20, 100
 RUNS, EACH = 128, 20
 
 
 def measure(folder: Path) -> Iterator[Result]:
-    yield _one_at_a_time(folder)
-    yield _in_batches(folder)
+    name = "append, one event a commit, one run"
+    yield _against_raw(folder, name, 0.8, commits=COMMITS, size=1)
+    yield _against_raw(folder, "append, batches of 100", 0.6, commits=BATCHES, size=BATCH)
     yield _many_runs(folder)
     yield from _late_against_early(folder)
 
 
-def _one_at_a_time(folder: Path) -> Result:
-    raw = RawWriter(folder / "raw-one.db")
-    with Ledger.open(folder / "one.db") as ledger:
+def _against_raw(folder: Path, name: str, bar: float, *, commits: int, size: int) -> Result:
+    """Commits of this many events, against the same rows written by bare sqlite3."""
+    raw = RawWriter(folder / f"raw-{size}.db")
+    with Ledger.open(folder / f"ours-{size}.db") as ledger:
         run = new_run_id()
-        batch = list(events(COMMITS))
+        batches = _cut(list(events(commits * size)), size)
 
         def ours() -> None:
-            for event in batch:
-                ledger.append(run, event, ANY)
-
-        rounds = iter([[[row] for row in raw.rows(COMMITS)] for _ in range(16)])
-
-        def theirs() -> None:
-            for rows in next(rounds):
-                raw.commit(rows)
-
-        ratio = speed(ours, theirs)
-    raw.db.close()
-    return Result("append, one event a commit, one run", ratio, 0.8, at_least=True)
-
-
-def _in_batches(folder: Path) -> Result:
-    raw = RawWriter(folder / "raw-batch.db")
-    with Ledger.open(folder / "batch.db") as ledger:
-        run = new_run_id()
-        batch = list(events(BATCH))
-
-        def ours() -> None:
-            for _ in range(BATCHES):
+            for batch in batches:
                 ledger.append(run, batch, ANY)
 
-        rounds = iter([[raw.rows(BATCH) for _ in range(BATCHES)] for _ in range(16)])
+        rounds = iter([_cut(raw.rows(commits * size), size) for _ in range(16)])
 
         def theirs() -> None:
             for rows in next(rounds):
@@ -67,7 +50,11 @@ def _in_batches(folder: Path) -> Result:
 
         ratio = speed(ours, theirs)
     raw.db.close()
-    return Result("append, batches of 100", ratio, 0.6, at_least=True)
+    return Result(name, ratio, bar, at_least=True)
+
+
+def _cut(made: list[T], size: int) -> list[list[T]]:
+    return [made[place : place + size] for place in range(0, len(made), size)]
 
 
 def _many_runs(folder: Path) -> Result:
