@@ -32,6 +32,7 @@ def run(crew: Crew, *, seed: int, outages: int) -> dict[str, Any]:
         slots = [Slot(number) for number in range(WORKERS)]
         crew.join(crew.start("opener", _check, url, book))
         at_work = {crew.start(slot.worker, _work, url, seed, runs, slot): slot for slot in slots}
+        _hear_all(crew, at_work, book)
         for _ in range(outages):
             _listen(crew, at_work, book, random.randint(50, 150))
             server.kill()
@@ -43,6 +44,15 @@ def run(crew: Crew, *, seed: int, outages: int) -> dict[str, Any]:
             book.note(at_work[worker], message)
         [(_, [_, found])] = crew.join(crew.start("checker", _check, url, book))
     return {"problems": found, "outages": outages, **book.figures}
+
+
+def _hear_all(crew: Crew, at_work: dict[Child, Slot], book: Book) -> None:
+    """Until each worker has said something: opening a ledger while its server is down fails."""
+    silent = set(at_work)
+    while silent:
+        for worker, message in crew.listen():
+            book.note(at_work[worker], message)
+            silent.discard(worker)
 
 
 def _listen(crew: Crew, at_work: dict[Child, Slot], book: Book, appends: int) -> None:
