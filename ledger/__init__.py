@@ -69,6 +69,7 @@ from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRec
 from ledger.record import Draft, Record
 from ledger.requesting import ANY, NEW
 from ledger.run_index import RunInfo
+from ledger.shelves import NO_MARK, Mark, Shelf
 from ledger.transfer import ImportReport, export_runs, import_runs
 from ledger.verifying import Problem, Report
 
@@ -105,6 +106,7 @@ __all__ = [
     "LedgerClosedError",
     "LimitExceededError",
     "Limits",
+    "Mark",
     "MediaContent",
     "MessageAppended",
     "MissingDependencyError",
@@ -112,6 +114,7 @@ __all__ = [
     "ModelCalled",
     "ModelReplied",
     "NEW",
+    "NO_MARK",
     "NotALedgerError",
     "Problem",
     "Record",
@@ -129,6 +132,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "RunWaiting",
+    "Shelf",
     "SliceEventApplied",
     "StaleEpochError",
     "StateRestored",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -38,9 +39,11 @@ class SystemClock:
         return str(uuid_utils.uuid7())
 
 
+# The events of a commit share their time, and several views ask for it.
+@lru_cache(maxsize=4096)
 def to_datetime(micros: int) -> datetime:
     """The moment that a number of microseconds since 1970 means, exactly."""
-    return EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(0, micros // 1_000_000, micros % 1_000_000)
 
 
 def to_micros(moment: datetime) -> int:

@@ -38,6 +38,7 @@ from ledger.record import Draft, Record
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
 from ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
 from ledger.run_index import RunInfo, RunStatus, describe, fold_index
+from ledger.shelves import Shelf
 from ledger.stores import open_store
 from ledger.verifying import Report
 
@@ -92,6 +93,8 @@ class Ledger:
         self._clock = clock
         self._lineages: dict[str, list[Segment]] = {}
         self.mapper = LedgerMapper(codec)
+        # By what another process opens this ledger, "" if nothing; may hold a password.
+        self.url = ""
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{clock.new_id()[-6:]}"
 
     @classmethod
@@ -111,7 +114,9 @@ class Ledger:
         """
         store = open_store(url, wait=wait, create=create)
         codec = Codec(limits, written=store.written_catalogue())
-        return cls(store, codec=codec, clock=clock or SystemClock())
+        ledger = cls(store, codec=codec, clock=clock or SystemClock())
+        ledger.url = _lasting(os.fspath(url))
+        return ledger
 
     def __enter__(self) -> Self:
         return self
@@ -326,6 +331,10 @@ class Ledger:
             raise BlobNotFoundError(name)
         return content
 
+    def shelf(self, name: str) -> Shelf:
+        """Derived data under a name: rows that can be thrown away and made again."""
+        return Shelf(self._store, name)
+
     # --- claims ---
 
     def claim(
@@ -399,3 +408,9 @@ class Ledger:
 def _check_page(size: int) -> None:
     if size < 1:
         raise InvalidInputError("page_size is 1 or more.")
+
+
+def _lasting(url: str) -> str:
+    """The URL of the same ledger in whatever folder it is opened."""
+    path = url.removeprefix("sqlite://").removeprefix("/") if url.startswith("sqlite:") else url
+    return url if "://" in path else os.path.abspath(path)

@@ -25,7 +25,7 @@ from ledger.errors import LedgerClosedError, StoreUnavailableError
 from ledger.group_commit import GroupCommit, Job
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
-from ledger.transaction import Lease, RedoError, Transaction
+from ledger.transaction import Lease, Mark, RedoError, Transaction
 
 T = TypeVar("T")
 PAGE = 500
@@ -230,6 +230,24 @@ class LedgerRecorder(ApplicationRecorder):
     @abstractmethod
     def holder(self) -> str:
         """This handle's sign of life: others can tell when it is gone."""
+
+    @abstractmethod
+    def shelf_mark(self, shelf: str) -> Mark | None:
+        """What is shown on a shelf (see ledger/shelves.py)."""
+
+    @abstractmethod
+    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
+        """The rows with these keys, a page of them at most."""
+
+    @abstractmethod
+    def shelf_page(
+        self, shelf: str, generation: int, after: str, limit: int
+    ) -> list[tuple[str, str]]:
+        """Rows with key > after, in the order of the keys' code points."""
+
+    @abstractmethod
+    def shelf_names(self) -> list[str]:
+        """Every shelf that has a mark or rows, sorted."""
 
     @abstractmethod
     def written_catalogue(self) -> int | None:

@@ -25,6 +25,18 @@ class Lease(NamedTuple):
     expires_at: int
 
 
+class Mark(NamedTuple):
+    """What the shown rows of a shelf are: whose meaning, which generation, made up to where.
+
+    `state` is the maker's own text (a digest of the rows, say).
+    """
+
+    fingerprint: str
+    generation: int
+    position: int
+    state: str
+
+
 class RedoError(Exception):
     """What an optimistic transaction took for granted is not so: run it again, carefully."""
 
@@ -134,6 +146,24 @@ class Transaction:
     @abstractmethod
     def now(self) -> int:
         """Microseconds since 1970, by the store's clock."""
+
+    @abstractmethod
+    def locked_mark(self, shelf: str) -> Mark | None:
+        """A shelf's mark; nobody else can change it before this transaction ends."""
+
+    @abstractmethod
+    def put_mark(self, shelf: str, mark: Mark | None) -> None:
+        """Set a shelf's mark, or remove it."""
+
+    @abstractmethod
+    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
+        """Write rows of a shelf; None removes one."""
+
+    @abstractmethod
+    def drop_rows(
+        self, shelf: str, *, only: int | None = None, all_but: int | None = None
+    ) -> None:
+        """Remove a shelf's rows: of one generation, of all but one, or all."""
 
     @abstractmethod
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from threading import Condition, Lock, RLock
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from ledger.events import CATALOGUE
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import NewRow, RawRow, Row
 from ledger.run_index import RunRow
-from ledger.transaction import EventIdTakenError, Lease, Transaction
+from ledger.transaction import EventIdTakenError, Lease, Mark, Transaction
 
 
 class MemoryTables:
@@ -36,6 +37,8 @@ class MemoryTables:
         self.runs: dict[str, RunRow] = {}
         self.blobs: dict[str, bytes] = {}
         self.leases: dict[str, Lease] = {}
+        self.marks: dict[str, Mark] = {}
+        self.shelves: dict[tuple[str, int], dict[str, str]] = {}
         self.holders: set[str] = set()
         self.handles = 0
 
@@ -159,6 +162,31 @@ class MemoryTransaction(Transaction):
     def now(self) -> int:
         return time.time_ns() // 1000
 
+    def locked_mark(self, shelf: str) -> Mark | None:
+        return self._tables.marks.get(shelf)
+
+    def put_mark(self, shelf: str, mark: Mark | None) -> None:
+        if mark is not None:
+            self._put(self._tables.marks, shelf, mark)
+            return
+        old = self._tables.marks.pop(shelf, None)
+        if old is not None:
+            self._undo.append(lambda: self._tables.marks.__setitem__(shelf, old))
+
+    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
+        place, shelves = (shelf, generation), self._tables.shelves
+        old = shelves.get(place, {})
+        new = {**old, **rows}
+        shelves[place] = {key: text for key, text in new.items() if text is not None}
+        self._undo.append(lambda: shelves.__setitem__(place, old))
+
+    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
+        shelves = self._tables.shelves
+        for place in [place for place in shelves if place[0] == shelf]:
+            if only in (None, place[1]) and place[1] != all_but:
+                old = shelves.pop(place)
+                self._undo.append(partial(shelves.__setitem__, place, old))
+
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
         tables, old = self._tables, self._tables.runs
         self._undo.append(lambda: setattr(tables, "runs", old))
@@ -244,6 +272,31 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             self._holder = str(uuid4())
             self.tables.holders.add(self._holder)
         return self._holder
+
+    def shelf_mark(self, shelf: str) -> Mark | None:
+        self._check_open()
+        with self.tables.lock:
+            return self.tables.marks.get(shelf)
+
+    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
+        self._check_open()
+        with self.tables.lock:
+            rows = self.tables.shelves.get((shelf, generation), {})
+        return {key: rows[key] for key in keys if key in rows}
+
+    def shelf_page(
+        self, shelf: str, generation: int, after: str, limit: int
+    ) -> list[tuple[str, str]]:
+        self._check_open()
+        with self.tables.lock:
+            rows = self.tables.shelves.get((shelf, generation), {})
+        return sorted(item for item in rows.items() if item[0] > after)[:limit]
+
+    def shelf_names(self) -> list[str]:
+        self._check_open()
+        with self.tables.lock:
+            with_rows = {shelf for (shelf, _), rows in self.tables.shelves.items() if rows}
+            return sorted(with_rows | self.tables.marks.keys())
 
     def written_catalogue(self) -> int | None:
         return CATALOGUE

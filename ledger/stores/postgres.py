@@ -38,6 +38,7 @@ from ledger.stores.postgres_connection import (
 )
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
 from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
+from ledger.stores.postgres_shelves import PostgresShelves
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError
 from ledger.stores.run_conditions import run_conditions
 from ledger.transaction import Lease, Transaction
@@ -67,7 +68,7 @@ _FACT_NAMES = (
 )
 
 
-class PostgresLedgerRecorder(LedgerRecorder, PostgresApplicationRecorder):
+class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
     """The store over one schema of a database."""
 
     datastore: LedgerPostgresDatastore
@@ -87,7 +88,7 @@ class PostgresLedgerRecorder(LedgerRecorder, PostgresApplicationRecorder):
         self._followers = 0
 
     def create_table(self, *, create: bool = True) -> None:
-        """Make the tables if there are none; refuse a schema that holds something else."""
+        """Make the tables that are not there; refuse a schema that holds something else."""
         db = self._writer.db()
         try:
             prepare(db, self._address.schema, str(self._address), create=create)

@@ -91,6 +91,15 @@ class Writer:
             raise unavailable(error, "looking for what was committed", db) from error
         return found[0] if found is not None else None
 
+    def has_committed(self, xid: str) -> bool:
+        """Whether a lost transaction was committed, by its number."""
+        db = self.db()
+        try:
+            found = db.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        return found == ("committed",)
+
     def tidy(self) -> None:
         """Between groups: a connection that is still in the middle of something is given up."""
         session = self._session

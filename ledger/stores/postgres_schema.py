@@ -7,16 +7,17 @@ keeps positions growing when a dump is restored where transaction numbers are lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from psycopg import Connection
+from psycopg import Connection, errors
 from psycopg.sql import SQL, Identifier
 
 from ledger.errors import NotALedgerError, StoreUnavailableError
 from ledger.events import CATALOGUE
 
 APPLICATION = "turnledger"
-FORMAT = 1
+FORMAT = 2
 # One number for all who create a ledger in a database: they wait for each other.
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
@@ -29,6 +30,25 @@ RUN = (
 
 # Text is compared by its bytes, whatever the database's language.
 _TEXT = 'text COLLATE "C"'
+_SHELVES = (
+    # Room on each page, so that a new text can stand beside the one that it replaces.
+    f"""CREATE TABLE shelves (
+        name {_TEXT} PRIMARY KEY,
+        fingerprint {_TEXT} NOT NULL,
+        generation bigint NOT NULL,
+        position bigint NOT NULL,
+        state {_TEXT} NOT NULL
+    ) WITH (fillfactor = 70)""",
+    f"""CREATE TABLE shelf_rows (
+        shelf {_TEXT} NOT NULL,
+        generation bigint NOT NULL,
+        key {_TEXT} NOT NULL,
+        value {_TEXT} NOT NULL,
+        PRIMARY KEY (shelf, generation, key)
+    ) WITH (fillfactor = 70)""",
+)
+# What brings a ledger of an older format to the next one, and the tables that are new then.
+_UPGRADES = {"1": (_SHELVES, ("shelves", "shelf_rows"))}
 STATEMENTS = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value text NOT NULL)",
     f"""CREATE TABLE events (
@@ -90,8 +110,19 @@ STATEMENTS = (
         to_char(to_timestamp(recorded_at / 1e6) AT TIME ZONE 'UTC',
                 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS recorded_at,
         encode(digest, 'hex') AS digest, data FROM events ORDER BY position""",
+    *_SHELVES,
 )
-_TABLES = ("meta", "events", "blobs", "runs", "run_tags", "leases", "log")
+_TABLES = (
+    "meta",
+    "events",
+    "blobs",
+    "runs",
+    "run_tags",
+    "leases",
+    "log",
+    "shelves",
+    "shelf_rows",
+)
 
 # --- positions -----------------------------------------------------------------------
 
@@ -121,7 +152,10 @@ REBASE = f"""UPDATE meta SET value = greatest(value::bigint,
 
 
 def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
-    """Make the tables if there are none; refuse a schema that holds something else."""
+    """Make the tables if there are none, or those that an older format lacks.
+
+    A schema that holds something else is refused.
+    """
     if not _has_meta(db, schema):
         if not create:
             raise StoreUnavailableError(f"There is no ledger at {where}.")
@@ -132,6 +166,8 @@ def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> No
             f"{where} holds tables, but no ledger: it was left as it was. "
             "Choose another schema: postgresql://...?schema=NAME"
         )
+    if found.get("format") in _UPGRADES:
+        found = _upgrade(db, schema, where)
     if found.get("format") != str(FORMAT):
         raise NotALedgerError(
             f"{where} has ledger format {found.get('format')}, this program uses {FORMAT}. "
@@ -169,16 +205,7 @@ def _create(db: Connection[Any], schema: str, where: str) -> None:
         db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
         if _has_meta(db, schema):
             return  # another process was quicker
-        taken = db.execute(
-            "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE nspname = %s AND relname = ANY(%s)",
-            (schema, list(_TABLES)),
-        ).fetchone()
-        if taken is not None:
-            raise NotALedgerError(
-                f"{where} has a table {taken[0]!r} that is no ledger's: it was left as it was. "
-                "Choose another schema: postgresql://...?schema=NAME"
-            )
+        _check_free(db, schema, where, _TABLES)
         if not db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone():
             db.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
         for statement in STATEMENTS:
@@ -190,3 +217,40 @@ def _create(db: Connection[Any], schema: str, where: str) -> None:
             ("xid_offset", "0"),
         ):
             db.execute("INSERT INTO meta VALUES (%s, %s)", row)
+
+
+def _upgrade(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+    try:
+        return _bring_up(db, schema, where)
+    except errors.InsufficientPrivilege as error:
+        raise StoreUnavailableError(
+            f"{where} has an older ledger format than {FORMAT}, and this role may not make the "
+            "tables that are new since. Open the ledger once as the owner of its tables, and "
+            "grant this role the use of the new ones."
+        ) from error
+
+
+def _bring_up(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
+        # Asked again under the lock: another process may have been quicker.
+        while (old := _meta(db)["format"]) in _UPGRADES:
+            statements, tables = _UPGRADES[old]
+            _check_free(db, schema, where, tables)
+            for statement in statements:
+                db.execute(statement)
+            db.execute("UPDATE meta SET value = %s WHERE key = 'format'", (str(int(old) + 1),))
+        return _meta(db)
+
+
+def _check_free(db: Connection[Any], schema: str, where: str, names: Sequence[str]) -> None:
+    taken = db.execute(
+        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE nspname = %s AND relname = ANY(%s)",
+        (schema, list(names)),
+    ).fetchone()
+    if taken is not None:
+        raise NotALedgerError(
+            f"{where} has a table {taken[0]!r} that is no ledger's: it was left as it was. "
+            "Choose another schema: postgresql://...?schema=NAME"
+        )

@@ -32,6 +32,7 @@ from ledger.stores.postgres_connection import (
 )
 from ledger.stores.postgres_datastore import Writer, key_of
 from ledger.stores.postgres_schema import ROW
+from ledger.stores.postgres_shelves import PostgresShelfTransaction
 from ledger.stores.postgres_statements import (
     ADVANCE_MANY,
     LOCK_RUN,
@@ -42,7 +43,7 @@ from ledger.stores.postgres_statements import (
     advance_one,
     run_values,
 )
-from ledger.transaction import EventIdTakenError, Lease, RedoError, Transaction
+from ledger.transaction import EventIdTakenError, Lease, RedoError
 
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"
@@ -52,7 +53,7 @@ class TransactionFullError(CrowdedError):
     """More events than a transaction's positions can number."""
 
 
-class PostgresLedgerTransaction(Transaction):
+class PostgresLedgerTransaction(PostgresShelfTransaction):
     """One transaction of the writer's connection. A `patient` one waits in line for runs."""
 
     __slots__ = (
@@ -67,7 +68,6 @@ class PostgresLedgerTransaction(Transaction):
         "_patient",
         "_saved_landmark",
         "_writer",
-        "_wrote",
     )
 
     def __init__(
@@ -79,7 +79,6 @@ class PostgresLedgerTransaction(Transaction):
         self._db: Db = self._cursor.connection
         self._patient = patient
         self._begun = False
-        self._wrote = False
         self._ordinal = 0
         self._held: dict[str, Move] = {}
         self._held_rows = 0
@@ -131,12 +130,12 @@ class PostgresLedgerTransaction(Transaction):
     def _settle(self, error: LostConnectionError) -> int:
         """After a commit without an answer: its landmark's position if it went through.
 
-        If it did not, or only wrote leases, which may be done twice, it can be run again.
+        If it did not, or only wrote what may be done twice (leases), it can be run again.
         """
         close_quietly(self._db)
         try:
             self._writer.db()
-            found = self._writer.find(*self._landmark) if self._landmark is not None else None
+            found = self._find()
         except StoreUnavailableError as trouble:
             raise StoreUnavailableError(
                 "The connection to PostgreSQL was lost during the commit, and whether it went "
@@ -148,6 +147,13 @@ class PostgresLedgerTransaction(Transaction):
                 "The connection to PostgreSQL was lost before the commit; nothing was written."
             ) from error
         return found
+
+    def _find(self) -> int | None:
+        if self._landmark is not None:
+            return self._writer.find(*self._landmark)
+        if self._xid is not None and self._writer.has_committed(self._xid):
+            return 0  # a shelf's mark, and no event that would have a position
+        return None
 
     def rollback(self) -> None:
         self._held, self._blobs = {}, {}

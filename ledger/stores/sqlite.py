@@ -27,13 +27,22 @@ from ledger.errors import (
     NotALedgerError,
 )
 from ledger.events import CATALOGUE
-from ledger.recorder import LedgerRecorder, RunQuery
+from ledger.recorder import RunQuery
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.file_lock import FairLock, LifeSign
 from ledger.stores.run_conditions import run_conditions
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unavailable
-from ledger.stores.sqlite_schema import APPLICATION_ID, ROW, RUN, SCHEMA_VERSION, TABLES
+from ledger.stores.sqlite_schema import (
+    ROW,
+    RUN,
+    SCHEMA_VERSION,
+    TABLES,
+    format_of,
+    make_tables,
+    upgrade,
+)
+from ledger.stores.sqlite_shelves import SQLiteShelves
 from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
 from ledger.transaction import Lease, Transaction
 
@@ -47,7 +56,7 @@ PAGES_PER_COMMIT = 5
 _THE_PARENTS: list[tuple[sqlite3.Connection | None, LedgerDatastore]] = []
 
 
-class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
+class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
     """The store over one file."""
 
     datastore: LedgerDatastore
@@ -72,14 +81,17 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
         return list(TABLES)
 
     def create_table(self) -> None:
-        """Make the tables if the file is empty; refuse a file that is something else."""
+        """Make the tables if the file is empty, or those that an older format lacks.
+
+        A file that is something else is refused.
+        """
         if self._is_ready():
             return
         with self._exclusively() as db:
             (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if found == 0:
-                self._make_tables(db)
-            self._check_format(db)
+                make_tables(db)
+            upgrade(db, format_of(db, self._path))
             db.execute(
                 "UPDATE meta SET value=? WHERE key='catalogue' AND CAST(value AS INTEGER) < ?",
                 (str(CATALOGUE), CATALOGUE),
@@ -95,36 +107,14 @@ class SQLiteLedgerRecorder(LedgerRecorder, SQLiteApplicationRecorder):
                 (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if found == 0:
                     return False
-                self._check_format(db)
+                if format_of(db, self._path) != SCHEMA_VERSION:
+                    return False
                 (written,) = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
                 return int(written) >= CATALOGUE
         except sqlite3.OperationalError:
             return False  # busy, say; whoever has the lock will see
         except sqlite3.DatabaseError as error:
             raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
-
-    def _make_tables(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")
-        for statement in self.create_table_statements:
-            db.execute(statement)
-        db.execute("INSERT INTO meta VALUES ('catalogue', ?)", (str(CATALOGUE),))
-        db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-        db.execute("COMMIT")
-
-    def _check_format(self, db: sqlite3.Connection) -> None:
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (schema,) = db.execute("PRAGMA user_version").fetchone()
-        if application != APPLICATION_ID:
-            raise NotALedgerError(
-                f"{self._path} is an SQLite database, but no ledger: "
-                "it was left as it was. Choose another file."
-            )
-        if schema != SCHEMA_VERSION:
-            raise NotALedgerError(
-                f"{self._path} has ledger format {schema}, this program uses "
-                f"{SCHEMA_VERSION}. Use a turnledger that knows that format."
-            )
 
     # --- writing ---
 

@@ -1,12 +1,34 @@
-"""The tables of a ledger in SQLite, readable with the `sqlite3` shell.
+"""The tables of a ledger in SQLite, readable with the `sqlite3` shell, and how they come to be.
 
 The database itself refuses to change or delete an event or a blob.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
+
+from ledger.errors import NotALedgerError
+from ledger.events import CATALOGUE
+
 APPLICATION_ID = 0x544C4447  # "TLDG"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+_SHELVES = (
+    """CREATE TABLE shelves (
+        name TEXT PRIMARY KEY,
+        fingerprint TEXT NOT NULL,
+        generation INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        state TEXT NOT NULL
+    ) WITHOUT ROWID""",
+    """CREATE TABLE shelf_rows (
+        shelf TEXT NOT NULL, generation INTEGER NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL,
+        PRIMARY KEY (shelf, generation, key)
+    ) WITHOUT ROWID""",
+)
+# What brings a file of an older format to the next one.
+_UPGRADES = {1: _SHELVES}
 
 TABLES = (
     """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID""",
@@ -60,6 +82,7 @@ TABLES = (
     """CREATE VIEW log AS SELECT position, run_id, version, tag, event_id,
         strftime('%Y-%m-%dT%H:%M:%fZ', recorded_at / 1e6, 'unixepoch') AS recorded_at,
         lower(hex(digest)) AS digest, data FROM events ORDER BY position""",
+    *_SHELVES,
 )
 
 ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
@@ -67,3 +90,41 @@ RUN = (
     "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
     "parent, parent_version, tags"
 )
+
+
+def make_tables(db: sqlite3.Connection) -> None:
+    """Make an empty file a ledger."""
+    db.execute("BEGIN IMMEDIATE")
+    for statement in TABLES:
+        db.execute(statement)
+    db.execute("INSERT INTO meta VALUES ('catalogue', ?)", (str(CATALOGUE),))
+    db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    db.execute("COMMIT")
+
+
+def format_of(db: sqlite3.Connection, path: Path) -> int:
+    """A ledger's format, which is this program's or can be brought up to it."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (schema,) = db.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise NotALedgerError(
+            f"{path} is an SQLite database, but no ledger: "
+            "it was left as it was. Choose another file."
+        )
+    if schema != SCHEMA_VERSION and schema not in _UPGRADES:
+        raise NotALedgerError(
+            f"{path} has ledger format {schema}, this program uses "
+            f"{SCHEMA_VERSION}. Use a turnledger that knows that format."
+        )
+    return int(schema)
+
+
+def upgrade(db: sqlite3.Connection, found: int) -> None:
+    """Bring a ledger up to this program's format."""
+    for version in range(found, SCHEMA_VERSION):
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _UPGRADES[version]:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={version + 1}")
+        db.execute("COMMIT")

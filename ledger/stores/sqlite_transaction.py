@@ -15,7 +15,8 @@ from ledger.run_index import RunRow
 from ledger.stores.file_lock import is_alive
 from ledger.stores.sqlite_connection import unavailable
 from ledger.stores.sqlite_schema import ROW, RUN
-from ledger.transaction import EventIdTakenError, Lease, RedoError, Transaction
+from ledger.stores.sqlite_shelves import SQLiteShelfTransaction
+from ledger.transaction import EventIdTakenError, Lease, RedoError
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
@@ -29,29 +30,17 @@ INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 
 
-class SQLiteLedgerTransaction(Transaction):
+class SQLiteLedgerTransaction(SQLiteShelfTransaction):
     """A transaction on the writer's connection, under the writer's lock."""
 
-    __slots__ = (
-        "_db",
-        "_execute",
-        "_folder",
-        "_moves",
-        "_unplaced",
-        "_unwritten",
-        "_wrote",
-        "bytes_written",
-    )
+    __slots__ = ("_execute", "_folder", "_moves", "_unplaced", "_unwritten")
 
     def __init__(
         self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
     ) -> None:
-        super().__init__(heads, careful=careful)
-        self._db = db
+        super().__init__(db, heads, careful=careful)
         self._execute = db.execute
         self._folder = folder
-        self._wrote = False
-        self.bytes_written = 0
         # An optimistic transaction holds its writes back, to do many with one statement.
         self._moves: dict[str, tuple[int, RunRow]] = {}
         self._unwritten: list[NewRow] = []

@@ -76,6 +76,10 @@ class Vandal(ABC):
     def delete_blob(self, name: str) -> None: ...
 
     @abstractmethod
+    def empty_shelves(self) -> None:
+        """Delete every mark and row of every shelf."""
+
+    @abstractmethod
     def honest_attempts(self) -> Sequence[Callable[[], object]]:
         """Ways to change an event or a blob without first taking the store's guard away."""
 
@@ -155,6 +159,10 @@ class SqlVandal(Vandal):
 
     def delete_blob(self, name: str) -> None:
         self._do(f"DELETE FROM blobs WHERE name={self.mark}", (name,))
+
+    def empty_shelves(self) -> None:
+        self._do("DELETE FROM shelves")
+        self._do("DELETE FROM shelf_rows")
 
 
 class SQLiteVandal(SqlVandal):
@@ -298,6 +306,10 @@ class MemoryVandal(Vandal):
 
     def delete_blob(self, name: str) -> None:
         del self._tables.blobs[name]
+
+    def empty_shelves(self) -> None:
+        self._tables.marks.clear()
+        self._tables.shelves.clear()
 
     def close(self) -> None:
         pass
