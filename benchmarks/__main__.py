@@ -10,9 +10,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import appending, disk, postgres, reading
+from benchmarks import appending, disk, folding, postgres, reading, tables
 
-PARTS = {"append": appending, "read": reading, "disk": disk, "postgres": postgres}
+PARTS = {
+    "append": appending,
+    "read": reading,
+    "fold": folding,
+    "tables": tables,
+    "disk": disk,
+    "postgres": postgres,
+}
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count as _count
 from itertools import cycle, islice
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from ledger import (
     MessageAppended,
     ModelCalled,
     ModelReplied,
+    RunStarted,
     TokenUsage,
     ToolCallCompleted,
     ToolCallRecord,
@@ -38,39 +40,42 @@ def _message(role: str, content: str, sequence: int, **more: object) -> MessageA
             prompt_ns="billing",
             prompt_key="reconcile",
             created_at=WHEN,
-            message_id=MESSAGE_ID,
+            message_id=UUID(int=MESSAGE_ID.int + sequence),
             **more,  # type: ignore[arg-type]
         )
     )
 
 
-def one_turn() -> list[Event]:
+def one_turn(turn: int = 3) -> list[Event]:
     """The events of one model turn with one tool: a call, a reply, a tool, a checkpoint."""
-    call = ToolCallRecord("call_0aB3dE5fG7", "find_invoice", '{"month": "2026-03", "limit": 20}')
+    call = ToolCallRecord(
+        f"call_0aB3dE{turn:05}", "find_invoice", '{"month": "2026-03", "limit": 20}'
+    )
+    asking, answering = 2 * turn, 2 * turn + 1
     return [
         ModelCalled(
-            evaluation_id=EVALUATION, turn=3, request_digest=DIGEST, adapter="openai", model="m"
+            evaluation_id=EVALUATION, turn=turn, request_digest=DIGEST, adapter="openai", model="m"
         ),
-        _message("assistant", SENTENCE * 6, 4, tool_calls=(call,)),
+        _message("assistant", SENTENCE * 6, asking, tool_calls=(call,)),
         ModelReplied(
             evaluation_id=EVALUATION,
-            turn=3,
-            message_id=MESSAGE_ID,
+            turn=turn,
+            message_id=UUID(int=MESSAGE_ID.int + asking),
             usage=TokenUsage(input_tokens=4123, output_tokens=211, cached_tokens=3072),
             finish_reason="tool_calls",
             model="m",
         ),
         ToolCallStarted(evaluation_id=EVALUATION, call_id=call.call_id, name=call.name),
-        _message("tool", SENTENCE * 16, 5, tool_call_id=call.call_id, tool_name=call.name),
+        _message("tool", SENTENCE * 16, answering, tool_call_id=call.call_id, tool_name=call.name),
         ToolCallCompleted(
             evaluation_id=EVALUATION,
             call_id=call.call_id,
             name=call.name,
-            message_id=MESSAGE_ID,
+            message_id=UUID(int=MESSAGE_ID.int + answering),
             value={"invoices": [{"id": 17, "sum": "120.00"}, {"id": 18, "sum": "120.00"}]},
         ),
         CheckpointReached(
-            phase="post_tool", tool_calls_completed=3, state_digest=DIGEST, created_at=WHEN
+            phase="post_tool", tool_calls_completed=turn, state_digest=DIGEST, created_at=WHEN
         ),
     ]
 
@@ -78,3 +83,21 @@ def one_turn() -> list[Event]:
 def events(count: int) -> Iterator[Event]:
     """As many events as asked for, turn after turn."""
     return islice(cycle(one_turn()), count)
+
+
+def run_of(count: int) -> Iterator[Event]:
+    """A run of as many events, from its beginning, each turn another: what is folded."""
+    return islice(_run(), count)
+
+
+def _run() -> Iterator[Event]:
+    yield RunStarted(request_type="Reconcile")
+    yield _message("system", SENTENCE * 4, 0)
+    yield _message("user", SENTENCE, 1)
+    for turn in _count(1):
+        yield from one_turn(turn)
+
+
+def conversation(count: int) -> Iterator[Event]:
+    """As many messages, and nothing else: system, user, then assistant and tool in turn."""
+    return islice((event for event in _run() if isinstance(event, MessageAppended)), count)

@@ -18,13 +18,17 @@ from ledger import (
     Record,
     RunStarted,
 )
-from projections.persistent import HashedList
-from projections.projection import Projection, as_json
-from projections.running_hash import canonical, combine
+from projections.persistent import Cold, HashedList
+from projections.projection import BulkProjection, Folding, as_json
+from projections.running_hash import combine
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One checkpoint. `checkpoint_id` is its event's id; `stored` is what a user saved."""
+    """One checkpoint. `checkpoint_id` is its event's id; `stored` is what a user saved.
+
+    `is_users` says that a user saved it; from a stored fold it comes without `stored`,
+    which is in the event of its version.
+    """
 
     checkpoint_id: str
     version: int
@@ -33,6 +37,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     created_at: datetime
     state_digest: str = ""
     outcome_digest: str = ""
+    is_users: bool = False
     stored: str | None = None
 
 
@@ -44,7 +49,7 @@ class CheckpointsState(msgspec.Struct, frozen=True):
     latest: CheckpointEntry | None = None
 
 
-class CheckpointView(Projection[CheckpointsState]):
+class CheckpointView(BulkProjection[CheckpointsState]):
     """Folds checkpoints reached, saved and cleared."""
 
     name = "checkpoints"
@@ -53,12 +58,50 @@ class CheckpointView(Projection[CheckpointsState]):
     def initial(self) -> CheckpointsState:
         return CheckpointsState()
 
-    def apply(self, state: CheckpointsState, record: Record) -> CheckpointsState:
+    def begin(self, state: CheckpointsState) -> _Folding:
+        return _Folding(state)
+
+    def to_json(self, state: CheckpointsState) -> Any:
+        return {
+            "latest": as_json(state.latest),
+            "entries": [as_json(entry) for entry in state.entries],
+        }
+
+    def stored(self, state: CheckpointsState) -> Any:
+        latest = state.latest and msgspec.structs.replace(state.latest, stored=None)
+        return as_json(_Kept(state.entries.cold, latest))
+
+    def restored(self, kept: Any) -> CheckpointsState:
+        known = msgspec.convert(kept, _Kept)
+        entries: HashedList[CheckpointEntry] = HashedList("checkpoints", cold=known.entries)
+        return CheckpointsState(entries, known.latest)
+
+    def digest(self, state: CheckpointsState) -> bytes:
+        latest = 0 if state.latest is None else state.latest.version
+        return combine("checkpoints", state.entries.digest, b"%d" % latest)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    entries: Cold
+    latest: CheckpointEntry | None
+
+
+class _Folding(Folding[CheckpointsState]):
+    """Checkpoints while they are put in line."""
+
+    def __init__(self, state: CheckpointsState) -> None:
+        self._before = state.entries
+        self._entries: list[CheckpointEntry] = []
+        self._latest = state.latest
+
+    def take(self, record: Record) -> None:
         event = record.event
         if isinstance(event, CheckpointReached):
             entry = CheckpointEntry(
-                str(record.event_id),
-                record.version,
+                record.row[4],
+                record.row[2],
                 event.phase,
                 event.tool_calls_completed,
                 event.created_at,
@@ -67,24 +110,22 @@ class CheckpointView(Projection[CheckpointsState]):
             )
         elif isinstance(event, CheckpointStored):
             entry = CheckpointEntry(
-                str(record.event_id),
-                record.version,
+                record.row[4],
+                record.row[2],
                 event.phase,
                 event.tool_calls_completed,
                 event.created_at,
+                is_users=True,
                 stored=event.checkpoint,
             )
         elif isinstance(event, CheckpointCleared):
-            return CheckpointsState(state.entries, None)
+            self._latest = None
+            return
         else:
-            return self.initial()
-        return CheckpointsState(state.entries.append(entry), entry)
+            self.__init__(CheckpointsState())  # type: ignore[misc]
+            return
+        self._entries.append(entry)
+        self._latest = entry
 
-    def to_json(self, state: CheckpointsState) -> Any:
-        return {
-            "latest": as_json(state.latest),
-            "entries": [as_json(entry) for entry in state.entries],
-        }
-
-    def digest(self, state: CheckpointsState) -> bytes:
-        return combine("checkpoints", state.entries.digest, canonical(state.latest))
+    def done(self) -> CheckpointsState:
+        return CheckpointsState(self._before.extend(self._entries), self._latest)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from ledger import TurnledgerError
+
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -18,6 +20,16 @@ _WIDTH = 1 << _BITS
 _DEEPEST = 60  # bits of a hash that are used
 
 Tree: TypeAlias = "dict[str, Any] | tuple[Tree, ...]"
+
+
+class NotLoadedError(TurnledgerError):
+    """A state that was taken from a stored fold has only the digest of what lies behind it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The {what} of this state are not loaded: a stored fold keeps only their digest. "
+            "Fold the run's events (state_at) to look at them."
+        )
 
 
 class Stack(Generic[T]):
@@ -36,12 +48,24 @@ class Stack(Generic[T]):
         self.memo: Any = None
 
 
+_NOT_HERE: Any = object()
+
+
+def cold_stack(memo: Any) -> Stack[Any]:
+    """Stands for items that are not here, but for what they accumulated to."""
+    bottom: Stack[Any] = Stack(None, _NOT_HERE)
+    bottom.memo = memo
+    return bottom
+
+
 def in_order(stack: Stack[T] | None) -> list[T]:
-    """The items, the oldest first."""
+    """The items, the oldest first; NotLoadedError if some are not here."""
     items: list[T] = []
     while stack is not None:
         items.append(stack.item)
         stack = stack.below
+    if items and items[-1] is _NOT_HERE:
+        raise NotLoadedError("messages")
     items.reverse()
     return items
 
@@ -88,6 +112,21 @@ class PersistentMap(Generic[T]):
             return PersistentMap(leaf, len(leaf))
         size = self.size + (self.get(key) is None)
         return PersistentMap(_put(root, key, value, hash(key), 0), size)
+
+    def __len__(self) -> int:
+        return self.size
+
+
+# A map that is nearly always small: a plain dict that nobody changes, until it has grown.
+SmallMap: TypeAlias = dict[str, T] | PersistentMap[T]
+
+
+def put_in(entries: SmallMap[T], key: str, value: T) -> SmallMap[T]:
+    """A map that has this value too; the old one stays as it was."""
+    if isinstance(entries, PersistentMap):
+        return entries.put(key, value)
+    larger = {**entries, key: value}
+    return larger if len(larger) < _LEAF else PersistentMap(larger, len(larger))
 
 
 def _put(node: Tree, key: str, value: Any, bits: int, depth: int) -> Tree:

@@ -8,7 +8,9 @@ a history has the synthetic leading turn that encoders may leave out.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, final
+from itertools import chain
+from typing import Any, NamedTuple, final
+from uuid import UUID
 
 import msgspec
 
@@ -31,40 +33,42 @@ from projections.blocks import (
     ToolUseBlock,
     TurnRole,
 )
-from projections.containers import PersistentMap, Stack, in_order
-from projections.history import MessageHistory
-from projections.persistent import HashedList, HashedMap
-from projections.projection import Projection, as_json
+from projections.containers import Stack, in_order
+from projections.history import MessageHistory, Repairs, told
+from projections.history_cold import ColdHistory, chilled, thawed
+from projections.history_rules import reply_said, result_said
+from projections.history_turns import Turn, UserTurn
+from projections.persistent import Cold, HashedList, HashedMap
+from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import combine
 
 
-class Said(msgspec.Struct, frozen=True, gc=False):
-    """What identifies a message beside its content."""
+class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What identifies a message beside its content.
 
-    message_id: str
+    Of a tool's message also the call that it answers, and the turn where the result stands:
+    0 if it found no place.
+    """
+
+    message_id: UUID
     evaluation_id: str
     sequence: int
     turn: int
     created_at: datetime
+    call_id: str | None = None
+    place: int = 0
 
 
-class _LastResult(msgspec.Struct, frozen=True):
+class _LastResult(NamedTuple):
     """The last tool message, the history before it and the messages after it.
 
     What is amended is nearly always this one, and then costs only what came since.
     """
 
     message: InnerMessage
-    before: MessageHistory
+    tip: Turn | None
+    repairs: Repairs
     after: Stack[InnerMessage] | None = None
-
-
-class _Result(msgspec.Struct, frozen=True, gc=False):
-    """Where the result that a tool message brought stands: in which history and turn."""
-
-    evaluation_id: str
-    turn: int
-    call_id: str
 
 
 def _digest_of(history: MessageHistory) -> bytes:
@@ -79,8 +83,7 @@ class ConversationState(msgspec.Struct, frozen=True):
     current: MessageHistory = MessageHistory.new()
     earlier: HashedMap[MessageHistory] = HashedMap(plain=_digest_of)
     superseded: HashedMap[bool] = HashedMap()
-    said: HashedList[Said] = HashedList("said")
-    results: PersistentMap[_Result] = PersistentMap()
+    said: HashedList[Said] = HashedList("messages")
     last_result: _LastResult | None = None
 
     @property
@@ -118,15 +121,23 @@ def _block(part: Any) -> Block:
     return TextBlock(part.text)
 
 
-def say(history: MessageHistory, message: InnerMessage) -> MessageHistory:
-    """A history with one more recorded message."""
-    if message.role == "system":
-        return history.with_system(message.content)
+def _told(tip: Turn | None, repairs: Repairs, message: InnerMessage) -> tuple[Turn | None, Repairs]:
+    """The last turn and the repairs after a recorded message that is not the system's."""
+    if message.role == "tool":
+        result = ToolResultBlock(message.tool_call_id or "", message.content, message.is_error)
+        after = result_said(tip, result)
+        if after is not None:
+            return after, repairs
+        return told(tip, repairs, ChatTurn("user", (result,)))
+    if message.role == "assistant" and type(tip) is UserTurn and not message.parts:
+        replied = reply_said(tip, message.content, message.tool_calls)
+        if replied is not None:
+            return replied, Stack(repairs, tip) if tip.waits else repairs
     role: TurnRole = "assistant" if message.role == "assistant" else "user"
-    return history.add(ChatTurn(role, blocks_of(message)))
+    return told(tip, repairs, ChatTurn(role, blocks_of(message)))
 
 
-class Conversation(Projection[ConversationState]):
+class Conversation(BulkProjection[ConversationState]):
     """Folds messages into histories, evaluation by evaluation."""
 
     name = "history"
@@ -141,89 +152,8 @@ class Conversation(Projection[ConversationState]):
     def initial(self) -> ConversationState:
         return ConversationState()
 
-    def apply(self, state: ConversationState, record: Record) -> ConversationState:
-        event = record.event
-        if isinstance(event, MessageAppended):
-            return self._append(state, event.message)
-        if isinstance(event, EvaluationStarted):
-            return self._turn_to(state, event.evaluation_id)
-        if isinstance(event, ToolMessageAmended):
-            return self._amend(state, str(event.message_id), event.content)
-        if isinstance(event, EvaluationSuperseded):
-            if event.evaluation_id in state.superseded:
-                return state
-            superseded = state.superseded.put(event.evaluation_id, True)
-            return msgspec.structs.replace(state, superseded=superseded)
-        if isinstance(event, RunStarted) and event.kind == "continuation":
-            return self.initial()
-        return state
-
-    def _turn_to(self, state: ConversationState, evaluation_id: str) -> ConversationState:
-        begun = bool(state.evaluation_id or len(state.current))
-        if begun and evaluation_id == state.evaluation_id:
-            return state
-        earlier = state.earlier.remove(evaluation_id)
-        current = state.earlier.get(evaluation_id) or MessageHistory.new(synthetic_lead=True)
-        if begun:
-            earlier = earlier.put(state.evaluation_id, state.current)
-        return msgspec.structs.replace(
-            state,
-            evaluation_id=evaluation_id,
-            current=current,
-            earlier=earlier,
-            last_result=None,
-        )
-
-    def _append(self, state: ConversationState, message: InnerMessage) -> ConversationState:
-        state = self._turn_to(state, message.evaluation_id)
-        message_id = str(message.message_id)
-        current = say(state.current, message)
-        results, last = state.results, state.last_result
-        if message.role == "tool":
-            # A result that has no place in the history can't be amended there either.
-            if current._tip is not state.current._tip:
-                place = _Result(message.evaluation_id, len(current), message.tool_call_id or "")
-                results = results.put(message_id, place)
-            last = _LastResult(message, state.current)
-        elif last is not None:
-            last = _LastResult(last.message, last.before, Stack(last.after, message))
-        said = Said(
-            message_id,
-            message.evaluation_id,
-            message.sequence,
-            message.turn,
-            message.created_at,
-        )
-        return ConversationState(
-            state.evaluation_id,
-            current,
-            state.earlier,
-            state.superseded,
-            state.said.append(said),
-            results,
-            last,
-        )
-
-    def _amend(self, state: ConversationState, message_id: str, text: str) -> ConversationState:
-        last = state.last_result
-        if last is not None and str(last.message.message_id) == message_id:
-            message = msgspec.structs.replace(last.message, content=text)
-            history = say(last.before, message)
-            for later in in_order(last.after):
-                history = say(history, later)
-            return msgspec.structs.replace(
-                state,
-                current=history,
-                last_result=_LastResult(message, last.before, last.after),
-            )
-        result = state.results.get(message_id)
-        if result is None:
-            return state
-        history = _amended(state.history(result.evaluation_id), result, text)
-        if result.evaluation_id == state.evaluation_id:
-            return msgspec.structs.replace(state, current=history, last_result=None)
-        earlier = state.earlier.put(result.evaluation_id, history)
-        return msgspec.structs.replace(state, earlier=earlier)
+    def begin(self, state: ConversationState) -> _Folding:
+        return _Folding(state)
 
     def to_json(self, state: ConversationState) -> Any:
         return {
@@ -233,6 +163,29 @@ class Conversation(Projection[ConversationState]):
             "superseded": list(state.superseded),
             "messages": [as_json(said) for said in state.said],
         }
+
+    def stored(self, state: ConversationState) -> Any:
+        return as_json(
+            _Kept(
+                state.evaluation_id,
+                chilled(state.current),
+                tuple((name, chilled(history)) for name, history in state.earlier.items()),
+                tuple(state.superseded),
+                state.said.cold,
+            )
+        )
+
+    def restored(self, kept: Any) -> ConversationState:
+        known = msgspec.convert(kept, _Kept)
+        earlier, superseded = self.initial().earlier, self.initial().superseded
+        for name, history in known.earlier:
+            earlier = earlier.put(name, thawed(history))
+        for name in known.superseded:
+            superseded = superseded.put(name, True)
+        said: HashedList[Said] = HashedList("messages", cold=known.said)
+        return ConversationState(
+            known.evaluation_id, thawed(known.current), earlier, superseded, said
+        )
 
     def digest(self, state: ConversationState) -> bytes:
         return combine(
@@ -248,11 +201,143 @@ class Conversation(Projection[ConversationState]):
         return state.history().digest
 
 
-def _amended(history: MessageHistory, result: _Result, text: str) -> MessageHistory:
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps: histories without what was said."""
+
+    evaluation_id: str
+    current: ColdHistory
+    earlier: tuple[tuple[str, ColdHistory], ...]
+    superseded: tuple[str, ...]
+    said: Cold
+
+
+class _Folding(Folding[ConversationState]):
+    """A conversation while it is told."""
+
+    def __init__(self, state: ConversationState) -> None:
+        self._evaluation_id = state.evaluation_id
+        self._turn_on(state.current)
+        self._earlier = state.earlier
+        self._superseded = state.superseded
+        self._before = state.said
+        self._said: list[Said] = []
+        self._last = state.last_result
+
+    def _turn_on(self, history: MessageHistory) -> None:
+        self._history: MessageHistory | None = history
+        self._tip = history._tip
+        self._system = history._system
+        self._repairs = history._repairs
+
+    @property
+    def _current(self) -> MessageHistory:
+        if self._history is None:
+            self._history = MessageHistory(self._tip, self._system, self._repairs)
+        return self._history
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        if type(event) is MessageAppended:
+            self._append(event.message)
+        elif isinstance(event, EvaluationStarted):
+            self._turn_to(event.evaluation_id)
+        elif isinstance(event, ToolMessageAmended):
+            self._amend(event.message_id, event.content)
+        elif isinstance(event, EvaluationSuperseded):
+            if event.evaluation_id not in self._superseded:
+                self._superseded = self._superseded.put(event.evaluation_id, True)
+        elif isinstance(event, RunStarted) and event.kind == "continuation":
+            self.__init__(ConversationState())  # type: ignore[misc]
+
+    def done(self) -> ConversationState:
+        return ConversationState(
+            self._evaluation_id,
+            self._current,
+            self._earlier,
+            self._superseded,
+            self._before.extend(self._said),
+            self._last,
+        )
+
+    def _turn_to(self, evaluation_id: str) -> None:
+        begun = bool(self._evaluation_id or self._tip is not None)
+        if begun and evaluation_id == self._evaluation_id:
+            return
+        current = self._earlier.get(evaluation_id) or MessageHistory.new(synthetic_lead=True)
+        self._earlier = self._earlier.remove(evaluation_id)
+        if begun:
+            self._earlier = self._earlier.put(self._evaluation_id, self._current)
+        self._evaluation_id = evaluation_id
+        self._turn_on(current)
+        self._last = None
+
+    def _append(self, message: InnerMessage) -> None:
+        if message.evaluation_id != self._evaluation_id or not message.evaluation_id:
+            self._turn_to(message.evaluation_id)
+        place = 0
+        if message.role == "system":
+            self._turn_on(self._current.with_system(message.content))
+        else:
+            before = self._tip
+            tip, repairs = _told(before, self._repairs, message)
+            if message.role == "tool":
+                # A result that has no place in the history can't be amended there either.
+                place = 0 if tip is before or tip is None else tip.number
+                self._last = _LastResult(message, before, self._repairs)
+            self._history, self._tip, self._repairs = None, tip, repairs
+        if message.role != "tool" and self._last is not None:
+            last = self._last
+            self._last = _LastResult(last[0], last[1], last[2], Stack(last[3], message))
+        self._said.append(
+            Said(
+                message.message_id,
+                message.evaluation_id,
+                message.sequence,
+                message.turn,
+                message.created_at,
+                message.tool_call_id,
+                place,
+            )
+        )
+
+    def _amend(self, message_id: UUID, text: str) -> None:
+        last = self._last
+        if last is not None and last.message.message_id == message_id:
+            self._amend_last(last, text)
+            return
+        result = self._said_before(message_id)
+        if result is None:
+            return
+        if result.evaluation_id == self._evaluation_id:
+            self._turn_on(_amended(self._current, result, text))
+            self._last = None
+            return
+        earlier = self._earlier.get(result.evaluation_id) or MessageHistory.new()
+        amended = _amended(earlier, result, text)
+        self._earlier = self._earlier.put(result.evaluation_id, amended)
+
+    def _amend_last(self, last: _LastResult, text: str) -> None:
+        message = msgspec.structs.replace(last.message, content=text)
+        tip, repairs = _told(last.tip, last.repairs, message)
+        for later in in_order(last.after):
+            if later.role != "system":
+                tip, repairs = _told(tip, repairs, later)
+        self._turn_on(MessageHistory(tip, self._system, repairs))
+        self._last = _LastResult(message, last.tip, last.repairs, last.after)
+
+    def _said_before(self, message_id: UUID) -> Said | None:
+        """The tool message with this id, if its result has a place."""
+        for said in chain(reversed(self._said), self._before.backwards()):
+            if said.message_id == message_id:
+                return said if said.place else None
+        return None
+
+
+def _amended(history: MessageHistory, result: Said, text: str) -> MessageHistory:
     """The history with another text in one result. It costs the history, as nothing else does."""
     turns = history.to_list()
-    turn = turns[result.turn - 1]
-    turns[result.turn - 1] = ChatTurn(
+    turn = turns[result.place - 1]
+    turns[result.place - 1] = ChatTurn(
         turn.role,
         tuple(
             msgspec.structs.replace(block, content=text)

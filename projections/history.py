@@ -20,7 +20,7 @@ from projections.blocks import (
     ToolUseBlock,
     stub_for,
 )
-from projections.containers import Stack, in_order
+from projections.containers import NotLoadedError, Stack, in_order
 from projections.history_checks import Repair, checked, encodable, well_formed
 from projections.history_rules import assistant_said, user_said, without_open_calls
 from projections.history_turns import Turn, UserTurn, chain_at, turns_until
@@ -32,13 +32,19 @@ Repairs: TypeAlias = "Stack[Repair | UserTurn] | None"
 
 
 class _System:
-    """The system text and, once somebody asked, its digest."""
+    """The system text and, once somebody asked, its digest; or the digest alone."""
 
-    __slots__ = ("_digest", "text")
+    __slots__ = ("_digest", "_text")
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._digest: bytes | None = None
+    def __init__(self, text: str | None, digest: bytes | None = None) -> None:
+        self._text = text
+        self._digest = digest
+
+    @property
+    def text(self) -> str:
+        if self._text is None:
+            raise NotLoadedError("messages")
+        return self._text
 
     def digest(self) -> bytes:
         if self._digest is None:
@@ -94,19 +100,7 @@ class MessageHistory:
 
     def add(self, turn: ChatTurn) -> MessageHistory:
         """The history with one more message. Never raises, whatever it is given."""
-        found: list[Repair] = []
-        message = checked(turn, found)
-        tip, repairs = self._tip, self._repairs
-        if message is not None:
-            if message.role == "user":
-                tip = user_said(tip, message, found)
-            else:
-                tip = assistant_said(tip, message, found)
-                spoken_after = self._tip
-                if tip is not spoken_after and type(spoken_after) is UserTurn:
-                    repairs = Stack(repairs, spoken_after) if spoken_after.waits else repairs
-        for repair in found:
-            repairs = Stack(repairs, repair)
+        tip, repairs = told(self._tip, self._repairs, turn)
         return MessageHistory(tip, self._system, repairs)
 
     def add_user(self, *blocks: Block) -> MessageHistory:
@@ -182,7 +176,7 @@ class MessageHistory:
     def describe(self) -> str:
         """Where the conversation stands, in one line for people."""
         tip = self._tip
-        repaired = f" ({_counted(len(self.repairs), 'repair')})" if self._repairs else ""
+        repaired = self._repaired()
         if tip is None:
             return "no turns" + repaired
         if tip.led and tip.number == 1:
@@ -194,6 +188,14 @@ class MessageHistory:
         waiting = f"; waiting for {_counted(len(names), 'tool')}: " if names else ""
         named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         return f"{turns}{lead}, the {who} spoke last{waiting}{named}{repaired}"
+
+    def _repaired(self) -> str:
+        if self._repairs is None:
+            return ""
+        try:
+            return f" ({_counted(len(self.repairs), 'repair')})"
+        except NotLoadedError:
+            return " (with repairs)"
 
     def __len__(self) -> int:
         return 0 if self._tip is None else self._tip.number
@@ -213,6 +215,23 @@ class MessageHistory:
     def __reduce__(self) -> tuple[object, ...]:
         """Copied as a list of turns: a long chain of turns would recurse."""
         return (_restored, (self.to_list(), self.system, self.repairs))
+
+
+def told(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | None, Repairs]:
+    """The last turn and the repairs after one more message."""
+    found: list[Repair] = []
+    message = checked(turn, found)
+    if message is not None:
+        if message.role == "user":
+            tip = user_said(tip, message, found)
+        else:
+            spoken_after = tip
+            tip = assistant_said(tip, message, found)
+            if tip is not spoken_after and type(spoken_after) is UserTurn and spoken_after.waits:
+                repairs = Stack(repairs, spoken_after)
+    for repair in found:
+        repairs = Stack(repairs, repair)
+    return tip, repairs
 
 
 def _counted(count: int, noun: str) -> str:

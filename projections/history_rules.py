@@ -6,9 +6,10 @@ new last turn. What a rule drops, joins or leaves out is added to `found`.
 
 from __future__ import annotations
 
-from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock
-from projections.containers import Stack
-from projections.history_checks import Repair
+from ledger import ToolCallRecord
+from projections.blocks import Block, ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
+from projections.containers import Stack, put_in
+from projections.history_checks import Repair, encodable
 from projections.history_turns import (
     NO_CALLS,
     NO_RESULTS,
@@ -43,7 +44,7 @@ def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn 
         elif results.get(block.call_id) is not None:
             found.append(Repair("repeated_result", "the call has a result", block.call_id))
         else:
-            results = results.put(block.call_id, block)
+            results = put_in(results, block.call_id, block)
             arrived = Stack(arrived, block)
             kept += 1
     if not kept and others is blocks:
@@ -75,7 +76,7 @@ def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> 
                 why = "the turn has a call with this id"
                 found.append(Repair("repeated_call", why, block.call_id))
                 continue
-            calls = calls.put(block.call_id, block)
+            calls = put_in(calls, block.call_id, block)
         longer = Stack(longer, block)
     if longer is None or longer is blocks:
         found.append(Repair("empty_message", _EMPTY_ASSISTANT))
@@ -83,6 +84,47 @@ def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> 
     if blocks is not None:
         found.append(Repair("merged", "the assistant's turn goes on"))
     return AssistantTurn(before, longer, calls)
+
+
+# --- the usual messages, told without a detour ---------------------------------------
+
+
+def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
+    """The last turn after a result that finds its place; None if it takes more than that."""
+    if type(tip) is AssistantTurn:
+        asked, results, arrived, blocks = tip, NO_RESULTS, None, None
+    elif type(tip) is UserTurn and tip.asked is not None:
+        asked, results, arrived, blocks = tip.asked, tip.results, tip.arrived, tip.blocks
+    else:
+        return None
+    call_id = result.call_id
+    if asked.calls.get(call_id) is None or results.get(call_id) is not None:
+        return None
+    if not encodable(result.content):
+        return None
+    return UserTurn(
+        asked, put_in(results, call_id, result), Stack(arrived, result), blocks, asked.led
+    )
+
+
+def reply_said(tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]) -> AssistantTurn | None:
+    """The last turn after a reply in which nothing is odd; None if something is."""
+    blocks: Stack[Block] | None = None
+    if text:
+        if text.isspace() or not encodable(text):
+            return None
+        blocks = Stack(None, TextBlock(text))
+    calls = NO_CALLS
+    for call in asked:
+        call_id = call.call_id
+        if not call_id or not call.name or calls.get(call_id) is not None:
+            return None
+        if not (encodable(call_id) and encodable(call.name) and encodable(call.arguments)):
+            return None
+        use = ToolUseBlock(call_id, call.name, call.arguments)
+        calls = put_in(calls, call_id, use)
+        blocks = Stack(blocks, use)
+    return None if blocks is None else AssistantTurn(tip, blocks, calls)
 
 
 def without_open_calls(tip: Turn) -> tuple[ChatTurn, ...]:

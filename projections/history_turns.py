@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
-from projections.containers import PersistentMap, Stack, accumulated, in_order
+from projections.containers import SmallMap, Stack, accumulated, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest
 
-NO_CALLS: PersistentMap[ToolUseBlock] = PersistentMap()
-NO_RESULTS: PersistentMap[ToolResultBlock] = PersistentMap()
-_NO_BLOCKS = list_start("history.blocks")
+NO_CALLS: SmallMap[ToolUseBlock] = {}
+NO_RESULTS: SmallMap[ToolResultBlock] = {}
+NO_BLOCKS = list_start("history.blocks")
 _NO_TURNS = list_start("history.turns")
 
 
@@ -40,7 +40,7 @@ class UserTurn:
     def __init__(
         self,
         asked: AssistantTurn | None,
-        results: PersistentMap[ToolResultBlock],
+        results: SmallMap[ToolResultBlock],
         arrived: Stack[ToolResultBlock] | None,
         blocks: Stack[Block] | None,
         led: bool,
@@ -66,7 +66,7 @@ class UserTurn:
     @property
     def waits(self) -> bool:
         """Whether a call before it has no result."""
-        return self.asked is not None and self.asked.calls.size != self.results.size
+        return self.asked is not None and len(self.asked.calls) != len(self.results)
 
     def open_calls(self) -> list[ToolUseBlock]:
         if self.asked is None or not self.waits:
@@ -87,7 +87,7 @@ class UserTurn:
 
     def _made(self, *, stubs: bool) -> ChatTurn:
         blocks: list[Block] = []
-        if self.asked is not None and (stubs or self.results.size):
+        if self.asked is not None and (stubs or self.results):
             for call in self.asked.open_calls():
                 result = self.results.get(call.call_id)
                 if result is not None:
@@ -99,17 +99,17 @@ class UserTurn:
 
     def digest(self, *, stubs: bool) -> bytes:
         """Of its content. The calls say in which order results stand: a sum is enough."""
-        total = accumulated(self.arrived, 0, _sum_results)
-        count = self.results.size
+        total = accumulated(self.arrived, 0, sum_results)
+        count = len(self.results)
         if stubs and self.waits:
             for call in self.open_calls():
-                total = _sum_results(total, stub_for(call))
+                total = sum_results(total, stub_for(call))
                 count += 1
         return combine(
             "history.synthetic" if self.synthetic else "history.user",
             b"%d" % count,
             map_digest(total),
-            accumulated(self.blocks, _NO_BLOCKS, list_add),
+            accumulated(self.blocks, NO_BLOCKS, list_add),
         )
 
 
@@ -119,7 +119,7 @@ class AssistantTurn:
     __slots__ = ("_calls", "_chain", "_turn", "before", "blocks", "calls", "led", "number")
 
     def __init__(
-        self, before: UserTurn, blocks: Stack[Block], calls: PersistentMap[ToolUseBlock]
+        self, before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
     ) -> None:
         self.before = before
         self.blocks = blocks
@@ -132,11 +132,11 @@ class AssistantTurn:
 
     @property
     def waits(self) -> bool:
-        return self.calls.size > 0
+        return len(self.calls) > 0
 
     def open_calls(self) -> list[ToolUseBlock]:
         """All of its calls, in order: results are the next turn's."""
-        if not self.calls.size:
+        if not self.calls:
             return []
         if self._calls is None:
             self._calls = [one for one in self.turn().blocks if type(one) is ToolUseBlock]
@@ -151,7 +151,7 @@ class AssistantTurn:
         return self.turn()
 
     def digest(self, *, stubs: bool) -> bytes:
-        return combine("history.assistant", accumulated(self.blocks, _NO_BLOCKS, list_add))
+        return combine("history.assistant", accumulated(self.blocks, NO_BLOCKS, list_add))
 
 
 Turn: TypeAlias = UserTurn | AssistantTurn
@@ -186,5 +186,5 @@ def chain_at(tip: Turn | None) -> bytes:
     return list_add(chain_until(tip.before), tip.digest(stubs=False))
 
 
-def _sum_results(total: int, result: ToolResultBlock) -> int:
+def sum_results(total: int, result: ToolResultBlock) -> int:
     return map_add(total, result.call_id, result)

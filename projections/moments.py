@@ -14,7 +14,7 @@ from ledger.requesting import RunId
 from projections.checkpoints import CheckpointsState, CheckpointView
 from projections.conversation import Conversation, ConversationState
 from projections.history import MessageHistory
-from projections.projection import Projection, fold_together, tags_read
+from projections.projection import Projection, fold_pages, tags_read
 from projections.running_hash import canonical, combine
 from projections.slices import Declarations, SessionSlices, SlicesState
 from projections.summary import RunSummary, Summary
@@ -63,9 +63,8 @@ class RunState:
 
     def after(self, records: Iterable[Record]) -> RunState:
         """The state some records later; this one stays as it is."""
-        seen = _Counted(records, self.version)
-        states = fold_together(seen, self._projections, self._states)
-        return RunState(seen.version, self._projections, states)
+        states, last = fold_pages(records, self._projections, self._states)
+        return RunState(last.version if last else self.version, self._projections, states)
 
     @property
     def history(self) -> MessageHistory:
@@ -89,19 +88,6 @@ class RunState:
     def to_json(self) -> dict[str, Any]:
         pairs = zip(self._projections, self._states, strict=True)
         return {p.name: p.to_json(state) for p, state in pairs}
-
-
-class _Counted:
-    """Records on their way into a fold, and the version of the last."""
-
-    def __init__(self, records: Iterable[Record], version: int) -> None:
-        self._records = records
-        self.version = version
-
-    def __iter__(self) -> Any:
-        for record in self._records:
-            self.version = record.version
-            yield record
 
 
 def state_at(

@@ -7,10 +7,10 @@ a fold that never asks pays nothing, one that asks at every step pays for the st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from projections.containers import PersistentMap, Stack, accumulated, in_order
+from projections.containers import NotLoadedError, PersistentMap, Stack, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
 
 T = TypeVar("T")
@@ -21,41 +21,122 @@ _MANY = 16
 _FEW = 32
 
 
-class HashedList(Generic[T]):
-    """A list that only grows. Items are what canonical JSON can hold, or `step` says how."""
+class Cold(NamedTuple):
+    """What is left of a list whose items are not here."""
 
-    __slots__ = ("_domain", "_step", "_tip")
+    digest: bytes
+    size: int
+
+
+NOTHING = Cold(b"", 0)
+
+
+class _Chunk(Generic[T]):
+    """Items on top of those before them. Freed without recursion, however long the chain is."""
+
+    __slots__ = ("below", "items")
+
+    def __init__(self, below: _Chunk[T] | None, items: Sequence[T]) -> None:
+        self.below = below
+        self.items = items
+
+
+class HashedList(Generic[T]):
+    """A list that only grows. Items are what canonical JSON can hold, or `step` says how.
+
+    One that was restored from its digest goes on growing, and can't show what it held then.
+    """
+
+    __slots__ = ("_cold", "_domain", "_known", "_size", "_step", "_tip")
 
     def __init__(
-        self,
-        domain: str,
-        _tip: Stack[T] | None = None,
-        step: Callable[[bytes, Any], bytes] = list_add,
+        self, domain: str, step: Callable[[bytes, Any], bytes] = list_add, *, cold: Cold = NOTHING
     ) -> None:
         self._domain = domain
-        self._tip = _tip
         self._step = step
+        self._cold = cold.size
+        self._size = cold.size
+        self._tip: _Chunk[T] | None = None
+        # A digest that is known, and the tip that it is of: one tuple, for other threads' sake.
+        self._known: tuple[bytes, _Chunk[T] | None] = (cold.digest or list_start(domain), None)
 
     def append(self, item: T) -> HashedList[T]:
-        return HashedList(self._domain, Stack(self._tip, item), self._step)
+        return self.extend((item,))
+
+    def extend(self, items: Sequence[T]) -> HashedList[T]:
+        """With these items too; the sequence is kept and must not change afterwards."""
+        if not items:
+            return self
+        longer: HashedList[T] = HashedList.__new__(HashedList)
+        longer._domain = self._domain
+        longer._step = self._step
+        longer._cold = self._cold
+        longer._size = self._size + len(items)
+        longer._tip = _Chunk(self._tip, items)
+        longer._known = self._known
+        return longer
 
     @property
     def last(self) -> T | None:
-        return None if self._tip is None else self._tip.item
+        if self._tip is not None:
+            return self._tip.items[-1]
+        self._check()
+        return None
 
     @property
     def digest(self) -> bytes:
-        start = list_start(self._domain)
-        return accumulated(self._tip, start, self._step)
+        digest, known = self._known
+        if known is self._tip:
+            return digest
+        fresh: list[Sequence[T]] = []
+        cell = self._tip
+        while cell is not known:
+            assert cell is not None
+            fresh.append(cell.items)
+            cell = cell.below
+        step = self._step
+        for items in reversed(fresh):
+            for item in items:
+                digest = step(digest, item)
+        self._known = (digest, self._tip)
+        return digest
+
+    @property
+    def cold(self) -> Cold:
+        """Its digest and size: what a stored fold keeps of it."""
+        return Cold(self.digest, self._size)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all of its items are here."""
+        return not self._cold
+
+    def backwards(self) -> Iterator[T]:
+        """The items, the latest first; NotLoadedError where what is not here would follow."""
+        cell = self._tip
+        while cell is not None:
+            yield from reversed(cell.items)
+            cell = cell.below
+        self._check()
 
     def to_tuple(self) -> tuple[T, ...]:
-        return tuple(in_order(self._tip))
+        self._check()
+        chunks: list[Sequence[T]] = []
+        cell = self._tip
+        while cell is not None:
+            chunks.append(cell.items)
+            cell = cell.below
+        return tuple(item for chunk in reversed(chunks) for item in chunk)
+
+    def _check(self) -> None:
+        if self._cold:
+            raise NotLoadedError(self._domain)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(in_order(self._tip))
+        return iter(self.to_tuple())
 
     def __len__(self) -> int:
-        return 0 if self._tip is None else self._tip.size
+        return self._size
 
 
 class OrderedMap(Generic[T]):
@@ -122,32 +203,6 @@ class OrderedMap(Generic[T]):
         return self._size
 
 
-# What is under way: a few things at most times, any number at some.
-UnderWay: TypeAlias = dict[str, T] | OrderedMap[T]
-
-
-def begun(things: UnderWay[T], key: str, value: T) -> UnderWay[T]:
-    """With one more thing; the old ones stay as they were."""
-    if isinstance(things, OrderedMap):
-        return things.put(key, value)
-    if len(things) < _FEW:
-        return {**things, key: value}
-    many: OrderedMap[T] = OrderedMap()
-    for other, one in things.items():
-        many = many.put(other, one)
-    return many.put(key, value)
-
-
-def over(things: UnderWay[T], key: str) -> UnderWay[T]:
-    """Without this thing."""
-    if isinstance(things, OrderedMap):
-        left = things.remove(key)
-        return left if len(left) > _FEW // 2 else dict(left.items())
-    if key not in things:
-        return things
-    return {other: one for other, one in things.items() if other != key}
-
-
 # A map whose sum is known, that sum, and the keys that were changed since: one tuple,
 # so that two threads never see half of a change.
 _Sum: TypeAlias = "tuple[PersistentMap[T | None], int, Stack[str] | None]"
@@ -206,3 +261,49 @@ class HashedMap(OrderedMap[T]):
         self._sum = (self._map, total, None)
         self._digest = combine("map", map_digest(total))
         return self._digest
+
+
+# What is under way: a few things at most times, any number at some.
+UnderWay: TypeAlias = dict[str, T] | HashedMap[T]
+
+
+def owned(things: UnderWay[T]) -> UnderWay[T]:
+    """The same things to be changed with `begun` and `over`; the old ones stay as they are."""
+    return things if isinstance(things, HashedMap) else dict(things)
+
+
+def under_way(things: dict[str, T], plain: Callable[[T], object]) -> UnderWay[T]:
+    """Things as they are kept while they are under way."""
+    if len(things) <= _FEW:
+        return things
+    many: HashedMap[T] = HashedMap(plain=plain)
+    for key, one in things.items():
+        many = many.put(key, one)
+    return many
+
+
+def begun(things: UnderWay[T], key: str, value: T, plain: Callable[[T], object]) -> UnderWay[T]:
+    """Owned things with one more."""
+    if isinstance(things, HashedMap):
+        return things.put(key, value)
+    things[key] = value
+    return things if len(things) <= _FEW else under_way(things, plain)
+
+
+def over(things: UnderWay[T], key: str) -> UnderWay[T]:
+    """Owned things without this one."""
+    if isinstance(things, HashedMap):
+        left = things.remove(key)
+        return left if len(left) > _FEW // 2 else dict(left.items())
+    things.pop(key, None)
+    return things
+
+
+def digest_of(things: UnderWay[T], plain: Callable[[T], object]) -> bytes:
+    """The digest of things under way, the same however they are kept."""
+    if isinstance(things, HashedMap):
+        return things.digest
+    total = 0
+    for key, value in things.items():
+        total = map_add(total, key, plain(value))
+    return combine("map", map_digest(total))

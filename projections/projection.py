@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from itertools import islice
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +20,8 @@ from ledger.upcasting import UPCASTERS
 from projections.running_hash import canonical, combine
 
 S = TypeVar("S")
+# Records that are held at once: what the ledger reads in one go.
+PAGE = 500
 
 
 class Projection(ABC, Generic[S]):
@@ -36,17 +39,73 @@ class Projection(ABC, Generic[S]):
     def apply(self, state: S, record: Record) -> S:
         """What is known after one more event of the kinds that it reads."""
 
+    def apply_all(self, state: S, records: Sequence[Record]) -> S:
+        """What is known after these: as `apply` one by one, perhaps for less."""
+        for record in records:
+            state = self.apply(state, record)
+        return state
+
     def to_json(self, state: S) -> Any:
         """The state as plain JSON, for people, diffs and storage."""
         return as_json(state)
 
+    def stored(self, state: S) -> Any:
+        """What a stored fold keeps of the state, as JSON without message bodies; None: nothing.
+
+        It is enough to go on from, and to the same digests (see projections/stored.py).
+        """
+        return None
+
+    def restored(self, kept: Any) -> S:
+        """The state from what `stored` gave. ValueError if that is not what it can be."""
+        raise NotImplementedError(f"{self.name} keeps no stored folds")
+
+    @property
+    def fingerprint(self) -> str:
+        """Whose meaning a stored fold has: another one's is folded again."""
+        return f"{self.name}/{self.version}"
+
     def digest(self, state: S) -> bytes:
         """The exact state in 32 bytes. Built-in views carry it along instead."""
-        return combine(f"{self.name}/{self.version}", canonical(self.to_json(state)))
+        return combine(self.fingerprint, canonical(self.to_json(state)))
 
     def outcome(self, state: S) -> bytes:
         """What of the state an uninterrupted run shares with a recovered one: no ids, no times."""
         return b""
+
+
+class Folding(ABC, Generic[S]):
+    """A state while records are folded into it: the fold's own, so that it may change.
+
+    Many records cost one new state that way. What the old state holds is left as it was.
+    """
+
+    @abstractmethod
+    def take(self, record: Record) -> None:
+        """Fold one record."""
+
+    @abstractmethod
+    def done(self) -> S:
+        """The state now. Nothing is taken after this."""
+
+
+class BulkProjection(Projection[S]):
+    """A projection that folds many records for less than one by one."""
+
+    @abstractmethod
+    def begin(self, state: S) -> Folding[S]: ...
+
+    def apply(self, state: S, record: Record) -> S:
+        folding = self.begin(state)
+        folding.take(record)
+        return folding.done()
+
+    def apply_all(self, state: S, records: Sequence[Record]) -> S:
+        folding = self.begin(state)
+        take = folding.take
+        for record in records:
+            take(record)
+        return folding.done()
 
 
 def as_json(value: Any) -> Any:
@@ -74,11 +133,7 @@ def _tags(reads: tuple[type[Event], ...]) -> frozenset[str]:
 def fold(records: Iterable[Record], projection: Projection[S], state: S | None = None) -> S:
     """The state after these records, from the beginning or from a state before them."""
     current = projection.initial() if state is None else state
-    tags = tags_read(projection)
-    for record in records:
-        if record.tag in tags:
-            current = projection.apply(current, record)
-    return current
+    return cast(S, fold_pages(records, (projection,), (current,))[0][0])
 
 
 def fold_together(
@@ -87,13 +142,29 @@ def fold_together(
     states: Sequence[Any] | None = None,
 ) -> list[Any]:
     """Several projections in one pass over the records."""
-    current = [p.initial() for p in projections] if states is None else list(states)
-    readers: dict[str, list[tuple[int, Callable[[Any, Record], Any]]]] = {}
-    for place, projection in enumerate(projections):
+    current = [p.initial() for p in projections] if states is None else states
+    return fold_pages(records, projections, current)[0]
+
+
+def fold_pages(
+    records: Iterable[Record], projections: Sequence[Projection[Any]], states: Sequence[Any]
+) -> tuple[list[Any], Record | None]:
+    """The states after these records, and the last of them."""
+    current = list(states)
+    pages: list[list[Record]] = [[] for _ in projections]
+    readers: dict[str, list[Callable[[Record], None]]] = {}
+    for page, projection in zip(pages, projections, strict=True):
         for tag in tags_read(projection):
-            readers.setdefault(tag, []).append((place, projection.apply))
-    nobody: list[tuple[int, Callable[[Any, Record], Any]]] = []
-    for record in records:
-        for place, apply in readers.get(record.tag, nobody):
-            current[place] = apply(current[place], record)
-    return current
+            readers.setdefault(tag, []).append(page.append)
+    last: Record | None = None
+    left = iter(records)
+    while found := list(islice(left, PAGE)):
+        for record in found:
+            for read in readers.get(record.row[3], ()):
+                read(record)
+        for place, projection in enumerate(projections):
+            if pages[place]:
+                current[place] = projection.apply_all(current[place], pages[place])
+                pages[place].clear()
+        last = found[-1]
+    return current, last

@@ -36,9 +36,14 @@ T = TypeVar("T")
 
 
 class Declarations:
-    """The slice and event types of a program, under their names, and their reducers."""
+    """The slice and event types of a program, under their names, and their reducers.
 
-    def __init__(self) -> None:
+    A `version` says that slices may be kept in stored folds: it must change whenever a
+    type or a reducer does. Without one they are folded from the events each time.
+    """
+
+    def __init__(self, *, version: str = "") -> None:
+        self.version = version
         self._types: dict[str, type] = {}
         self._names: dict[type, str] = {}
         self._reducers: dict[tuple[str, str], Reducer] = {}
@@ -62,6 +67,10 @@ class Declarations:
         """Register the reducers that a class declares with `@reducer(on=...)`."""
         for event_type, reducer in declared_reducers(slice_type).items():
             self.register(slice_type, event_type, reducer)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._types
 
     def reducer(self, slice_name: str, event_name: str) -> Reducer | None:
         return self._reducers.get((slice_name, event_name))
@@ -118,14 +127,11 @@ def _add_value(running: bytes, value: Any) -> bytes:
 
 
 def _no_items(name: str) -> HashedList[Any]:
-    return HashedList(name, None, _add_value)
+    return HashedList(name, _add_value)
 
 
 def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:
-    items = _no_items(name)
-    for value in values:
-        items = items.append(value)
-    return Slice(items)
+    return Slice(_no_items(name).extend(values))
 
 
 @final
@@ -141,6 +147,13 @@ class SlicesState(msgspec.Struct, frozen=True):
     def all(self, name: str) -> tuple[Any, ...]:
         found = self.slices.get(name)
         return found.all() if found is not None else ()
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    slices: dict[str, list[Any]]
+    unapplied: int
 
 
 class SessionSlices(Projection[SlicesState]):
@@ -242,6 +255,26 @@ class SessionSlices(Projection[SlicesState]):
             name: [plain(value) for value in state.slices[name].all()]
             for name in sorted(state.slices)
         }
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{super().fingerprint}/{self._declared.version or ''}"
+
+    def stored(self, state: SlicesState) -> Any:
+        """Nothing if the program's own reducers made it, unless it says which version they are."""
+        if not self._declared.is_empty and not self._declared.version:
+            return None
+        messages = state.slices.get("InnerMessage")
+        if messages is not None and self._records_messages:
+            return None
+        return {"slices": self.to_json(state), "unapplied": state.unapplied}
+
+    def restored(self, kept: Any) -> SlicesState:
+        known = msgspec.convert(kept, _Kept)
+        slices = {
+            name: _slice_of(name, self._values(name, items)) for name, items in known.slices.items()
+        }
+        return SlicesState(slices, known.unapplied)
 
     def digest(self, state: SlicesState) -> bytes:
         return combine(

@@ -117,9 +117,8 @@ class RunSummary(Projection[Summary]):
                 status = "running" if state.status == "waiting" else state.status
                 return change(state, status=status, waiting_for=left)
             case RunCompleted():
-                return change(
-                    state, status="completed", output=event.output, ended_at=record.recorded_at
-                )
+                output = state.output if event.output is None else event.output
+                return change(state, status="completed", output=output, ended_at=record.recorded_at)
             case RunFailed():
                 return change(
                     state,
@@ -146,8 +145,16 @@ class RunSummary(Projection[Summary]):
     def to_json(self, state: Summary) -> Any:
         return {"status": state.status, **as_json(state)}
 
+    def stored(self, state: Summary) -> Any:
+        return as_json(state)
+
+    def restored(self, kept: Any) -> Summary:
+        return msgspec.convert(kept, Summary)
+
     def digest(self, state: Summary) -> bytes:
-        return combine("summary", canonical(state))
+        # Without the times that the store gives: a digest is made before they are known.
+        timeless = msgspec.structs.replace(state, started_at=None, ended_at=None)
+        return combine("summary", canonical(timeless))
 
     def outcome(self, state: Summary) -> bytes:
         return canonical([state.status, state.output])

@@ -5,6 +5,7 @@ What no span covers is a gap: the run's own code, a wait, or a process that was 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal, final
 
@@ -21,9 +22,18 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
-from projections.persistent import HashedMap, UnderWay, begun, over
-from projections.projection import Projection, as_json
-from projections.running_hash import combine
+from projections.persistent import (
+    Cold,
+    HashedList,
+    UnderWay,
+    begun,
+    digest_of,
+    over,
+    owned,
+    under_way,
+)
+from projections.projection import BulkProjection, Folding, as_json
+from projections.running_hash import combine, list_add
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
@@ -53,19 +63,40 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
         return (self.ended_at - self.started_at).total_seconds()
 
 
+def _plain(span: Span) -> tuple[object, ...]:
+    """What a digest is of. Not the times: the store gives them, after a digest is made."""
+    return (
+        span.kind,
+        span.name,
+        span.from_version,
+        span.to_version,
+        span.outcome,
+        span.attempt,
+    )
+
+
+def _add_span(running: bytes, span: Span) -> bytes:
+    return list_add(running, _plain(span))
+
+
 @final
 class TimelineState(msgspec.Struct, frozen=True):
-    """The spans in the order in which they began."""
+    """Spans that are over, in the order in which they ended, and those that are not."""
 
-    spans: HashedMap[Span] = HashedMap()
-    # Where the spans are that have not ended.
-    open_keys: UnderWay[str] = {}
+    ended: HashedList[Span] = HashedList("spans", _add_span)
+    running: UnderWay[Span] = {}
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All of them, in the order in which they began."""
+        spans = [*self.ended, *self.running.values()]
+        return tuple(sorted(spans, key=lambda span: span.from_version))
 
     def gaps(self) -> tuple[Gap, ...]:
         """Where nothing was under way between the first span and the last."""
         found: list[Gap] = []
         covered: datetime | None = None
-        for span in sorted(self.spans.values(), key=lambda span: span.started_at):
+        for span in sorted(self.spans, key=lambda span: span.started_at):
             if covered is not None and span.started_at > covered:
                 found.append(Gap(covered, span.started_at))
             end = span.ended_at or span.started_at
@@ -73,7 +104,7 @@ class TimelineState(msgspec.Struct, frozen=True):
         return tuple(found)
 
 
-class Timeline(Projection[TimelineState]):
+class Timeline(BulkProjection[TimelineState]):
     """Pairs beginnings with ends."""
 
     name = "timeline"
@@ -91,63 +122,120 @@ class Timeline(Projection[TimelineState]):
     def initial(self) -> TimelineState:
         return TimelineState()
 
-    def apply(self, state: TimelineState, record: Record) -> TimelineState:
-        event = record.event
-        if isinstance(event, ModelCalled):
-            name = event.model or event.adapter or "model"
-            key = f"model\n{event.evaluation_id}\n{event.turn}"
-            return _begin(state, key, "model", name, event.attempt, record)
-        if isinstance(event, ToolCallStarted):
-            key = f"tool\n{event.evaluation_id}\n{event.call_id}"
-            return _begin(state, key, "tool", event.name, event.attempt, record)
-        if isinstance(event, ModelReplied | ModelCallFailed):
-            key = f"model\n{event.evaluation_id}\n{event.turn}"
-            return _end(state, key, "ok" if isinstance(event, ModelReplied) else "failed", record)
-        if isinstance(event, ToolCallCompleted | ToolCallFailed | ToolCallInDoubt):
-            key = f"tool\n{event.evaluation_id}\n{event.call_id}"
-            outcomes: dict[type, SpanOutcome] = {
-                ToolCallCompleted: "ok",
-                ToolCallFailed: "failed",
-                ToolCallInDoubt: "in_doubt",
-            }
-            return _end(state, key, outcomes[type(event)], record)
-        assert isinstance(event, RunStarted)
-        return _left(state) if event.kind == "fork" else self.initial()
+    def begin(self, state: TimelineState) -> _Folding:
+        return _Folding(state)
 
     def to_json(self, state: TimelineState) -> Any:
         return {
-            "spans": [{**as_json(span), "outcome": span.outcome} for span in state.spans.values()],
+            "spans": [{**as_json(span), "outcome": span.outcome} for span in state.spans],
             "gaps": [{**as_json(gap), "seconds": gap.seconds} for gap in state.gaps()],
         }
 
+    def stored(self, state: TimelineState) -> Any:
+        return as_json(_Kept(state.ended.cold, tuple(state.running.items())))
+
+    def restored(self, kept: Any) -> TimelineState:
+        known = msgspec.convert(kept, _Kept)
+        ended: HashedList[Span] = HashedList("spans", _add_span, cold=known.ended)
+        return TimelineState(ended, under_way(dict(known.running), _plain))
+
     def digest(self, state: TimelineState) -> bytes:
-        return combine("timeline", state.spans.digest)
+        return combine("timeline", state.ended.digest, digest_of(state.running, _plain))
 
 
-def _begin(
-    state: TimelineState, key: str, kind: SpanKind, name: str, attempt: int, record: Record
-) -> TimelineState:
-    place = f"{record.version}"
-    span = Span(kind, name, record.version, record.recorded_at, attempt=attempt)
-    return TimelineState(state.spans.put(place, span), begun(state.open_keys, key, place))
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    ended: Cold
+    running: tuple[tuple[str, Span], ...]
 
 
-def _end(state: TimelineState, key: str, outcome: SpanOutcome, record: Record) -> TimelineState:
-    place = state.open_keys.get(key)
-    span = state.spans.get(place) if place is not None else None
-    if place is None or span is None:
-        return state
-    ended = msgspec.structs.replace(
-        span, to_version=record.version, ended_at=record.recorded_at, outcome=outcome
-    )
-    return TimelineState(state.spans.put(place, ended), over(state.open_keys, key))
+class _Folding(Folding[TimelineState]):
+    """Spans while they are paired."""
+
+    def __init__(self, state: TimelineState) -> None:
+        self._before = state.ended
+        self._ended: list[Span] = []
+        self._running = owned(state.running)
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        _TAKES[type(event)](self, event, record)
+
+    def done(self) -> TimelineState:
+        return TimelineState(self._before.extend(self._ended), self._running)
+
+    def _model_called(self, event: ModelCalled, record: Record) -> None:
+        name = event.model or event.adapter or "model"
+        key = f"model\n{event.evaluation_id}\n{event.turn}"
+        self._begin(
+            key, Span("model", name, record.row[2], record.recorded_at, attempt=event.attempt)
+        )
+
+    def _tool_started(self, event: ToolCallStarted, record: Record) -> None:
+        key = f"tool\n{event.evaluation_id}\n{event.call_id}"
+        self._begin(
+            key, Span("tool", event.name, record.row[2], record.recorded_at, attempt=event.attempt)
+        )
+
+    def _begin(self, key: str, span: Span) -> None:
+        lost = self._running.get(key)
+        if lost is not None:
+            # It began again: what became of the first time, nobody heard.
+            self._running = over(self._running, key)
+            self._ended.append(msgspec.structs.replace(lost, outcome="in_doubt"))
+        self._running = begun(self._running, key, span, _plain)
+
+    def _replied(self, event: ModelReplied, record: Record) -> None:
+        self._end(f"model\n{event.evaluation_id}\n{event.turn}", "ok", record)
+
+    def _call_failed(self, event: ModelCallFailed, record: Record) -> None:
+        self._end(f"model\n{event.evaluation_id}\n{event.turn}", "failed", record)
+
+    def _completed(self, event: ToolCallCompleted, record: Record) -> None:
+        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "ok", record)
+
+    def _failed(self, event: ToolCallFailed, record: Record) -> None:
+        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "failed", record)
+
+    def _doubted(self, event: ToolCallInDoubt, record: Record) -> None:
+        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "in_doubt", record)
+
+    def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
+        span = self._running.get(key)
+        if span is None:
+            return
+        self._running = over(self._running, key)
+        self._ended.append(
+            Span(
+                span.kind,
+                span.name,
+                span.from_version,
+                span.started_at,
+                record.row[2],
+                record.recorded_at,
+                outcome,
+                span.attempt,
+            )
+        )
+
+    def _run_started(self, event: RunStarted, record: Record) -> None:
+        if event.kind == "fork":
+            # What the parent had under way there ends elsewhere, if it ends.
+            left = self._running.values()
+            self._ended += [msgspec.structs.replace(span, outcome="in_doubt") for span in left]
+        else:
+            self._before, self._ended = TimelineState().ended, []
+        self._running = {}
 
 
-def _left(state: TimelineState) -> TimelineState:
-    """In a fork: what the parent had under way there ends elsewhere, if it ends."""
-    spans = state.spans
-    for place in state.open_keys.values():
-        span = spans.get(place)
-        if span is not None:
-            spans = spans.put(place, msgspec.structs.replace(span, outcome="in_doubt"))
-    return TimelineState(spans)
+_TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
+    RunStarted: _Folding._run_started,
+    ModelCalled: _Folding._model_called,
+    ModelReplied: _Folding._replied,
+    ModelCallFailed: _Folding._call_failed,
+    ToolCallStarted: _Folding._tool_started,
+    ToolCallCompleted: _Folding._completed,
+    ToolCallFailed: _Folding._failed,
+    ToolCallInDoubt: _Folding._doubted,
+}

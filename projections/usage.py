@@ -7,8 +7,8 @@ from typing import Any, final
 import msgspec
 
 from ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
-from projections.persistent import HashedList, HashedMap
-from projections.projection import Projection, as_json
+from projections.persistent import Cold, HashedList
+from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import canonical, combine
 
 
@@ -46,15 +46,15 @@ class TurnUsage(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class UsageState(msgspec.Struct, frozen=True):
-    """The sums so far."""
+    """The sums so far; the models in the order in which they were first used."""
 
     total: Tokens = Tokens()
-    by_model: HashedMap[Tokens] = HashedMap()
+    by_model: dict[str, Tokens] = {}
     turns: HashedList[TurnUsage] = HashedList("turns")
     failed_calls: int = 0
 
 
-class Usage(Projection[UsageState]):
+class Usage(BulkProjection[UsageState]):
     """Adds up what model replies say that they used."""
 
     name = "usage"
@@ -63,21 +63,8 @@ class Usage(Projection[UsageState]):
     def initial(self) -> UsageState:
         return UsageState()
 
-    def apply(self, state: UsageState, record: Record) -> UsageState:
-        event = record.event
-        if isinstance(event, ModelReplied):
-            model = event.model
-            return UsageState(
-                state.total.plus(event.usage),
-                state.by_model.put(
-                    model, (state.by_model.get(model) or Tokens()).plus(event.usage)
-                ),
-                state.turns.append(TurnUsage(event.evaluation_id, event.turn, model, event.usage)),
-                state.failed_calls,
-            )
-        if isinstance(event, ModelCallFailed):
-            return msgspec.structs.replace(state, failed_calls=state.failed_calls + 1)
-        return self.initial()
+    def begin(self, state: UsageState) -> _Folding:
+        return _Folding(state)
 
     def to_json(self, state: UsageState) -> Any:
         return {
@@ -95,14 +82,62 @@ class Usage(Projection[UsageState]):
             "failed_calls": state.failed_calls,
         }
 
+    def stored(self, state: UsageState) -> Any:
+        models = tuple(state.by_model.items())
+        return as_json(_Kept(state.total, models, state.turns.cold, state.failed_calls))
+
+    def restored(self, kept: Any) -> UsageState:
+        known = msgspec.convert(kept, _Kept)
+        turns: HashedList[TurnUsage] = HashedList("turns", cold=known.turns)
+        return UsageState(known.total, dict(known.by_model), turns, known.failed_calls)
+
     def digest(self, state: UsageState) -> bytes:
         return combine(
             "usage",
             canonical(state.total),
-            state.by_model.digest,
+            canonical(state.by_model),
             state.turns.digest,
             b"%d" % state.failed_calls,
         )
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    total: Tokens
+    by_model: tuple[tuple[str, Tokens], ...]
+    turns: Cold
+    failed_calls: int
+
+
+class _Folding(Folding[UsageState]):
+    """Sums while they are added up."""
+
+    def __init__(self, state: UsageState) -> None:
+        self._total = state.total
+        self._models = dict(state.by_model)
+        self._before = state.turns
+        self._turns: list[TurnUsage] = []
+        self._failed = state.failed_calls
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        if isinstance(event, ModelReplied):
+            usage, model = event.usage, event.model
+            self._total = self._total.plus(usage)
+            self._models[model] = self._models.get(model, _NONE).plus(usage)
+            self._turns.append(TurnUsage(event.evaluation_id, event.turn, model, usage))
+        elif isinstance(event, ModelCallFailed):
+            self._failed += 1
+        else:
+            self.__init__(UsageState())  # type: ignore[misc]
+
+    def done(self) -> UsageState:
+        turns = self._before.extend(self._turns)
+        return UsageState(self._total, self._models, turns, self._failed)
+
+
+_NONE = Tokens()
 
 
 def _json(tokens: Tokens) -> dict[str, int]:

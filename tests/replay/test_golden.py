@@ -17,12 +17,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ledger import CheckpointReached, Ledger, Record, RunCompleted, export_runs
 from ledger.events import EVENT_TYPES
 from ledger.upcasting import UPCASTERS
-from projections import RunState, state_at
+from projections import NotLoadedError, RunState, state_at
+from projections.moments import built_in
+from projections.projection import fold_pages
+from projections.stored import Stored, row_of, state_of
 from tests.replay import recording
 from tests.replay.recording import KINDS, digests, kept, opened, recorded, run_ids
 from tests.replay.script import declarations
@@ -98,6 +102,27 @@ def test_folding_all_is_folding_in_two_halves(name: str) -> None:
             assert fingerprint(middle.after(records[cut:])) == whole
             assert middle.state_digest
             assert fingerprint(middle.after(records[cut:])) == whole
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folding_all_is_folding_in_two_halves_through_a_stored_fold(name: str) -> None:
+    """Wherever it is cut; only an amended message of the first half needs all of it."""
+    projections = built_in()
+    for records in runs_of(name):
+        whole = RunState.initial().after(records)
+        for cut in range(1, len(records) + 1):
+            last = records[cut - 1]
+            half, _ = fold_pages(records[:cut], projections, [p.initial() for p in projections])
+            rows = [row_of(p, state, last) for p, state in zip(projections, half, strict=True)]
+            kept = [msgspec.json.decode(row or "", type=Stored) for row in rows]
+            states = [state_of(p, row) for p, row in zip(projections, kept, strict=True)]
+            try:
+                end = RunState(last.version, projections, states).after(records[cut:])
+            except NotLoadedError:
+                assert name == "structured-output"
+                continue
+            assert end.state_digest == whole.state_digest
+            assert end.outcome_digest == whole.outcome_digest
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -196,7 +221,7 @@ def test_what_a_history_tells(
     """How its runs ended, what became of their calls, and how long the conversation is."""
     states = last_states(name)
     assert [state.summary.status for state in states] == statuses
-    found = [[call.status for call in state.tools.calls.values()] for state in states]
+    found = [[call.status for call in state.tools.calls] for state in states]
     assert found == calls
     assert [len(state.history) for state in states] == turns
 
@@ -231,7 +256,7 @@ def test_a_continuation_has_the_slices_and_a_fork_the_conversation() -> None:
 def test_the_amended_messages_read_as_they_were_amended() -> None:
     """The last one and the older one."""
     (state,) = last_states("structured-output")
-    results = [call.result for call in state.tools.calls.values()]
+    results = [call.result for call in state.tools.calls]
     assert results == ["(a)", '{"answer": 42, "sources": ["a", "b"]}']
     shown = json.dumps(state.to_json()["history"]["turns"])
     assert "a long text" not in shown

@@ -27,6 +27,7 @@ from projections import (
     fold,
 )
 from projections.blocks import STUB_TEXT
+from projections.conversation import blocks_of
 from tests.unit.projections.given import (
     amends,
     answers,
@@ -41,6 +42,7 @@ from tests.unit.projections.given import (
     supersedes,
     system,
 )
+from tests.unit.projections.random_runs import messages
 
 USE = {call: ToolUseBlock(call, "search", '{"q":1}') for call in ("c1", "c2", "c3")}
 
@@ -356,3 +358,25 @@ def test_an_amended_history_is_the_one_in_which_it_was_said_like_that(steps: lis
     for evaluation_id in ("e1", "e2"):
         assert state.history(evaluation_id).to_list() == expected.history(evaluation_id).to_list()
         assert state.history(evaluation_id) == expected.history(evaluation_id)
+
+
+@given(st.lists(messages.filter(lambda e: e.message.evaluation_id == "e1"), max_size=30))
+def test_recorded_messages_are_told_as_add_would(events: list[MessageAppended]) -> None:
+    """The short way that usual messages take leads where the long way does, repairs included."""
+    plain = MessageHistory.new(synthetic_lead=True)
+    for event in events:
+        message = event.message
+        if message.role == "system":
+            plain = plain.with_system(message.content)
+        else:
+            role: Any = "assistant" if message.role == "assistant" else "user"
+            plain = plain.add(ChatTurn(role, blocks_of(message)))
+    if not events:
+        return
+    found = fold(records(events), Conversation()).history("e1")
+    assert found.to_list() == plain.to_list()
+    assert (found.repairs, found.digest, found.system) == (
+        plain.repairs,
+        plain.digest,
+        plain.system,
+    )

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.persistent import HashedList, HashedMap, OrderedMap, begun, over
+from projections.containers import NotLoadedError
+from projections.persistent import (
+    HashedList,
+    HashedMap,
+    OrderedMap,
+    begun,
+    digest_of,
+    over,
+    owned,
+)
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest
 from tests.unit.ledger.strategies import json_values
 
@@ -22,6 +32,10 @@ def list_of(items: list[Any]) -> HashedList[Any]:
     for item in items:
         found = found.append(item)
     return found
+
+
+def itself(value: Any) -> Any:
+    return value
 
 
 def map_digest_of(entries: dict[str, Any]) -> bytes:
@@ -43,6 +57,41 @@ def test_a_list_holds_what_was_appended_and_its_digest_is_the_running_hash(
     assert (list(found), found.to_tuple(), len(found)) == (items, tuple(items), len(items))
     assert found.last == (items[-1] if items else None)
     assert found.digest == running
+
+
+@given(st.lists(st.lists(json_values, max_size=5), max_size=8), st.integers(0, 8))
+def test_a_list_that_grew_by_several_at_once_is_the_same(
+    chunks: list[list[Any]], looked_at: int
+) -> None:
+    """Whether or not its digest was asked for on the way."""
+    found: HashedList[Any] = HashedList("test")
+    for place, chunk in enumerate(chunks):
+        found = found.extend(tuple(chunk))
+        if place == looked_at:
+            assert found.digest
+    items = [item for chunk in chunks for item in chunk]
+    assert (list(found), len(found), found.digest) == (items, len(items), list_of(items).digest)
+    assert list(found.backwards()) == items[::-1]
+
+
+@given(st.lists(json_values, min_size=1), st.lists(json_values))
+def test_a_list_restored_from_its_digest_goes_on_but_does_not_show_what_it_held(
+    items: list[Any], more: list[Any]
+) -> None:
+    """Its digest and its length are those of the whole list."""
+    cold: HashedList[Any] = HashedList("test", cold=list_of(items).cold)
+    grown = cold.extend(more)
+    assert not grown.is_loaded
+    assert (len(grown), grown.digest) == (len(items + more), list_of(items + more).digest)
+    assert grown.cold == list_of(items + more).cold
+    shown = grown.backwards()
+    assert [next(shown) for _ in more] == more[::-1]
+    for look in (lambda: next(shown), lambda: list(grown), grown.to_tuple):
+        with pytest.raises(NotLoadedError, match="test"):
+            look()
+    if not more:
+        with pytest.raises(NotLoadedError):
+            assert grown.last
 
 
 @given(st.lists(json_values, min_size=1), st.data())
@@ -121,14 +170,15 @@ def test_what_is_under_way_is_like_a_dict(given_steps: list[tuple[str, Any, bool
     for key, value, _ in [*given_steps, *many, *given_steps, *ends, *given_steps]:
         old, before = things, dict(things.items())
         if value is None:
-            things = over(things, key)
+            things = over(owned(things), key)
             theirs.pop(key, None)
         else:
-            things = begun(things, key, value)
+            things = begun(owned(things), key, value, itself)
             theirs[key] = value
         assert dict(old.items()) == before
         assert list(things.items()) == list(theirs.items())
         assert things.get(key) == theirs.get(key)
+        assert digest_of(things, itself) == map_digest_of(theirs)
 
 
 def test_a_map_forgets_keys_that_are_gone() -> None:
@@ -152,5 +202,5 @@ def test_values_that_are_no_json_say_what_of_them_is_hashed() -> None:
     def step(running: bytes, item: object) -> bytes:
         return list_add(running, repr(item))
 
-    one: HashedList[object] = HashedList("test", None, step)
+    one: HashedList[object] = HashedList("test", step)
     assert one.append(1).append({2}).digest == list_of(["1", "{2}"]).digest

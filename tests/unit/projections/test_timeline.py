@@ -24,11 +24,11 @@ MODEL_FAILED = ModelCallFailed(
 
 def test_a_model_call_is_a_span_from_the_request_to_the_reply() -> None:
     """Named by its model, else by its adapter, else just so."""
-    (span,) = folded(RunStarted(), calls_model(), replies()).timeline.spans.values()
+    (span,) = folded(RunStarted(), calls_model(), replies()).timeline.spans
     assert span == Span("model", "m", 2, moment(2), 3, moment(3), "ok")
     by_adapter = ModelCalled(evaluation_id="e1", turn=1, request_digest="r", adapter="openai")
     unnamed = ModelCalled(evaluation_id="e1", turn=2, request_digest="r")
-    names = [span.name for span in folded(by_adapter, unnamed).timeline.spans.values()]
+    names = [span.name for span in folded(by_adapter, unnamed).timeline.spans]
     assert names == ["openai", "model"]
 
 
@@ -44,7 +44,7 @@ def test_how_a_span_ended_is_its_outcome() -> None:
         starts("c3"),
         completes("c3"),
         starts("c4"),
-    ).timeline.spans.values()
+    ).timeline.spans
     assert [span.outcome for span in spans] == ["failed", "failed", "in_doubt", "ok", "running"]
 
 
@@ -60,7 +60,7 @@ def test_each_attempt_is_a_span_of_its_own() -> None:
             doubts(),
             starts("c1", 2),
             completes(),
-        ).timeline.spans.values()
+        ).timeline.spans
     )
     assert [(span.attempt, span.outcome) for span in spans] == [
         (1, "failed"),
@@ -73,13 +73,13 @@ def test_each_attempt_is_a_span_of_its_own() -> None:
 def test_tools_that_run_side_by_side_end_in_any_order() -> None:
     """Spans stand in the order in which they began."""
     spans = folded(starts("c1"), starts("c2"), completes("c2"), completes("c1")).timeline.spans
-    assert [(span.from_version, span.to_version) for span in spans.values()] == [(1, 4), (2, 3)]
+    assert [(span.from_version, span.to_version) for span in spans] == [(1, 4), (2, 3)]
 
 
 def test_an_end_without_a_beginning_is_no_span() -> None:
     """Arguments that were wrong: the call failed and was never started. Nor does it end twice."""
     timeline = folded(fails("c1"), replies(), starts("c2"), completes("c2"), fails("c2")).timeline
-    assert [span.outcome for span in timeline.spans.values()] == ["ok"]
+    assert [span.outcome for span in timeline.spans] == ["ok"]
 
 
 def test_a_gap_is_where_nothing_was_under_way() -> None:
@@ -98,7 +98,7 @@ def test_a_fork_keeps_the_spans_and_what_was_under_way_is_in_doubt() -> None:
     """It ends in the parent, if it ends; a late end here means nothing."""
     begin = (RunStarted(), starts("c1"), completes("c1"), starts("c2"), calls_model())
     timeline = folded(*begin, forks(5), completes("c2")).timeline
-    assert [span.outcome for span in timeline.spans.values()] == ["ok", "in_doubt", "in_doubt"]
+    assert [span.outcome for span in timeline.spans] == ["ok", "in_doubt", "in_doubt"]
 
 
 def test_a_continuation_begins_a_new_timeline() -> None:

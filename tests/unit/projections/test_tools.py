@@ -24,7 +24,7 @@ from tests.unit.projections.given import (
 
 
 def only(state: ToolsState) -> ToolCallView:
-    (call,) = state.calls.values()
+    (call,) = state.calls
     return call
 
 
@@ -40,7 +40,7 @@ def test_a_call_that_was_asked_for_is_pending() -> None:
     """With its arguments, its evaluation and turn, and when it was asked for."""
     tools = folded(asks(1, "c1", turn=3)).tools
     assert only(tools) == ToolCallView(
-        "c1", "search", '{"q":1}', "e1", 3, "pending", asked_at=moment(1)
+        "c1", "search", '{"q":1}', "e1", 3, 1, "pending", asked_at=moment(1)
     )
     assert pending(tools) == ["c1"]
 
@@ -97,8 +97,7 @@ def test_an_id_that_is_used_again_in_a_later_turn_is_another_call() -> None:
     begin = (asks(1, "c1", turn=1), answers(2, "c1", "first"))
     tools = folded(*begin, asks(3, "c1", turn=2)).tools
     assert pending(tools) == ["c1"]
-    assert only(tools).turn == 2
-    assert only(tools).result is None
+    assert [(call.turn, call.result) for call in tools.calls] == [(1, "first"), (2, None)]
     assert pending(folded(*begin, asks(3, "c1", turn=2), answers(4, "c1")).tools) == []
 
 
@@ -106,7 +105,7 @@ def test_the_same_message_again_changes_nothing() -> None:
     """Neither an answered call nor a pending one is asked for anew within its turn."""
     begin = (asks(1, "c1", "c2"), answers(2, "c1", "first"))
     one, two = folded(*begin).tools, folded(*begin, asks(1, "c1", "c2")).tools
-    assert list(one.calls.items()) == list(two.calls.items())
+    assert one.calls == two.calls
 
 
 def test_a_message_for_a_call_that_nobody_asked_for_is_ignored() -> None:
@@ -120,7 +119,13 @@ def test_a_start_without_its_question_is_a_call_all_the_same() -> None:
     """A run whose messages are recorded elsewhere."""
     tools = folded(starts("c9", attempt=2)).tools
     assert only(tools) == ToolCallView(
-        "c9", "search", evaluation_id="e1", status="started", attempts=2, started_at=moment(1)
+        "c9",
+        "search",
+        evaluation_id="e1",
+        number=1,
+        status="started",
+        attempts=2,
+        started_at=moment(1),
     )
 
 
@@ -128,7 +133,7 @@ def test_an_amended_message_is_the_calls_result() -> None:
     """The last one, an older one; one that nobody knows changes nothing."""
     begin = (asks(1, "c1", "c2"), answers(2, "c1", "A"), answers(3, "c2", "B"))
     tools = folded(*begin, amends(3, "new B"), amends(2, "new A"), amends(99, "x")).tools
-    assert [call.result for call in tools.calls.values()] == ["new A", "new B"]
+    assert [call.result for call in tools.calls] == ["new A", "new B"]
 
 
 # --- in doubt ------------------------------------------------------------------------
@@ -169,7 +174,7 @@ def test_a_decision_about_a_call_that_is_over_or_unknown_changes_nothing() -> No
     """It came too late."""
     begin = (asks(1, "c1"), answers(2, "c1"))
     one, two = folded(*begin).tools, folded(*begin, decided("retry"), decided("retry", "c9")).tools
-    assert list(one.calls.items()) == list(two.calls.items())
+    assert one.calls == two.calls
 
 
 def test_of_two_open_calls_with_one_id_the_later_is_decided() -> None:
@@ -177,8 +182,8 @@ def test_of_two_open_calls_with_one_id_the_later_is_decided() -> None:
     tools = folded(
         asks(1, "c1"), asks(2, "c1", evaluation_id="e2"), starts(), decided("failed")
     ).tools
-    assert [call.decision for call in tools.calls.values()] == [None, "failed"]
-    assert tools.get("c1", "e1") == next(tools.calls.values())
+    assert [call.decision for call in tools.calls] == [None, "failed"]
+    assert tools.get("c1", "e1") == tools.calls[0]
     latest = tools.get("c1")
     assert latest is not None
     assert latest.evaluation_id == "e2"
@@ -216,7 +221,7 @@ def test_a_fork_puts_calls_that_were_started_in_doubt() -> None:
         completes("c2"),
         forks(5),
     ).tools
-    statuses = [call.status for call in tools.calls.values()]
+    statuses = [call.status for call in tools.calls]
     assert statuses == ["in_doubt", "completed", "pending"]
     assert pending(tools) == ["c1", "c3"]
 
