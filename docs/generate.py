@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import click
@@ -17,6 +18,7 @@ import msgspec
 from msgspec import inspect as types
 
 import ledger.errors
+import projections
 from adapters.cli import turnledger
 from adapters.cli.exit_codes import MEANINGS, exit_code_of
 from adapters.cli.invocation import LedgerCommand
@@ -174,16 +176,22 @@ def errors_page() -> str:
     lines = [
         "# Errors",
         NOTE,
-        "Everything raised on purpose is a `TurnledgerError`; all are importable from `ledger`.",
+        "Everything raised on purpose is a `TurnledgerError`. These are importable from `ledger`:",
         "\n".join(f"    {line}" for line in inspect.cleandoc(tree).splitlines()),
     ]
+    lines.append(_errors(ledger.errors))
+    lines.append("And these from `projections`:")
+    lines.append(_errors(projections))
+    return "\n\n".join(lines) + "\n"
+
+
+def _errors(module: ModuleType) -> str:
     rows = [
         (f"`{kind.__name__}`", _doc(kind), str(int(_exit_code(kind))))
-        for kind in vars(ledger.errors).values()
+        for kind in vars(module).values()
         if inspect.isclass(kind) and issubclass(kind, TurnledgerError)
     ]
-    lines.append(_table(("error", "meaning", "exit code"), rows))
-    return "\n\n".join(lines) + "\n"
+    return _table(("error", "meaning", "exit code"), rows)
 
 
 def _exit_code(kind: type[TurnledgerError]) -> int:

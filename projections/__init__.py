@@ -8,7 +8,9 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
+from projections.catching_up import catch_up
 from projections.checkpoints import CheckpointEntry, CheckpointView
+from projections.containers import NotLoadedError
 from projections.conversation import Conversation
 from projections.history import MessageHistory
 from projections.history_checks import Repair
@@ -17,8 +19,10 @@ from projections.inner_messages import (
     get_latest_evaluation_id,
     get_pending_tool_calls,
 )
+from projections.ledger_tables import ToolStatistics, UsageByDay
 from projections.moments import RunState, blame, diff, state_at
 from projections.projection import Projection, fold, fold_together
+from projections.rebuilding import Difference, Rebuilt, rebuild
 from projections.reducers import (
     Reducer,
     ReducerContext,
@@ -30,7 +34,10 @@ from projections.reducers import (
     upsert_by,
 )
 from projections.slices import Declarations, SessionSlices
+from projections.stored import standing
 from projections.summary import RunSummary
+from projections.table_shelf import TableRows, table_rows
+from projections.tables import RebuildOvertakenError, Table, TableDamagedError, TableNotMadeError
 from projections.timeline import Timeline
 from projections.tools import PendingTools, ToolCallView
 from projections.usage import Usage
@@ -42,24 +49,35 @@ __all__ = [
     "CheckpointView",
     "Conversation",
     "Declarations",
+    "Difference",
     "MediaBlock",
     "MessageHistory",
+    "NotLoadedError",
     "PendingTools",
     "Projection",
+    "RebuildOvertakenError",
+    "Rebuilt",
     "Reducer",
     "ReducerContext",
     "Repair",
     "RunState",
     "RunSummary",
     "SessionSlices",
+    "Table",
+    "TableDamagedError",
+    "TableNotMadeError",
+    "TableRows",
     "TextBlock",
     "Timeline",
     "ToolCallView",
     "ToolResultBlock",
+    "ToolStatistics",
     "ToolUseBlock",
     "Usage",
+    "UsageByDay",
     "append_all",
     "blame",
+    "catch_up",
     "diff",
     "fold",
     "fold_together",
@@ -67,9 +85,12 @@ __all__ = [
     "get_latest_evaluation_id",
     "get_pending_tool_calls",
     "inner_message_append",
+    "rebuild",
     "reducer",
     "replace_latest",
     "replace_latest_by",
+    "standing",
     "state_at",
+    "table_rows",
     "upsert_by",
 ]

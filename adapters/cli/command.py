@@ -12,8 +12,9 @@ from adapters.cli.completion import completion
 from adapters.cli.doings import timeline, tools
 from adapters.cli.invocation import LedgerGroup
 from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
-from adapters.cli.meaning import blame, diff, projections, state
+from adapters.cli.meaning import blame, diff, state
 from adapters.cli.reading import log, show, tail
+from adapters.cli.rebuilding import projections, rebuild_command
 from adapters.cli.runs import runs
 from adapters.cli.spending import usage
 from adapters.cli.transferring import export, import_
@@ -32,6 +33,7 @@ COMMANDS = (
     messages,
     projections,
     rebase,
+    rebuild_command,
     rebuild_index,
     runs,
     show,

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from adapters.cli.invocation import LedgerCommand, open_ledger, printer
 from adapters.cli.output import Format, Printer, say
 from adapters.cli.parameters import RUN
+from adapters.cli.statistics import print_statistics
 from adapters.cli.viewing import (
     at_option,
     line_width,
@@ -38,19 +39,36 @@ MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": 
 
 @click.command(
     cls=LedgerCommand,
-    example="turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending",
+    example="""\
+turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending
+turnledger tools --all""",
 )
-@click.argument("run", type=RUN)
+@click.argument("run", type=RUN, required=False)
 @at_option
 @click.option("--pending", is_flag=True, help="Only calls that are neither completed nor failed.")
-def tools(run: UUID, at: int | None, pending: bool) -> None:
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="What the tools of all runs did, from the table tool-statistics.",
+)
+def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
     """List a run's tool calls, and how each stands.
 
     A call is pending, started, completed, failed or in_doubt.
     """
+    if everything:
+        if run is not None or at is not None or pending:
+            raise click.UsageError(
+                "--all is about all runs: give neither a run nor options of one."
+            )
+        print_statistics(printer())
+        return
+    if run is None:
+        raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
     with open_ledger() as ledger:
         known = view_at(ledger, run, at, PendingTools())
-    calls = known.pending() if pending else tuple(known.calls.values())
+    calls = known.pending() if pending else tuple(known.calls)
     out = printer()
     if out.form is not Format.TABLE:
         # With every field, also those that have their default.
@@ -146,7 +164,7 @@ def timeline(run: UUID, at: int | None) -> None:
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
     """Spans and gaps together, in the order in which they began."""
-    spans: list[Span | Gap] = list(known.spans.values())
+    spans: list[Span | Gap] = list(known.spans)
     for item in sorted([*spans, *known.gaps()], key=lambda item: item.started_at):
         begun, ended = item.started_at, item.ended_at
         span = item if isinstance(item, Span) else None

@@ -17,6 +17,7 @@ from ledger import (
     StaleEpochError,
     TurnledgerError,
 )
+from projections import TableNotMadeError
 
 
 class ExitCode(IntEnum):
@@ -39,7 +40,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.OK: "it worked",
     ExitCode.ERROR: "an error; stderr says which",
     ExitCode.USAGE: "the command line is wrong",
-    ExitCode.NOT_FOUND: "no such run, record or blob",
+    ExitCode.NOT_FOUND: "no such run, record, blob or table",
     ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
     ExitCode.INTEGRITY_FAILURE: "something is not as it was recorded, or conflicts with what is",
     ExitCode.REPLAY_DIVERGENCE: "a replay came out differently",
@@ -56,6 +57,7 @@ ERRORS: tuple[tuple[type[TurnledgerError], ExitCode], ...] = (
     (RunNotFoundError, ExitCode.NOT_FOUND),
     (RecordNotFoundError, ExitCode.NOT_FOUND),
     (BlobNotFoundError, ExitCode.NOT_FOUND),
+    (TableNotMadeError, ExitCode.NOT_FOUND),
     (ConcurrentAppendError, ExitCode.VERSION_CONFLICT),
     (IntegrityFailureError, ExitCode.INTEGRITY_FAILURE),
     (RunClaimedError, ExitCode.LEASE_HELD),

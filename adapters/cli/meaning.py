@@ -1,4 +1,4 @@
-"""Commands about what is known of a run at any moment: `state`, `diff`, `blame`, `projections`."""
+"""Commands about what is known of a run at any moment: `state`, `diff` and `blame`."""
 
 from __future__ import annotations
 
@@ -189,28 +189,3 @@ def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
                 f"No event of run {run} set {pointer.text!r}: it has been so from the beginning."
             ) from None
     printer().pretty(view_of(record))
-
-
-@click.command(
-    cls=LedgerCommand,
-    without=("db",),
-    example="turnledger projections -o json",
-)
-def projections() -> None:
-    """List the built-in views of a run.
-
-    Their names are what --projection takes and what pointers begin with. A view's
-    version grows when the meaning of its state changes.
-    """
-    views: list[dict[str, Any]] = [
-        {"name": view.name, "version": view.version, "reads": [kind.tag for kind in view.reads]}
-        for view in VIEWS.values()
-    ]
-    out = printer()
-    if out.form is not Format.TABLE:
-        out.many(views, str, flush=False)
-        return
-    out.rows(
-        ("name", "version", "reads"),
-        ((v["name"], str(v["version"]), " ".join(v["reads"])) for v in views),
-    )

@@ -8,12 +8,12 @@ from uuid import UUID
 import click
 
 from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Printer
+from adapters.cli.output import Format, Printer
 from adapters.cli.parameters import RUN
+from adapters.cli.tables import up_to_date
 from adapters.cli.viewing import view_at
 from ledger import Ledger, ModelCallFailed, ModelReplied
-from projections import Usage
-from projections.persistent import HashedMap
+from projections import Usage, UsageByDay
 from projections.usage import Tokens, UsageState
 
 # Fields of a sum, under their headings.
@@ -30,16 +30,27 @@ COUNTS = {
     cls=LedgerCommand,
     example="""\
 turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger usage --by-day
 turnledger usage -o json""",
 )
 @click.argument("run", type=RUN, required=False)
-def usage(run: UUID | None) -> None:
+@click.option(
+    "--by-day",
+    is_flag=True,
+    help="All runs' by day (UTC) and model, from the table usage-by-day.",
+)
+def usage(run: UUID | None, by_day: bool) -> None:
     """Add up the tokens of a run, or of all.
 
     One run's are given by model and by turn, all runs' by model. A fork's own calls
     count, not those that it shares with its parent. Cached tokens are part of the
     input, reasoning tokens of the output.
     """
+    if by_day:
+        if run is not None:
+            raise click.UsageError("--by-day is about all runs: give no run.")
+        _print_days(printer())
+        return
     view = Usage()
     with open_ledger() as ledger:
         state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
@@ -48,6 +59,28 @@ def usage(run: UUID | None) -> None:
         del value["turns"]
     out = printer()
     out.one(value, lambda: _print(out, value))
+
+
+def _print_days(out: Printer) -> None:
+    """The table, brought up to date."""
+    with open_ledger() as ledger:
+        days = [_day(key, sums) for key, sums in up_to_date(ledger, UsageByDay()).rows.items()]
+    if out.form is not Format.TABLE:
+        out.many(days, str, flush=False)
+        return
+    out.rows(
+        ("day", "model", "calls", "failed", *COUNTS),
+        (
+            (day["day"], day["model"], str(day["calls"]), str(day["failed_calls"]), *_counts(day))
+            for day in days
+        ),
+    )
+
+
+def _day(key: str, sums: dict[str, int]) -> dict[str, Any]:
+    day, _, model = key.partition(" ")
+    total = sums["input_tokens"] + sums["output_tokens"]
+    return {"day": day, "model": model, **sums, "total_tokens": total}
 
 
 def _sum_of_all(ledger: Ledger) -> UsageState:
@@ -62,9 +95,8 @@ def _sum_of_all(ledger: Ledger) -> UsageState:
             assert isinstance(event, ModelReplied)
             total = total.plus(event.usage)
             models[event.model] = models.get(event.model, Tokens()).plus(event.usage)
-    by_model: HashedMap[Tokens] = HashedMap()
-    for model in sorted(models, key=lambda name: (-models[name].total_tokens, name)):
-        by_model = by_model.put(model, models[model])
+    largest_first = sorted(models, key=lambda name: (-models[name].total_tokens, name))
+    by_model = {model: models[model] for model in largest_first}
     return UsageState(total, by_model, failed_calls=failed)
 
 

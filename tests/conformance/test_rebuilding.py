@@ -1,0 +1,446 @@
+"""Tables made anew on every store: equal to those that were kept, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+
+from ledger import ANY, NEW, InvalidInputError, Ledger, new_run_id
+from projections import (
+    RebuildOvertakenError,
+    Table,
+    TableNotMadeError,
+    ToolStatistics,
+    catch_up,
+    over_runs,
+    rebuild,
+    rebuilding,
+    table_rows,
+)
+from tests.conformance.harness import StoreUnderTest
+from tests.tables import TABLES, Deadly, Faulty, Notes, clean_fold, completes, fill, note, starts
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many portions and many commits, of few events."""
+    monkeypatch.setattr(over_runs, "SMALLEST_PORTION", 5)
+    monkeypatch.setattr(over_runs, "LARGEST_PORTION", 5)
+    monkeypatch.setattr(rebuilding, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(rebuilding, "EVENTS_AT_ONCE", 3)
+
+
+def shelf_size(ledger: Ledger, table: Table[Any], generations: Iterable[int]) -> int:
+    shelf = ledger.shelf(f"table:{table.name}")
+    return sum(len(dict(shelf.items(generation))) for generation in generations)
+
+
+# --- equal to catching up ------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_made_anew_it_is_what_it_was(ledger: Ledger) -> None:
+    """Rows, what is remembered of runs, and the mark's sum: as if it had caught up."""
+    fill(ledger)
+    for table in TABLES:
+        catch_up(ledger, table, batch=7)
+        shelf = ledger.shelf(f"table:{table.name}")
+        before, kept = shelf.shown()
+        report = rebuild(ledger, table)
+        after, made = shelf.shown()
+        assert (made, table_rows(ledger, table).rows) == (kept, clean_fold(ledger, table))
+        assert (after.position, after.fingerprint) == (before.position, before.fingerprint)
+        assert after.generation > before.generation
+        assert report.ok
+        assert (report.name, report.version) == (table.name, 1)
+        assert (report.position, report.events) == (after.position, sum(1 for _ in ledger.tail()))
+        assert report.rows == len(table_rows(ledger, table).rows)
+        assert shelf_size(ledger, table, range(after.generation)) == 0
+
+
+def test_it_can_be_made_before_it_was_ever_kept(ledger: Ledger) -> None:
+    """Of nothing too; catching up goes on from there."""
+    rebuild(ledger, Notes())
+    assert table_rows(ledger, Notes()) == (0, {})
+    run = new_run_id()
+    ledger.append(run, [starts("a"), note()], NEW)
+    rebuild(ledger, ToolStatistics())
+    ledger.append(run, [completes("a")], 2)
+    assert catch_up(ledger, ToolStatistics()) == 1
+    assert table_rows(ledger, ToolStatistics()).rows["search"]["timed"] == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_progress_is_told(ledger: Ledger) -> None:
+    """How many events were folded, and of how many, to the end."""
+    fill(ledger)
+    told: list[tuple[int, int]] = []
+    rebuild(ledger, Notes(), progress=lambda done, total: told.append((done, total)))
+    total = sum(1 for _ in ledger.tail())
+    assert len(told) > 3
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (total, total)
+    assert {of for _, of in told} == {total}
+
+
+@pytest.mark.usefixtures("small")
+def test_others_write_and_catch_up_meanwhile(store: StoreUnderTest) -> None:
+    """Nothing that is appended during a rebuild is lost or counted twice, nor is it hidden."""
+    table, stop = ToolStatistics(), threading.Event()
+    errors: list[BaseException] = []
+
+    def work(step: Callable[[Ledger], object]) -> None:
+        try:
+            ledger = store.open()
+            while not stop.is_set():
+                step(ledger)
+        except BaseException as error:
+            errors.append(error)
+
+    ledger = store.open()
+    fill(ledger)
+    catch_up(ledger, table)
+    steps = (lambda book: fill(book, 1), partial(catch_up, table=table, batch=3))
+    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    shown = [table_rows(ledger, table).position]
+    for _ in range(5):
+        rebuild(ledger, table)
+        shown.append(table_rows(ledger, table).position)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert shown == sorted(shown)
+    catch_up(ledger, table)
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+    assert rebuild(ledger, table, verify=True).ok
+
+
+def test_what_is_shown_never_goes_back(store: StoreUnderTest) -> None:
+    """What the old table took in while the new one was made is in the new one too."""
+    ledger, other, table = store.open(), store.open(), Notes()
+    run = fill(ledger, 2)[0]
+    catch_up(ledger, table)
+
+    def meanwhile(done: int, total: int) -> None:
+        other.append(run, [note("test.late")], ANY)
+        catch_up(other, table)
+
+    rebuild(ledger, table, progress=meanwhile)
+    assert table_rows(ledger, table).rows["test.late"] == 1
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+    assert catch_up(ledger, table) == 0
+
+
+def at_the_last_look(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]
+) -> None:
+    """Have something done right after a rebuild has looked at what it will replace."""
+    whole, looks = ledger.store.shelf_mark, 0
+
+    def look(shelf: str) -> Any:
+        nonlocal looks
+        found = whole(shelf)
+        looks += shelf.startswith("table:")
+        if looks == 2:
+            looks += 1
+            deed()
+        return found
+
+    monkeypatch.setattr(ledger.store, "shelf_mark", look)
+
+
+def test_the_swap_is_of_what_was_looked_at(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it moves on at the last moment, so does the new table."""
+    ledger, other, table = store.open(), store.open(), Notes()
+    run = fill(ledger, 2)[0]
+    catch_up(ledger, table)
+
+    def moves_on() -> None:
+        other.append(run, [note("test.late")], ANY)
+        assert catch_up(other, table) == 1
+
+    at_the_last_look(ledger, monkeypatch, moves_on)
+    rebuild(ledger, table)
+    assert table_rows(ledger, table).rows["test.late"] == 1
+    assert catch_up(ledger, table) == 0
+
+
+def test_the_swap_is_not_of_what_was_replaced(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If another rebuild is complete at the last moment, that one stays."""
+    ledger, other, table = store.open(), store.open(), Notes()
+    fill(ledger, 2)
+    catch_up(ledger, table)
+    at_the_last_look(ledger, monkeypatch, lambda: rebuild(other, table))
+    with pytest.raises(RebuildOvertakenError):
+        rebuild(ledger, table)
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+
+
+# --- at once, or interrupted ----------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_of_two_rebuilds_one_is_shown(store: StoreUnderTest) -> None:
+    """The one that comes second is told so, and leaves nothing behind."""
+    ledger, other, table = store.open(), store.open(), ToolStatistics()
+    fill(ledger)
+    catch_up(ledger, table)
+    again = iter([True])
+
+    def meanwhile(done: int, total: int) -> None:
+        if next(again, False):
+            rebuild(other, table)
+
+    with pytest.raises(RebuildOvertakenError, match="Theirs is shown") as error:
+        rebuild(ledger, table, progress=meanwhile)
+    assert error.value.table == table.name
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+    shown = ledger.shelf(f"table:{table.name}").mark().generation
+    assert shelf_size(ledger, table, set(range(20)) - {shown}) == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_many_rebuilds_at_once_spoil_nothing(store: StoreUnderTest) -> None:
+    """At least one wins; afterwards the table is what the events say."""
+    table, barrier = ToolStatistics(), threading.Barrier(4)
+    fill(store.open())
+    outcomes: list[str] = []
+
+    def work(ledger: Ledger) -> None:
+        barrier.wait()
+        for _ in range(3):
+            try:
+                rebuild(ledger, table)
+                outcomes.append("won")
+            except RebuildOvertakenError:
+                outcomes.append("overtaken")
+            except BaseException as error:
+                outcomes.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(store.open(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ledger = store.open()
+    assert set(outcomes) <= {"won", "overtaken"}
+    assert "won" in outcomes
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+    assert rebuild(ledger, table, verify=True).ok
+
+
+@pytest.mark.usefixtures("small")
+def test_one_that_is_interrupted_leaves_the_old_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is: between portions, between commits, before the swap."""
+    table = Notes()
+    fill(ledger)
+    catch_up(ledger, table)
+    before = table_rows(ledger, table)
+    mark = ledger.shelf("table:test.notes").mark()
+    write, commits = ledger.store.write, 0
+
+    def fail_at(number: int, work: Any) -> Any:
+        nonlocal commits
+        commits += 1
+        if commits == number:
+            raise KeyboardInterrupt
+        return write(work)
+
+    # The number of a generation, clearing it, two commits of rows, the swap.
+    for number in range(1, 6):
+        commits = 0
+        monkeypatch.setattr(ledger.store, "write", partial(fail_at, number))
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(ledger, table)
+        monkeypatch.undo()
+        monkeypatch.setattr(rebuilding, "ROWS_AT_ONCE", 2)
+        assert table_rows(ledger, table) == before
+        assert ledger.shelf("table:test.notes").mark() == mark
+        assert shelf_size(ledger, table, range(mark.generation + 1, 30)) == 0
+
+
+def test_what_a_killed_one_left_behind_is_cleared(ledger: Ledger) -> None:
+    """By the next that is complete."""
+    table = Notes()
+    fill(ledger, 1)
+    catch_up(ledger, table)
+    shelf = ledger.shelf("table:test.notes")
+    for generation in (0, 5, 6, 77):
+        shelf.put({"row/rubbish": '["rubbish",1]'}, generation)
+    rebuild(ledger, table)
+    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+    shown = shelf.mark().generation
+    assert shelf_size(ledger, table, (g for g in range(100) if g != shown)) == 0
+
+
+# --- executors -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small")
+def test_threads_can_fold(ledger: Ledger) -> None:
+    """On every store, a ledger in memory too."""
+    fill(ledger)
+    with ThreadPoolExecutor(3) as executor:
+        for table in TABLES:
+            rebuild(ledger, table, executor=executor, workers=3)
+            assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+
+
+class Cluster(Executor):
+    """An executor that runs each task at once, after a journey through pickle."""
+
+    def __init__(self) -> None:
+        self.most = self.tasks = 0
+        self._open: set[Future[Any]] = set()
+
+    def submit(self, work: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.tasks += 1
+        future: Future[Any] = Future()
+        travelled, given, named = pickle.loads(pickle.dumps((work, args, kwargs)))
+        future.set_result(pickle.loads(pickle.dumps(travelled(*given, **named))))
+        whole, self._open = future.result, self._open | {future}
+        self.most = max(self.most, len(self._open))
+
+        def result(timeout: float | None = None) -> Any:
+            self._open.discard(future)
+            return whole(timeout)
+
+        future.result = result  # type: ignore[method-assign]
+        return future
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Closes what this process opened to work on."""
+    yield
+    while over_runs._opened:
+        over_runs._opened.popitem()[1].close()
+
+
+@pytest.mark.usefixtures("small", "forgotten")
+def test_any_executor_can_fold(shared_store: StoreUnderTest) -> None:
+    """Tasks need nothing but what they are given, and only a few are on their way at once."""
+    ledger, cluster = shared_store.open(), Cluster()
+    fill(ledger, 9)
+    rebuild(ledger, ToolStatistics(), executor=cluster, workers=2)
+    assert table_rows(ledger, ToolStatistics()).rows == clean_fold(ledger, ToolStatistics())
+    assert cluster.tasks > cluster.most
+    assert cluster.most == 2 * over_runs.IN_FLIGHT
+    assert len(over_runs._opened) == 1
+
+
+def test_processes_can_not_fold_what_is_in_memory() -> None:
+    """The error says what to do, and comes before anything is done."""
+    with Ledger.open("memory://") as ledger:
+        fill(ledger, 1)
+        for options in ({"workers": 2}, {"executor": Cluster()}):
+            with pytest.raises(InvalidInputError, match="ThreadPoolExecutor"):
+                rebuild(ledger, Notes(), **options)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="workers"):
+            rebuild(ledger, Notes(), workers=0)
+        with pytest.raises(TableNotMadeError):
+            table_rows(ledger, Notes())
+
+
+def test_processes_can_fold(shared_store: StoreUnderTest) -> None:
+    """Two of them; and if one fails or dies, the table stays what it was."""
+    ledger = shared_store.open()
+    runs = fill(ledger, 6)
+    rebuild(ledger, ToolStatistics(), workers=2)
+    assert table_rows(ledger, ToolStatistics()).rows == clean_fold(ledger, ToolStatistics())
+    assert rebuild(ledger, ToolStatistics(), workers=2, verify=True).ok
+    catch_up(ledger, Notes())
+    before = table_rows(ledger, Notes())
+    ledger.append(runs[0], [note()], ANY)
+    with pytest.raises(ZeroDivisionError, match="in a worker"):
+        rebuild(ledger, Faulty(), workers=2)
+    with pytest.raises(BrokenExecutor):
+        rebuild(ledger, Deadly(), workers=2)
+    assert table_rows(ledger, Notes()) == before
+    assert catch_up(ledger, Notes()) == 1
+
+
+def test_a_ledger_is_opened_elsewhere_by_its_url(
+    store: StoreUnderTest, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever that is: a file's name becomes its whole path."""
+    assert store.open().url == store.url.removeprefix("sqlite:///")
+    monkeypatch.chdir(tmp_path)
+    for given in ("here.db", "sqlite:///here.db"):
+        with Ledger.open(given) as ledger:
+            assert ledger.url == str(tmp_path / "here.db")
+
+
+# --- verifying -----------------------------------------------------------------------
+
+
+def test_verifying_finds_what_differs(ledger: Ledger) -> None:
+    """Each row by its key, with both values; nothing is changed."""
+    table = ToolStatistics()
+    fill(ledger, 3)
+    catch_up(ledger, table)
+    true = table_rows(ledger, table).rows
+    shelf = ledger.shelf("table:tool-statistics")
+    mark, kept = shelf.shown()
+    run = next(key for key in kept if key.startswith("run/"))
+    changes = {
+        "row/search": '["search",{"started":999}]',
+        "row/pay": None,
+        "row/write": "{broken",
+        "row/more": '["more",1]',
+        run: '{"x":1}',
+    }
+    shelf.put(changes, mark.generation)
+    damaged = shelf.shown()
+    report = rebuild(ledger, table, verify=True)
+    found = {(d.kind, d.key): (d.stored, d.folded) for d in report.differences}
+    assert found == {
+        ("row", "search"): ({"started": 999}, true["search"]),
+        ("row", "pay"): (None, true["pay"]),
+        ("row", "write"): ("{broken", true["write"]),
+        ("row", "more"): (1, None),
+        ("run", run.removeprefix("run/")): ({"x": 1}, msgspec.json.decode(kept[run])),
+    }
+    assert "row pay: kept is nothing, the events say {" in "\n".join(map(str, report.differences))
+    assert (report.ok, report.verified) == (False, True)
+    assert shelf.shown() == damaged
+
+
+def test_verifying_finds_a_changed_mark(ledger: Ledger) -> None:
+    """A position that is not where the rows end."""
+    table = Notes()
+    fill(ledger, 2)
+    catch_up(ledger, table)
+    shelf = ledger.shelf("table:test.notes")
+    mark = shelf.mark()
+    first = next(ledger.tail()).position
+    shelf.put({}, mark.generation, mark=mark._replace(position=first))
+    kinds = {difference.kind for difference in rebuild(ledger, table, verify=True).differences}
+    assert kinds == {"row", "mark"}
+
+
+def test_verifying_looks_no_further_than_the_table(ledger: Ledger) -> None:
+    """What came since is no difference."""
+    table = ToolStatistics()
+    runs = fill(ledger, 2)
+    catch_up(ledger, table)
+    position = table_rows(ledger, table).position
+    ledger.append(runs[0], [completes("c")], ANY)
+    report = rebuild(ledger, table, verify=True)
+    assert (report.ok, report.position) == (True, position)

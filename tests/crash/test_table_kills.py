@@ -1,0 +1,32 @@
+"""Processes that keep tables are SIGKILLed at every step: the tables end equal to a clean fold."""
+
+from __future__ import annotations
+
+from tests.crash.driver import drive
+
+
+def test_catching_up_survives_a_kill_at_every_step(ledger_url: str) -> None:
+    """Before each read, each write of a transaction and each commit, and after it."""
+    figures = drive("tables", seconds=100, url=ledger_url, work="catch up")
+    print(figures)
+    assert figures["problems"] == []
+    for name in ("rows_after", "shelf_get", "put_rows", "put_mark", "commit", "committed"):
+        assert figures["died"][name] >= 4, name
+
+
+def test_a_rebuild_survives_a_kill_at_every_step(ledger_url: str) -> None:
+    """During the fold, between the commits of the new rows, before the swap and after it."""
+    figures = drive("tables", seconds=100, url=ledger_url, work="rebuild")
+    print(figures)
+    assert figures["problems"] == []
+    assert figures["died"]["rows"] >= 4
+    for name in ("put_rows", "commit", "committed", "drop_rows", "put_mark", "list_runs"):
+        assert figures["died"][name] >= 2, name
+
+
+def test_a_rebuild_with_processes_survives_a_kill(ledger_url: str) -> None:
+    """While they work; and they end with it: the driver waits for whoever holds its pipes."""
+    figures = drive("tables", seconds=100, url=ledger_url, work="rebuild", workers=2)
+    print(figures)
+    assert figures["problems"] == []
+    assert min(figures["died"]["submit"], figures["died"]["result"]) >= 2
