@@ -1,0 +1,238 @@
+"""Everything that the runtime raises on purpose, under the project's one root.
+
+Here are the errors of prompts, tools, limits, resuming and recovery; what the ledger itself
+raises is in `ledger.errors`. An error says what was asked, what was found and what to do,
+and carries the fields that a program may want. The tree:
+
+    TurnledgerError
+    ├── PromptError (ValueError)
+    │   ├── PromptDefinitionError
+    │   ├── PromptRenderError
+    │   └── TemplateTextError
+    ├── ToolDefinitionError (ValueError)
+    ├── SchemaError (ValueError)
+    │   ├── UnsupportedTypeError
+    │   ├── DataDecodeError
+    │   ├── DataEncodeError
+    │   └── OutputParseError
+    ├── PromptEvaluationError (RuntimeError)
+    ├── DeadlineExceededError
+    ├── BudgetExceededError
+    ├── ThrottledError
+    ├── ConversationNotFound (ValueError)
+    ├── PromptMismatch (ValueError)
+    ├── SnapshotRestoreError (ValueError)
+    ├── DecisionRequiredError
+    └── RecoveryError (RuntimeError)
+        ├── CheckpointNotFoundError
+        ├── CheckpointExpiredError
+        ├── CheckpointCorruptedError
+        └── RequestTypeMismatchError
+
+`VisibilityExpansionRequired` is under the root too, but is a signal and no failure: it is in
+`runtime.visibility`. `DecisionRequiredError` is no RecoveryError on purpose: a worker that
+abandons whatever can't be recovered must not abandon a run that waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from ledger.errors import TurnledgerError
+
+EvaluationPhase = Literal["request", "response", "tool", "budget"]
+
+
+class PromptError(TurnledgerError, ValueError):
+    """A prompt, or one of its sections, is wrong.
+
+    `prompt` is "ns/key" (empty when a section is made outside of a prompt) and `section`
+    the dotted path of the section's keys.
+    """
+
+    def __init__(self, message: str, *, prompt: str = "", section: str = "") -> None:
+        self.prompt, self.section = prompt, section
+        where = f"Prompt {prompt!r}" if prompt else ""
+        if section:
+            where += f", section {section!r}" if where else f"Section {section!r}"
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class PromptDefinitionError(PromptError):
+    """A template can't be a prompt: a bad name, a key or a tool's name given twice."""
+
+
+class PromptRenderError(PromptError):
+    """A prompt can't be rendered with what was bound to it."""
+
+
+class TemplateTextError(PromptError):
+    """A text is no template, or asks for a field that there isn't."""
+
+
+class ToolDefinitionError(TurnledgerError, ValueError):
+    """A tool can't be offered to a model: its name, handler or types are wrong."""
+
+    def __init__(self, message: str, *, tool: str = "") -> None:
+        self.tool = tool
+        super().__init__(f"Tool {tool!r}: {message}" if tool else message)
+
+
+class SchemaError(TurnledgerError, ValueError):
+    """Types and JSON don't go together here; `path` says where ("items[2].name")."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        self.reason = message
+        super().__init__(f"{path}: {message}" if path else message)
+
+
+class UnsupportedTypeError(SchemaError):
+    """No JSON schema can be made for a type."""
+
+
+class DataDecodeError(SchemaError):
+    """Data does not fit the type that it is for."""
+
+
+class DataEncodeError(SchemaError):
+    """A value can't be written as JSON."""
+
+
+class OutputParseError(SchemaError):
+    """A model's answer is not the output that the prompt asks for."""
+
+
+class PromptEvaluationError(TurnledgerError, RuntimeError):
+    """An evaluation failed: in which phase, of which prompt, and what the provider sent."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        prompt_name: str,
+        phase: EvaluationPhase,
+        provider_payload: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.message, self.prompt_name, self.phase = message, prompt_name, phase
+        self.provider_payload = None if provider_payload is None else dict(provider_payload)
+        super().__init__(f"{prompt_name} ({phase}): {message}" if prompt_name else message)
+
+
+class DeadlineExceededError(TurnledgerError):
+    """Time is up. A tool's handler may raise it too: it ends the evaluation."""
+
+    def __init__(
+        self, message: str = "The deadline has passed.", *, expires_at: datetime | None = None
+    ) -> None:
+        self.expires_at = expires_at
+        super().__init__(message)
+
+
+class BudgetExceededError(TurnledgerError):
+    """More tokens were used than the budget allows; `limit` is the budget's field."""
+
+    def __init__(self, limit: str, *, allowed: int, used: int) -> None:
+        self.limit, self.allowed, self.used = limit, allowed, used
+        super().__init__(
+            f"The budget's {limit} is {allowed}, and {used} are used. "
+            f"Give the request a Budget with a higher {limit}, or ask for less."
+        )
+
+
+class ThrottledError(TurnledgerError):
+    """The provider asks to wait; `retry_after` is in seconds, if it said how long."""
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, attempts: int = 0
+    ) -> None:
+        self.retry_after, self.attempts = retry_after, attempts
+        super().__init__(message)
+
+
+class ConversationNotFound(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
+    """There is no conversation to resume."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message
+            or "The session holds no conversation to resume. "
+            "Evaluate without resume=True to begin one."
+        )
+
+
+class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
+    """The prompt is not the one that the conversation was begun with."""
+
+    def __init__(self, what: str, *, recorded: str, found: str) -> None:
+        self.what, self.recorded, self.found = what, recorded, found
+        super().__init__(
+            f"The conversation was begun with another prompt: its {what} is recorded as "
+            f"{recorded!r} and is now {found!r}. Resume with the same prompt, or begin anew."
+        )
+
+
+class SnapshotRestoreError(TurnledgerError, ValueError):
+    """A snapshot can't be read or restored; nothing was changed."""
+
+
+class DecisionRequiredError(TurnledgerError):
+    """A run waits for a person: nobody knows how these tool calls ended."""
+
+    def __init__(self, run_id: str, call_ids: Sequence[str] = ()) -> None:
+        self.run_id, self.call_ids = run_id, tuple(call_ids)
+        named = ", ".join(call_ids) or "a call"
+        super().__init__(
+            f"Run {run_id} waits for a decision about {named}, which may or may not have "
+            f"happened. Find out and say so: `turnledger resolve {run_id} CALL_ID` with "
+            "--completed JSON, --failed TEXT or --retry."
+        )
+
+
+class RecoveryError(TurnledgerError, RuntimeError):
+    """A run can't be recovered."""
+
+    def __init__(self, message: str, *, run_id: str = "") -> None:
+        self.run_id = run_id
+        super().__init__(message)
+
+
+class CheckpointNotFoundError(RecoveryError):
+    """The run has no checkpoint, or none that still counts."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"There is no checkpoint of run {run_id}. It never began, it was completed and "
+            "cleaned up, or it was abandoned.",
+            run_id=run_id,
+        )
+
+
+class CheckpointExpiredError(RecoveryError):
+    """The run's checkpoint is older than `max_resume_age`."""
+
+    def __init__(self, run_id: str, *, age: timedelta, limit: timedelta) -> None:
+        self.age, self.limit = age, limit
+        super().__init__(
+            f"The checkpoint of run {run_id} is {age} old; at most {limit} is accepted. "
+            "Abandon the run, or recover with RecoveryConfig(max_resume_age=...).",
+            run_id=run_id,
+        )
+
+
+class CheckpointCorruptedError(RecoveryError):
+    """A checkpoint can't be read."""
+
+
+class RequestTypeMismatchError(RecoveryError):
+    """The run's request is of another type than this loop takes."""
+
+    def __init__(self, run_id: str, *, expected: str, found: str) -> None:
+        self.expected, self.found = expected, found
+        super().__init__(
+            f"Run {run_id} was begun with a request of type {found!r}; this loop takes "
+            f"{expected!r}. Recover it with the loop that began it.",
+            run_id=run_id,
+        )
