@@ -160,9 +160,7 @@ class Transaction:
         """Write rows of a shelf; None removes one."""
 
     @abstractmethod
-    def drop_rows(
-        self, shelf: str, *, only: int | None = None, all_but: int | None = None
-    ) -> None:
+    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
         """Remove a shelf's rows: of one generation, of all but one, or all."""
 
     @abstractmethod

@@ -32,7 +32,7 @@ _PUT_ROWS = """INSERT INTO shelf_rows (shelf, generation, key, value)
 
 
 class PostgresShelfTransaction(Transaction):
-    """Shelves, written; `xid` is this transaction's number once it has changed a mark."""
+    """Shelves, written; `_xid` is this transaction's number once it has changed a mark."""
 
     __slots__ = ("_wrote", "_xid")
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
 from threading import Timer
@@ -25,7 +26,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.postgres import BINARIES, new_database
+from tests.postgres import BINARIES, FAST, PostgresServer, new_database
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -186,8 +187,12 @@ class Reader:
 def read(name: str, text: str, folder: Path) -> None:
     """Do everything that the page shows, and compare."""
     given = blocks(text)
-    needs_server = any(SERVER in block.text for block in given)
-    with Reader(folder, server=new_database() if needs_server else "") as reader:
+    with ExitStack() as ending:
+        server = ""
+        if any(SERVER in block.text for block in given):
+            # One of its own: a page may hold a transaction open, which delays all who tail.
+            server = new_database(ending.enter_context(PostgresServer(FAST)).url())
+        reader = ending.enter_context(Reader(folder, server=server))
         printed = ""
         for block in given:
             where = f"{name}:{block.line}"

@@ -1,0 +1,173 @@
+"""How far a run's loop is: what `decide` looks at beside the views that people look at.
+
+A fold like any other. Everything that the loop remembers from one step to the next is here or
+in the views, so that a loop in another process goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+from typing import Any, final
+from uuid import UUID
+
+import msgspec
+
+from ledger import (
+    EvaluationFinished,
+    EvaluationStarted,
+    EvaluationSuperseded,
+    MessageAppended,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    Record,
+    RunStarted,
+    ToolCallCompleted,
+)
+from projections import Projection
+from projections.projection import as_json
+
+change = msgspec.structs.replace
+
+
+@final
+class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation: what it is of, and what was said in it so far."""
+
+    evaluation_id: str
+    prompt_ns: str
+    prompt_key: str
+    prompt_digest: str = ""
+    tools_digest: str = ""
+    adapter: str = ""
+    # The number of the next message, and of the last turn.
+    sequence: int = 0
+    turn: int = 0
+    # The last message, if the assistant said it and everything it asked for is answered.
+    replied: bool = False
+    reply_id: UUID | None = None
+    calls: int = 0
+    # Requests that went out for the next turn, and failed ones among them.
+    requests: int = 0
+    finished: bool = False
+    superseded: bool = False
+    output: Any = None
+    # What the provider sent beyond the last reply's message.
+    provider_data: Any = None
+
+
+@final
+class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
+    """The evaluation that the loop is in, and counts over the whole run."""
+
+    started: RunStarted | None = None
+    evaluation: EvaluationProgress | None = None
+    evaluations: int = 0
+    expansions: int = 0
+    tool_calls_completed: int = 0
+
+    def of(self, evaluation_id: str) -> EvaluationProgress | None:
+        """The evaluation if it is the one that the loop is in."""
+        found = self.evaluation
+        return found if found is not None and found.evaluation_id == evaluation_id else None
+
+
+class Progress(Projection[ProgressState]):
+    """Folds what a loop has done so far."""
+
+    name = "progress"
+    reads = (
+        RunStarted,
+        EvaluationStarted,
+        MessageAppended,
+        ModelCalled,
+        ModelCallFailed,
+        ModelReplied,
+        EvaluationFinished,
+        EvaluationSuperseded,
+        ToolCallCompleted,
+    )
+
+    def initial(self) -> ProgressState:
+        return ProgressState()
+
+    def apply(self, state: ProgressState, record: Record) -> ProgressState:
+        event = record.event
+        match event:
+            case RunStarted():
+                return _begun(state, event)
+            case EvaluationStarted():
+                evaluation = EvaluationProgress(
+                    evaluation_id=event.evaluation_id,
+                    prompt_ns=event.prompt_ns,
+                    prompt_key=event.prompt_key,
+                    prompt_digest=event.prompt_digest,
+                    tools_digest=event.tools_digest,
+                    adapter=event.adapter,
+                )
+                return change(state, evaluation=evaluation, evaluations=state.evaluations + 1)
+            case MessageAppended():
+                return _said(state, event)
+            case ToolCallCompleted():
+                return change(state, tool_calls_completed=state.tool_calls_completed + 1)
+            case _:
+                return _about_an_evaluation(state, event)
+
+    def to_json(self, state: ProgressState) -> Any:
+        return as_json(state)
+
+
+def _begun(state: ProgressState, event: RunStarted) -> ProgressState:
+    """A fork goes on with the conversation, a continuation with nothing of it."""
+    if event.kind != "fork":
+        return ProgressState(started=event)
+    first = state.started
+    if first is not None and event.request is None:
+        # What was asked for is the parent's to say.
+        event = change(
+            event,
+            request_id=first.request_id,
+            request_type=first.request_type,
+            request=first.request,
+            requested_at=first.requested_at,
+            session_id=first.session_id,
+        )
+    return change(state, started=event, tool_calls_completed=0)
+
+
+def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
+    message = event.message
+    found = state.of(message.evaluation_id) or EvaluationProgress(
+        # A conversation that was brought along: a snapshot's, say.
+        evaluation_id=message.evaluation_id,
+        prompt_ns=message.prompt_ns,
+        prompt_key=message.prompt_key,
+    )
+    by_assistant = message.role == "assistant"
+    evaluation = change(
+        found,
+        sequence=max(found.sequence, message.sequence + 1),
+        turn=max(found.turn, message.turn),
+        replied=by_assistant,
+        reply_id=message.message_id if by_assistant else found.reply_id,
+        calls=found.calls + (len(message.tool_calls) if by_assistant else 0),
+        requests=0 if by_assistant else found.requests,
+        provider_data=None if by_assistant else found.provider_data,
+    )
+    return change(state, evaluation=evaluation)
+
+
+def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
+    found = state.of(event.evaluation_id)
+    expansions = state.expansions + isinstance(event, EvaluationSuperseded)
+    if found is None:
+        return change(state, expansions=expansions)
+    match event:
+        case ModelCalled():
+            found = change(found, requests=max(found.requests + 1, event.attempt))
+        case ModelReplied():
+            found = change(found, provider_data=event.provider_data)
+        case EvaluationFinished():
+            found = change(found, finished=True, output=event.output)
+        case EvaluationSuperseded():
+            found = change(found, superseded=True)
+    return change(state, evaluation=found, expansions=expansions)
