@@ -126,7 +126,11 @@ def blame(
     at: int | None = None,
     declarations: Declarations | None = None,
 ) -> Record:
-    """The event that last set the value that a JSON Pointer names ("/usage/total/calls")."""
+    """The event that last set the value that a JSON Pointer names ("/usage/total/calls").
+
+    It goes back from the end, and looks at the view's whole JSON at each event on its way:
+    for something that was set long ago in a long conversation that takes its time.
+    """
     path = _parsed(pointer)
     projections = {p.name: p for p in built_in(declarations)}
     projection = projections.get(path.parts[0]) if path.parts else None
