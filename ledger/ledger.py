@@ -353,6 +353,15 @@ class Ledger:
         )
         return Claim(self, lease, version, micros)
 
+    def worker_of(self, run_id: RunId) -> str | None:
+        """Who works on a run at this moment; None if nobody has a lease that still counts."""
+        run = canonical_id(run_id)
+        lease = self._store.lease(run)
+        if lease is None:
+            return None
+        alive = self._store.write(lambda tx: tx.is_live(lease))
+        return lease.worker if alive else None
+
     def heartbeat(self, claim: Claim) -> None:
         """Prolong a claim by its ttl; StaleEpochError if another worker has the run."""
         self._store.write(lambda tx: claiming.prolong(tx, claim))

@@ -12,6 +12,7 @@ from projections.catching_up import catch_up
 from projections.checkpoints import CheckpointEntry, CheckpointView
 from projections.containers import NotLoadedError
 from projections.conversation import Conversation
+from projections.declarations import Declarations
 from projections.history import MessageHistory
 from projections.history_checks import Repair
 from projections.inner_messages import (
@@ -33,7 +34,7 @@ from projections.reducers import (
     replace_latest_by,
     upsert_by,
 )
-from projections.slices import Declarations, SessionSlices
+from projections.slices import SessionSlices
 from projections.stored import standing
 from projections.summary import RunSummary
 from projections.table_shelf import TableRows, table_rows

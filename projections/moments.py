@@ -13,10 +13,11 @@ from ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
 from ledger.requesting import RunId
 from projections.checkpoints import CheckpointsState, CheckpointView
 from projections.conversation import Conversation, ConversationState
+from projections.declarations import Declarations
 from projections.history import MessageHistory
 from projections.projection import Projection, fold_pages, tags_read
 from projections.running_hash import canonical, combine
-from projections.slices import Declarations, SessionSlices, SlicesState
+from projections.slices import SessionSlices, SlicesState
 from projections.summary import RunSummary, Summary
 from projections.timeline import Timeline, TimelineState
 from projections.tools import PendingTools, ToolsState

@@ -1,7 +1,7 @@
 """Session state: slices of typed values, folded through the reducers that a program declares.
 
 The ledger knows slices and events by declared names, never by import paths: a name that
-is found in data is looked up among what was declared here, and nothing is imported.
+is found in data is looked up among what was declared, and nothing is imported.
 What nobody declared is folded as plain JSON, so that a run can be looked at without its code.
 A payload that does not fit its declared type changes nothing but a count.
 """
@@ -21,71 +21,13 @@ from ledger import (
     StateRestored,
 )
 from projections.containers import PersistentMap
+from projections.declarations import Declarations, plain, written
 from projections.persistent import HashedList
-from projections.projection import Projection, as_json
-from projections.reducers import (
-    Reducer,
-    ReducerContext,
-    append_all,
-    declared_reducers,
-    inner_message_append,
-)
+from projections.projection import Projection
+from projections.reducers import ReducerContext, append_all, inner_message_append
 from projections.running_hash import combine, list_add
 
 T = TypeVar("T")
-
-
-class Declarations:
-    """The slice and event types of a program, under their names, and their reducers.
-
-    A `version` says that slices may be kept in stored folds: it must change whenever a
-    type or a reducer does. Without one they are folded from the events each time.
-    """
-
-    def __init__(self, *, version: str = "") -> None:
-        self.version = version
-        self._types: dict[str, type] = {}
-        self._names: dict[type, str] = {}
-        self._reducers: dict[tuple[str, str], Reducer] = {}
-
-    def declare(self, kind: type, *, name: str | None = None) -> str:
-        """Make a type known under a name, by default the one it has here, or the class's own."""
-        known_as = name or self._names.get(kind) or kind.__name__
-        other = self._types.get(known_as)
-        if other is not None and other is not kind:
-            raise ValueError(f"{known_as!r} is declared already, for {other!r}; give it a name.")
-        self._types[known_as] = kind
-        self._names[kind] = known_as
-        return known_as
-
-    def register(self, slice_type: type, event_type: type, reducer: Reducer) -> None:
-        """Say how events of one type change a slice; registering again replaces it."""
-        names = (self.declare(slice_type), self.declare(event_type))
-        self._reducers[names] = reducer
-
-    def register_class(self, slice_type: type) -> None:
-        """Register the reducers that a class declares with `@reducer(on=...)`."""
-        for event_type, reducer in declared_reducers(slice_type).items():
-            self.register(slice_type, event_type, reducer)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._types
-
-    def reducer(self, slice_name: str, event_name: str) -> Reducer | None:
-        return self._reducers.get((slice_name, event_name))
-
-    def value(self, name: str, payload: Any) -> Any:
-        """A payload as the type that was declared for it; plain JSON if none was.
-
-        Raises ValueError (msgspec's or pydantic's) if it does not fit.
-        """
-        kind = self._types.get(name)
-        if kind is None:
-            return payload
-        if hasattr(kind, "model_validate"):
-            return kind.model_validate(payload)
-        return msgspec.convert(payload, kind)
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -123,7 +65,7 @@ class Slice(Generic[T]):
 
 
 def _add_value(running: bytes, value: Any) -> bytes:
-    return list_add(running, plain(value) if hasattr(value, "model_dump") else value)
+    return list_add(running, written(value))
 
 
 def _no_items(name: str) -> HashedList[Any]:
@@ -164,7 +106,10 @@ class SessionSlices(Projection[SlicesState]):
 
     def __init__(self, declarations: Declarations | None = None) -> None:
         self._declared = declarations or Declarations()
-        self._records_messages = self._declared.reducer("InnerMessage", "InnerMessage") is not None
+
+    @property
+    def _records_messages(self) -> bool:
+        return self._declared.reducer("InnerMessage", "InnerMessage") is not None
 
     def initial(self) -> SlicesState:
         return SlicesState()
@@ -236,7 +181,7 @@ class SessionSlices(Projection[SlicesState]):
         """State goes back; messages are never removed, and those that are missing are added."""
         slices = {name: s for name, s in state.slices.items() if name == "InnerMessage"}
         restored = SlicesState(slices, state.unapplied)
-        for name, items in _entries(snapshot):
+        for name, items in slices_in(snapshot):
             try:
                 values = self._values(name, items)
             except ValueError:
@@ -297,7 +242,7 @@ class SessionSlices(Projection[SlicesState]):
         return combine("slices.outcome", *parts)
 
 
-def _entries(snapshot: Any) -> list[tuple[str, Any]]:
+def slices_in(snapshot: Any) -> list[tuple[str, Any]]:
     """The slices of a snapshot: their names, without the module, and items."""
     slices = snapshot.get("slices") if isinstance(snapshot, dict) else None
     return [
@@ -305,13 +250,6 @@ def _entries(snapshot: Any) -> list[tuple[str, Any]]:
         for entry in (slices if isinstance(slices, list) else [])
         if isinstance(entry, dict)
     ]
-
-
-def plain(value: Any) -> Any:
-    """A slice's value as plain JSON."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    return as_json(value)
 
 
 def _with(state: SlicesState, name: str, changed: Slice[Any]) -> SlicesState:

@@ -1,5 +1,9 @@
 """The doing: the loop that decides, performs and records."""
 
+from runtime.adapter import (
+    AdapterResumeState,
+    ProviderAdapter,
+)
 from runtime.bus import (
     ControlBus,
     EventBus,
@@ -24,6 +28,13 @@ from runtime.bus_events import (
     RejectedToolParams,
     ToolInvoked,
 )
+from runtime.checkpoints import (
+    Checkpoint,
+    CheckpointBackend,
+    FilesystemCheckpointBackend,
+    RecoverableRun,
+    RecoveryConfig,
+)
 from runtime.disclosure import (
     OPEN_SECTIONS,
     OpenSections,
@@ -45,17 +56,34 @@ from runtime.errors import (
     PromptMismatch,
     PromptRenderError,
     RecoveryError,
+    ReducerFailedError,
+    ReducerNotFoundError,
     RequestTypeMismatchError,
+    ResourceSnapshotError,
     SchemaError,
+    ScopeClosedError,
+    SessionError,
     SnapshotRestoreError,
     TemplateTextError,
     ThrottledError,
     ToolDefinitionError,
     UnsupportedTypeError,
 )
+from runtime.execution_state import (
+    CompositeSnapshot,
+    ExecutionState,
+    Snapshotable,
+)
+from runtime.filesystem import (
+    FilesystemSnapshot,
+    SnapshotableFilesystem,
+)
 from runtime.json_values import (
     read_json,
     to_plain,
+)
+from runtime.ledger_checkpoints import (
+    LedgerCheckpointBackend,
 )
 from runtime.limits import (
     Budget,
@@ -64,6 +92,10 @@ from runtime.limits import (
     RunningTime,
     deadline_for,
     deadline_provider_payload,
+)
+from runtime.main_loop import (
+    MainLoop,
+    MainLoopConfig,
 )
 from runtime.prompt import (
     Prompt,
@@ -74,6 +106,12 @@ from runtime.rendering import (
     RenderedPrompt,
     ShownSection,
 )
+from runtime.requests import (
+    Reply,
+    Request,
+    ToolCall,
+    ToolChoice,
+)
 from runtime.response import (
     PromptResponse,
 )
@@ -81,9 +119,27 @@ from runtime.schemas import (
     decode,
     json_schema,
 )
+from runtime.scripted import (
+    ScriptedAdapter,
+    ScriptError,
+)
 from runtime.sections import (
     MarkdownSection,
     Section,
+)
+from runtime.session import (
+    Overlay,
+    Session,
+    enable_inner_message_recording,
+)
+from runtime.session_slices import (
+    SessionMutation,
+    SliceMutation,
+    SliceView,
+)
+from runtime.snapshot import (
+    Snapshot,
+    SnapshotSlice,
 )
 from runtime.structured_output import (
     OutputSpec,
@@ -119,14 +175,18 @@ from runtime.visibility import (
 )
 
 __all__ = [
+    "AdapterResumeState",
     "Budget",
     "BudgetExceededError",
     "BudgetTracker",
+    "Checkpoint",
+    "CheckpointBackend",
     "CheckpointCorruptedError",
     "CheckpointExpiredError",
     "CheckpointNotFoundError",
     "CheckpointPhase",
     "CheckpointSaved",
+    "CompositeSnapshot",
     "ControlBus",
     "ConversationNotFound",
     "DataDecodeError",
@@ -136,11 +196,17 @@ __all__ = [
     "DecisionRequiredError",
     "EventBus",
     "EventHandler",
+    "ExecutionState",
     "FailedAttempt",
+    "FilesystemCheckpointBackend",
+    "FilesystemSnapshot",
     "HandlerFailure",
     "InProcessEventBus",
     "Invocation",
+    "LedgerCheckpointBackend",
+    "MainLoop",
     "MainLoopCompleted",
+    "MainLoopConfig",
     "MainLoopFailed",
     "MainLoopRequest",
     "MarkdownSection",
@@ -148,6 +214,7 @@ __all__ = [
     "OpenSections",
     "OutputParseError",
     "OutputSpec",
+    "Overlay",
     "Prompt",
     "PromptDefinitionError",
     "PromptError",
@@ -159,28 +226,50 @@ __all__ = [
     "PromptRendered",
     "PromptResponse",
     "PromptTemplate",
+    "ProviderAdapter",
     "PublishError",
     "PublishResult",
+    "RecoverableRun",
     "RecoveryCompleted",
+    "RecoveryConfig",
     "RecoveryError",
     "RecoveryFailed",
     "RecoveryStarted",
+    "ReducerFailedError",
+    "ReducerNotFoundError",
     "RejectedToolParams",
     "RenderedPrompt",
+    "Reply",
+    "Request",
     "RequestTypeMismatchError",
+    "ResourceSnapshotError",
     "RetryAdvice",
     "RetryCancelledError",
     "RunningTime",
     "SchemaError",
+    "ScopeClosedError",
+    "ScriptError",
+    "ScriptedAdapter",
     "Section",
     "SectionVisibility",
+    "Session",
+    "SessionError",
+    "SessionMutation",
     "SetVisibilityOverride",
     "ShownSection",
+    "SliceMutation",
+    "SliceView",
+    "Snapshot",
     "SnapshotRestoreError",
+    "SnapshotSlice",
+    "Snapshotable",
+    "SnapshotableFilesystem",
     "TemplateTextError",
     "ThrottlePolicy",
     "ThrottledError",
     "Tool",
+    "ToolCall",
+    "ToolChoice",
     "ToolContext",
     "ToolDefinitionError",
     "ToolInvoked",
@@ -195,6 +284,7 @@ __all__ = [
     "deadline_for",
     "deadline_provider_payload",
     "decode",
+    "enable_inner_message_recording",
     "format_publish_failures",
     "invoke",
     "json_schema",

@@ -1,8 +1,8 @@
 """Everything that the runtime raises on purpose, under the project's one root.
 
-Here are the errors of prompts, tools, limits, resuming and recovery; what the ledger itself
-raises is in `ledger.errors`. An error says what was asked, what was found and what to do,
-and carries the fields that a program may want. The tree:
+Here are the errors of prompts, tools, limits, sessions, resuming and recovery; what the ledger
+itself raises is in `ledger.errors`. An error says what was asked, what was found and what to
+do, and carries the fields that a program may want. The tree:
 
     TurnledgerError
     ├── PromptError (ValueError)
@@ -22,6 +22,11 @@ and carries the fields that a program may want. The tree:
     ├── ConversationNotFound (ValueError)
     ├── PromptMismatch (ValueError)
     ├── SnapshotRestoreError (ValueError)
+    ├── SessionError
+    │   ├── ReducerNotFoundError (LookupError)
+    │   ├── ReducerFailedError (RuntimeError)
+    │   ├── ScopeClosedError (RuntimeError)
+    │   └── ResourceSnapshotError (ValueError)
     ├── DecisionRequiredError
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
@@ -176,6 +181,45 @@ class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's na
 
 class SnapshotRestoreError(TurnledgerError, ValueError):
     """A snapshot can't be read or restored; nothing was changed."""
+
+
+class SessionError(TurnledgerError):
+    """A session can't be changed, or looked at, like this; nothing was recorded."""
+
+
+class ReducerNotFoundError(SessionError, LookupError):
+    """Nobody said what an event of this type does to that slice."""
+
+    def __init__(self, slice_type: str, event_type: str) -> None:
+        self.slice_type, self.event_type = slice_type, event_type
+        super().__init__(
+            f"No reducer says what a {event_type} does to the slice {slice_type}. Say it with "
+            f"session[{slice_type}].register({event_type}, reducer), or with a method of "
+            f"{slice_type} that is marked @reducer(on={event_type})."
+        )
+
+
+class ReducerFailedError(SessionError, RuntimeError):
+    """A reducer raised, or gave back what a slice can't hold."""
+
+    def __init__(self, slice_type: str, event_type: str, reducer: str, why: str) -> None:
+        self.slice_type, self.event_type, self.reducer = slice_type, event_type, reducer
+        super().__init__(
+            f"The reducer {reducer} of the slice {slice_type} failed on a {event_type}: {why}. "
+            "A reducer is a pure function from a tuple of values and an event to a tuple."
+        )
+
+
+class ScopeClosedError(SessionError, RuntimeError):
+    """A tool's time to change the session is over, or this thread is not the tool's."""
+
+
+class ResourceSnapshotError(SessionError, ValueError):
+    """A resource can't be snapshotted; `path` says which file of it is the trouble."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
 
 
 class DecisionRequiredError(TurnledgerError):

@@ -2,19 +2,22 @@
 state with both.
 
 Events are added and change the state at once; they are appended to the ledger together, just
-before something is done to the world, or when there is nothing left to do. Only one thread
-adds and commits. A worker whose run another has claimed gets StaleEpochError, and nothing of
-what it had pending is written.
+before something is done to the world, or when there is nothing left to do. What is added by
+one `add` is appended together too, unless it is more than the ledger takes at once. A worker
+whose run another has claimed gets StaleEpochError, and nothing of what it had pending is
+written. Any thread may use it; a loop's events come from its own thread only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from threading import Lock, RLock
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from ledger import (
-    ANY,
     NEW,
     Claim,
     Clock,
@@ -25,13 +28,15 @@ from ledger import (
     Record,
     StoreUnavailableError,
     SystemClock,
+    blob_name,
 )
-from projections import Declarations, RunState, fold
+from projections import Declarations, RunState, fold_together
+from runtime.facts import Facts, FactsState
 from runtime.progress import Progress, ProgressState
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
-_PROGRESS = Progress()
+_BESIDE = (Progress(), Facts())
 
 
 class Known(NamedTuple):
@@ -39,6 +44,7 @@ class Known(NamedTuple):
 
     run: RunState
     progress: ProgressState
+    facts: FactsState
 
     @property
     def version(self) -> int:
@@ -46,13 +52,26 @@ class Known(NamedTuple):
 
     def after(self, records: Iterable[Record]) -> Known:
         page = list(records)
-        return Known(self.run.after(page), fold(page, _PROGRESS, self.progress))
+        beside = fold_together(page, _BESIDE, (self.progress, self.facts))
+        return Known(self.run.after(page), *beside)
+
+    def is_outdated(self, changes: Iterable[str]) -> bool:
+        """Whether it may have to be folded again, as these names mean something else now."""
+        return any(name in self.facts.names for name in changes)
 
 
 # An event, or one that can only be made when it is known what comes before it.
 Pending: TypeAlias = "Event | Callable[[Known], Event]"
 # Called when events are on disk, with what was known before and is known now.
 Listener: TypeAlias = Callable[[Known, Known], None]
+
+
+class _Waiting(NamedTuple):
+    """A pending event: its id, and the number of the `add` that it came with."""
+
+    event: Pending
+    event_id: str
+    group: int
 
 
 class Journal:
@@ -73,82 +92,138 @@ class Journal:
         self.claim = claim
         self.clock = clock or SystemClock()
         self.commits = 0
-        self._pending: list[tuple[Pending, str]] = []
-        self._blobs: list[bytes] = []
+        # A checkpoint after so many completed tools; 0 is none.
+        self.checkpoint_interval = 0
+        # Held while what is known changes; whoever looks first and then adds holds it too.
+        self.lock = RLock()
+        self._pending: list[_Waiting] = []
+        self._blobs: list[tuple[int, bytes]] = []
+        self._adds = 0
         self._listeners: list[Listener] = []
-        self._committed = self._nothing()
-        if ledger.head(run_id):
-            self._committed = self._committed.after(ledger.read(run_id))
+        self._news: deque[tuple[Known, Known]] = deque()
+        self._telling = Lock()
+        self._changes = len(self.declarations.changes)
+        self._committed = self.folded(ledger.head(run_id))
         self._known = self._committed
-
-    def _nothing(self) -> Known:
-        return Known(RunState.initial(self.declarations), _PROGRESS.initial())
 
     # --- what is known ---
 
     @property
     def known(self) -> Known:
         """With what is pending."""
-        return self._known
+        with self.lock:
+            self._catch_up()
+            return self._known
 
     @property
     def state(self) -> RunState:
-        return self._known.run
+        return self.known.run
 
     @property
     def progress(self) -> ProgressState:
-        return self._known.progress
+        return self.known.progress
 
     @property
     def committed(self) -> Known:
         """What is on disk."""
-        return self._committed
+        with self.lock:
+            self._catch_up()
+            return self._committed
 
     @property
     def has_pending(self) -> bool:
         return bool(self._pending)
 
+    def is_pending(self, event_id: str) -> bool:
+        """Whether the event that was added under this id is not on disk yet."""
+        return any(one.event_id == event_id for one in self._pending)
+
+    def pending_records(self) -> list[Record]:
+        """What is pending, as it will be but for the store's time, position and digest."""
+        with self.lock:
+            known, records = self._committed, []
+            for one in self._pending:
+                records.append(self.provisional(known, one.event, one.event_id))
+                known = known.after(records[-1:])
+            return records
+
+    def records(self) -> Iterator[Record]:
+        """Everything that is known, from the first event on."""
+        with self.lock:
+            until, pending = self._committed.version, self.pending_records()
+        return chain(self._read(until), pending)
+
+    def blob(self, name: str) -> bytes:
+        """The bytes that a blob's name means, also if they are still pending."""
+        with self.lock:
+            for _, content in self._blobs:
+                if blob_name(content) == name:
+                    return content
+        return self.ledger.blob(name)
+
+    def folded(self, until: int, more: Iterable[Record] = ()) -> Known:
+        """What is known at a version that is on disk, and some records later."""
+        nothing = Known(RunState.initial(self.declarations), ProgressState(), FactsState())
+        return nothing.after(chain(self._read(until), more))
+
     def refold(self) -> None:
         """Fold all of it again: what the program declares has changed."""
-        if not self._committed.version and not self._pending:
-            self._committed = self._known = self._nothing()
+        with self.lock:
+            changes = len(self.declarations.changes)
+            committed = self.folded(self._committed.version)
+            self._known = self._with_pending(committed)
+            self._committed = committed
+            self._changes = changes
+
+    def _catch_up(self) -> None:
+        changes = self.declarations.changes
+        if self._changes == len(changes):
             return
-        committed = self._nothing()
-        if self._committed.version:
-            records = self.ledger.read(self.run_id, until=self._committed.version)
-            committed = committed.after(records)
-        self._committed = committed
-        self._known = self._with_pending(committed)
+        if self._known.is_outdated(changes[self._changes :]):
+            self.refold()
+        else:
+            self._changes = len(changes)
+
+    def _read(self, until: int) -> Iterable[Record]:
+        return self.ledger.read(self.run_id, until=until) if until else ()
 
     # --- changing it ---
 
-    def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> None:
-        """Make these pending, all or none: InvalidEventError if one can't be recorded."""
-        known, added = self._known, []
-        for event in events:
-            event_id = self.clock.new_id()
-            known = known.after([self._provisional(known, event, event_id)])
-            added.append((event, event_id))
-        self._known = known
-        self._pending += added
-        self._blobs += blobs
+    def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
+        """Make these pending, all or none, and give their ids.
+
+        InvalidEventError if one can't be recorded; what a reducer raises passes.
+        """
+        kept = list(blobs)
+        with self.lock:
+            known, added = self.known, []
+            for event in events:
+                event_id = self.clock.new_id()
+                known = known.after([self.provisional(known, event, event_id)])
+                added.append(_Waiting(event, event_id, self._adds))
+            self._known = known
+            self._pending += added
+            self._blobs += [(self._adds, content) for content in kept]
+            self._adds += 1
+            return [one.event_id for one in added]
 
     def discard(self) -> None:
         """Forget what is pending."""
-        self._pending, self._blobs = [], []
-        self._known = self._committed
+        with self.lock:
+            self._pending, self._blobs = [], []
+            self._known = self._committed
+
+    def withdraw(self, event_ids: Iterable[str]) -> None:
+        """Forget those of these that are pending."""
+        with self.lock:
+            gone = frozenset(event_ids)
+            self._pending = [one for one in self._pending if one.event_id not in gone]
+            self._known = self._with_pending(self._committed)
 
     def commit(self) -> None:
         """Append what is pending; it is on disk when this returns, and listeners are told."""
-        if not self._pending:
-            return
-        before = self._committed
-        records = self._append()
-        self._committed = self._known = self._committed.after(records)
-        self._pending, self._blobs = [], []
-        self.commits += 1
-        for listener in tuple(self._listeners):
-            listener(before, self._committed)
+        self.write()
+        self.tell()
 
     def on_commit(self, listener: Listener) -> Callable[[], None]:
         """Call this after each commit; what is given back ends it."""
@@ -157,8 +232,47 @@ class Journal:
 
     # --- how ---
 
-    def _append(self) -> tuple[Record, ...]:
-        drafts = self._drafts()
+    def write(self) -> None:
+        """Append what is pending; listeners are not told yet."""
+        with self.lock:
+            before = self.committed
+            try:
+                while self._pending:
+                    records = self._append(self._first_batch())
+                    self._committed = self._committed.after(records)
+                    del self._pending[: len(records)]
+                    self.commits += 1
+                self._blobs = []
+                self._known = self._committed
+            finally:
+                if self._committed is not before:
+                    self._news.append((before, self._committed))
+
+    def tell(self) -> None:
+        """Call listeners, one commit after the other: one that commits hears of it later."""
+        while self._news and self._telling.acquire(blocking=False):
+            try:
+                while self._news:
+                    before, now = self._news.popleft()
+                    for listener in tuple(self._listeners):
+                        listener(before, now)
+            finally:
+                self._telling.release()
+
+    def _first_batch(self) -> int:
+        """How many of the pending events go together: whole adds, as many as may."""
+        most = self.ledger.mapper.codec.limits.max_batch_events
+        if len(self._pending) <= most:
+            return len(self._pending)
+        count = most
+        while count and self._pending[count - 1].group == self._pending[count].group:
+            count -= 1
+        return count or most
+
+    def _append(self, count: int) -> tuple[Record, ...]:
+        last = self._pending[count - 1].group
+        blobs = [content for group, content in self._blobs if group <= last]
+        drafts = self._drafts(count)
         for attempt in range(1, ATTEMPTS + 1):
             version = self._committed.version
             try:
@@ -167,7 +281,7 @@ class Journal:
                     drafts,
                     expected_version=version or NEW,
                     epoch=self.claim.epoch if self.claim is not None else None,
-                    blobs=self._blobs,
+                    blobs=blobs,
                 ).records
             except ConcurrentAppendError:
                 # Somebody commented, or decided something: go on from there.
@@ -176,28 +290,28 @@ class Journal:
                     raise
                 self._committed = self._committed.after(tail)
                 self._known = self._with_pending(self._committed)
-                drafts = self._drafts()
+                drafts = self._drafts(count)
             except StoreUnavailableError:
                 # Whether it was written, the ids tell.
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
 
-    def _drafts(self) -> list[Draft]:
-        """What is pending, made of what comes before each."""
+    def _drafts(self, count: int) -> list[Draft]:
+        """The first of what is pending, each made of what comes before it."""
         known, drafts = self._committed, []
-        for event, event_id in self._pending:
-            record = self._provisional(known, event, event_id)
+        for event, event_id, _ in self._pending[:count]:
+            record = self.provisional(known, event, event_id)
             known = known.after([record])
             drafts.append(Draft(record.event, event_id))
         return drafts
 
     def _with_pending(self, known: Known) -> Known:
-        for event, event_id in self._pending:
-            known = known.after([self._provisional(known, event, event_id)])
+        for one in self._pending:
+            known = known.after([self.provisional(known, one.event, one.event_id)])
         return known
 
-    def _provisional(self, known: Known, event: Pending, event_id: str) -> Record:
+    def provisional(self, known: Known, event: Pending, event_id: str) -> Record:
         """The record that this event will be, but for the store's time, position and digest."""
         made = event(known) if callable(event) else event
         codec = self.ledger.mapper.codec
@@ -213,6 +327,3 @@ class Journal:
             data.decode(),
         )
         return Record(row, codec)
-
-
-__all__ = ["ANY", "Journal", "Known", "Listener", "Pending"]

@@ -21,6 +21,7 @@ from uuid import UUID
 import msgspec
 
 from ledger.limits import INT_RANGE, Limits
+from projections.declarations import dumped
 from projections.running_hash import canonical
 from runtime.errors import DataDecodeError, DataEncodeError, SchemaError
 
@@ -174,7 +175,7 @@ def _struct(value: msgspec.Struct, path: str, depth: int) -> Any:
 
 def _dumped(model: Any, path: str) -> Any:
     try:
-        return model.model_dump(mode="json", by_alias=True)
+        return dumped(model)
     except SchemaError:
         raise
     except Exception as error:

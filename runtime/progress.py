@@ -20,10 +20,12 @@ from ledger import (
     ModelCallFailed,
     ModelReplied,
     Record,
+    RunResumed,
     RunStarted,
     ToolCallCompleted,
 )
 from projections import Projection
+from projections.persistent import HashedList
 from projections.projection import as_json
 
 change = msgspec.structs.replace
@@ -45,14 +47,17 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     # The last message, if the assistant said it and everything it asked for is answered.
     replied: bool = False
     reply_id: UUID | None = None
+    reply_text: str = ""
     calls: int = 0
     # Requests that went out for the next turn, and failed ones among them.
     requests: int = 0
     finished: bool = False
     superseded: bool = False
     output: Any = None
-    # What the provider sent beyond the last reply's message.
-    provider_data: Any = None
+    # What the provider sent beyond its messages: turn and data; the last reply's.
+    provider_data: HashedList[tuple[int, Any]] = HashedList("provider data")
+    parsed: Any = None
+    model: str = ""
 
 
 @final
@@ -64,6 +69,15 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: int = 0
     expansions: int = 0
     tool_calls_completed: int = 0
+    # Replies and tools so far, and how many there were when the run was last resumed.
+    steps: int = 0
+    steps_at_resume: int | None = None
+    attempts: int = 0
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the next attempt: from 1 again if the last one got anywhere."""
+        return self.attempts + 1 if self.steps_at_resume == self.steps else 1
 
     def of(self, evaluation_id: str) -> EvaluationProgress | None:
         """The evaluation if it is the one that the loop is in."""
@@ -85,6 +99,7 @@ class Progress(Projection[ProgressState]):
         EvaluationFinished,
         EvaluationSuperseded,
         ToolCallCompleted,
+        RunResumed,
     )
 
     def initial(self) -> ProgressState:
@@ -108,12 +123,32 @@ class Progress(Projection[ProgressState]):
             case MessageAppended():
                 return _said(state, event)
             case ToolCallCompleted():
-                return change(state, tool_calls_completed=state.tool_calls_completed + 1)
+                done = state.tool_calls_completed + 1
+                return change(state, tool_calls_completed=done, steps=state.steps + 1)
+            case RunResumed():
+                return change(state, attempts=event.attempt, steps_at_resume=state.steps)
             case _:
                 return _about_an_evaluation(state, event)
 
     def to_json(self, state: ProgressState) -> Any:
-        return as_json(state)
+        found = state.evaluation
+        shown = None
+        if found is not None:
+            shown = {
+                "evaluation_id": found.evaluation_id,
+                "turn": found.turn,
+                "sequence": found.sequence,
+                "replied": found.replied,
+                "finished": found.finished,
+                "superseded": found.superseded,
+                "requests": found.requests,
+            }
+        return {
+            "evaluation": as_json(shown),
+            "evaluations": state.evaluations,
+            "expansions": state.expansions,
+            "tool_calls_completed": state.tool_calls_completed,
+        }
 
 
 def _begun(state: ProgressState, event: RunStarted) -> ProgressState:
@@ -150,8 +185,9 @@ def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
         replied=by_assistant,
         reply_id=message.message_id if by_assistant else found.reply_id,
         calls=found.calls + (len(message.tool_calls) if by_assistant else 0),
+        reply_text=message.content if by_assistant else found.reply_text,
         requests=0 if by_assistant else found.requests,
-        provider_data=None if by_assistant else found.provider_data,
+        parsed=None if by_assistant else found.parsed,
     )
     return change(state, evaluation=evaluation)
 
@@ -165,9 +201,24 @@ def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
         case ModelCalled():
             found = change(found, requests=max(found.requests + 1, event.attempt))
         case ModelReplied():
-            found = change(found, provider_data=event.provider_data)
+            found = _replied(found, event)
         case EvaluationFinished():
             found = change(found, finished=True, output=event.output)
         case EvaluationSuperseded():
             found = change(found, superseded=True)
-    return change(state, evaluation=found, expansions=expansions)
+    steps = state.steps + isinstance(event, ModelReplied)
+    return change(state, evaluation=found, expansions=expansions, steps=steps)
+
+
+def _replied(found: EvaluationProgress, event: ModelReplied) -> EvaluationProgress:
+    data = event.provider_data if isinstance(event.provider_data, dict) else {}
+    kept = found.provider_data
+    if data.get("provider") is not None:
+        kept = kept.append((event.turn, data["provider"]))
+    return change(found, provider_data=kept, parsed=data.get("parsed"), model=event.model)
+
+
+def provider_data(reply_data: Any, parsed: Any) -> Any:
+    """What a ModelReplied holds of a reply beyond its message; None if there is nothing."""
+    kept = {"provider": reply_data, "parsed": parsed}
+    return {name: value for name, value in kept.items() if value is not None} or None

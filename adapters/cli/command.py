@@ -9,6 +9,7 @@ import click
 
 from adapters.cli.chat import messages
 from adapters.cli.completion import completion
+from adapters.cli.deciding import abandon, pending, recover, resolve
 from adapters.cli.doings import timeline, tools
 from adapters.cli.invocation import LedgerGroup
 from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
@@ -21,6 +22,7 @@ from adapters.cli.transferring import export, import_
 from adapters.cli.writing import append, fork
 
 COMMANDS = (
+    abandon,
     append,
     blame,
     completion,
@@ -31,10 +33,13 @@ COMMANDS = (
     import_,
     log,
     messages,
+    pending,
     projections,
     rebase,
     rebuild_command,
     rebuild_index,
+    recover,
+    resolve,
     runs,
     show,
     state,

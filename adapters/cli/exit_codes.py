@@ -18,6 +18,7 @@ from ledger import (
     TurnledgerError,
 )
 from projections import TableNotMadeError
+from runtime.errors import CheckpointNotFoundError, DecisionRequiredError
 
 
 class ExitCode(IntEnum):
@@ -60,6 +61,8 @@ ERRORS: tuple[tuple[type[TurnledgerError], ExitCode], ...] = (
     (TableNotMadeError, ExitCode.NOT_FOUND),
     (ConcurrentAppendError, ExitCode.VERSION_CONFLICT),
     (IntegrityFailureError, ExitCode.INTEGRITY_FAILURE),
+    (DecisionRequiredError, ExitCode.WAITING),
+    (CheckpointNotFoundError, ExitCode.NOT_FOUND),
     (RunClaimedError, ExitCode.LEASE_HELD),
     (StaleEpochError, ExitCode.LEASE_HELD),
     (TurnledgerError, ExitCode.ERROR),

@@ -29,8 +29,7 @@ from ledger import (
     ToolMessageAmended,
 )
 from ledger.clock import to_micros
-from projections import RunState
-from projections.slices import Declarations
+from projections import Declarations, RunState
 
 RUN = "0195f5a0-0000-7000-8000-00000000abcd"
 PARENT = UUID("0195f5a0-0000-7000-8000-000000000001")

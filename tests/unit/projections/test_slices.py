@@ -84,8 +84,8 @@ class Model:
             raise ValueError("text")
         return cls(payload["text"])
 
-    def model_dump(self, *, mode: str) -> dict[str, str]:
-        assert mode == "json"
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, str]:
+        assert (mode, by_alias) == ("json", True)
         return {"text": self.text}
 
 

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger import Event, Record, RunStarted
-from projections import RunState
+from projections import Declarations, RunState, SessionSlices
 from projections.containers import NotLoadedError
 from projections.moments import built_in
 from projections.projection import fold_pages
 from projections.reducers import append_all
-from projections.slices import Declarations, SessionSlices
 from projections.stored import Stored, row_of, state_of
 from tests.unit.projections.given import (
     amends,

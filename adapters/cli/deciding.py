@@ -1,0 +1,293 @@
+"""Commands about runs that were interrupted: `pending`, `resolve`, `recover` and `abandon`."""
+
+from __future__ import annotations
+
+import getpass
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+import msgspec
+
+from adapters.cli.exit_codes import ExitCode, exit_code_of
+from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from adapters.cli.output import Format, say
+from adapters.cli.parameters import RUN
+from adapters.cli.viewing import shortened
+from adapters.cli.visible import visible
+from ledger import (
+    ANY,
+    InvalidInputError,
+    Ledger,
+    RunAbandoned,
+    RunNotFoundError,
+    ToolCallDecided,
+    TurnledgerError,
+)
+from projections import ToolCallView, standing
+
+if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
+    from runtime import MainLoop
+
+# How much of a call's arguments a line shows.
+CELL = 60
+
+
+@click.command(cls=LedgerCommand, example="turnledger pending -o json")
+@click.argument("run", type=RUN, required=False)
+def pending(run: UUID | None) -> None:
+    """List the tool calls that have not ended.
+
+    Of one run, or of all that are not over. A call in doubt was started, and nobody
+    knows how it ended; if its run waits, a person has to say: see `turnledger resolve`.
+    """
+    with open_ledger() as ledger:
+        found = list(_unfinished(ledger, run))
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many((_shown(*one) for one in found), str, flush=False)
+        return
+    out.rows(
+        ("run", "status", "call", "tool", "state", "attempts", "decided", "arguments"),
+        (
+            (
+                str(run_id),
+                status,
+                visible(call.call_id),
+                visible(call.name),
+                call.status,
+                str(call.attempts),
+                call.decision or "",
+                shortened(visible(call.arguments), CELL),
+            )
+            for run_id, status, call in found
+        ),
+    )
+
+
+def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, ToolCallView]]:
+    if run is not None:
+        info = ledger.run(run)
+        yield from ((run, info.status, c) for c in standing(ledger, run).tools.pending())
+        return
+    for status in ("waiting", "running", "failed", "parked"):
+        for info in ledger.runs(status=status):
+            calls = standing(ledger, info.run_id).tools.pending()
+            yield from ((info.run_id, status, call) for call in calls)
+
+
+def _shown(run_id: UUID, status: str, call: ToolCallView) -> dict[str, Any]:
+    return {
+        "run_id": str(run_id),
+        "run_status": status,
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": call.status,
+        "attempts": call.attempts,
+        "decision": call.decision,
+    }
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
+)
+@click.argument("run", type=RUN)
+@click.argument("call_id")
+@click.option("--completed", metavar="JSON", help="It happened; this is its result.")
+@click.option("--failed", metavar="TEXT", help="It did not happen, and this is why.")
+@click.option("--retry", is_flag=True, help="Run it again.")
+@click.option("--by", metavar="NAME", help="Who decides. Default: your user name.")
+def resolve(
+    run: UUID,
+    call_id: str,
+    completed: str | None,
+    failed: str | None,
+    retry: bool,
+    by: str | None,
+) -> None:
+    """Say what became of a call in doubt.
+
+    The decision is recorded, and the run goes on with it when it is recovered.
+    """
+    if (completed is not None) + (failed is not None) + retry != 1:
+        raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
+    value = None
+    if completed is not None:
+        try:
+            value = msgspec.json.decode(completed)
+        except msgspec.DecodeError as error:
+            raise click.BadParameter(f"it is no JSON: {error}", param_hint="--completed") from None
+    with open_ledger() as ledger:
+        ledger.run(run)
+        _check_in_doubt(ledger, run, call_id)
+        decision = ToolCallDecided(
+            call_id=call_id,
+            decision="retry" if retry else "completed" if failed is None else "failed",
+            value=value,
+            text=failed or "",
+            decided_by=by or _user(),
+        )
+        ledger.append(run, decision, ANY)
+    say(
+        f"Recorded. Recover the run to go on with it: turnledger recover {run} --app module:factory"
+    )
+
+
+def _check_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> None:
+    calls = standing(ledger, run).tools.pending()
+    found = [call for call in calls if call.call_id == call_id]
+    if not found:
+        known = ", ".join(call.call_id for call in calls) or "none"
+        raise InvalidInputError(
+            f"Run {run} has no call {call_id!r} that has not ended. Those are: {known}."
+        )
+    if found[-1].status not in ("started", "in_doubt"):
+        raise InvalidInputError(
+            f"The call {call_id!r} of run {run} is {found[-1].status}: it was never started, "
+            "and runs when the run goes on."
+        )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+# --- going on, or not ------------------------------------------------------------------
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger recover 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
+turnledger recover --all --app myagent:loop""",
+)
+@click.argument("run", type=RUN, required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run that can be recovered.")
+@click.option(
+    "--app",
+    required=True,
+    metavar="MODULE:FACTORY",
+    help="What builds the loop: factory(ledger) gives a MainLoop.",
+)
+def recover(run: UUID | None, everything: bool, app: str) -> None:
+    """Go on with runs that were interrupted, to their end.
+
+    The code is yours: FACTORY is called with the ledger and gives the loop. A run that
+    another worker has exits with 7, one that waits for a decision with 8. SIGTERM and
+    Ctrl-C stop it and leave the run resumable.
+    """
+    if (run is not None) == everything:
+        raise click.UsageError("Give either a run or --all.")
+    with open_ledger() as ledger, _ending_on_sigterm():
+        loop = loop_of(app, ledger)
+        if run is not None:
+            if not ledger.head(run):
+                raise RunNotFoundError(str(run))
+            _print(run, *loop.recover(run))
+            return
+        finish(_recover_all(loop))
+
+
+def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
+    worst = ExitCode.OK
+    for found in loop.list_recoverable():
+        try:
+            _print(found.run_id, *loop.recover(found))
+        except TurnledgerError as error:
+            say(f"{found.run_id}: {error}")
+            worst = max(worst, exit_code_of(error))
+    return worst
+
+
+def _print(run: UUID, response: Any, session: Any) -> None:
+    out = printer()
+    value = {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
+    out.one(
+        value,
+        lambda: out.pairs(
+            [
+                ("run", str(run)),
+                ("verdict", "recovered"),
+                ("answer", visible(response.text or str(value["output"]))),
+            ]
+        ),
+    )
+
+
+def _plain(output: Any) -> Any:
+    from runtime import to_plain
+
+    return to_plain(output)
+
+
+@click.command(cls=LedgerCommand, example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
+@click.argument("run", type=RUN)
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is recorded.")
+def abandon(run: UUID, reason: str) -> None:
+    """Give a run up: nobody recovers it any more.
+
+    Its events stay. A run that another worker has is left as it is, and exits with 7.
+    """
+    with open_ledger() as ledger:
+        status = ledger.run(run).status
+        if status in ("completed", "abandoned"):
+            say(f"Run {run} is {status} already.")
+            return
+        with ledger.claim(run) as claim:
+            ledger.append(run, RunAbandoned(reason=reason), ANY, claim.epoch)
+    say(f"Run {run} is abandoned.")
+
+
+# --- the user's own code -----------------------------------------------------------------
+
+
+def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
+    """The loop that `module:factory` gives for a ledger."""
+    from runtime import MainLoop
+
+    module, _, name = app.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # a program in the current folder is found
+    try:
+        factory = getattr(import_module(module), name, None)
+    except ImportError as error:
+        raise click.BadParameter(
+            f"{app!r} can't be imported: {error}", param_hint="--app"
+        ) from error
+    if not callable(factory):
+        raise click.BadParameter(f"{app!r} is no factory: module:factory", param_hint="--app")
+    loop = factory(ledger)
+    if not isinstance(loop, MainLoop):
+        raise click.BadParameter(
+            f"{app!r} gave a {type(loop).__name__}, not a MainLoop", param_hint="--app"
+        )
+    return loop
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the work like Ctrl-C: leases are given back, runs stay resumable."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,222 @@
+"""Seeing one run through: the prompt, its evaluations, and how it ended.
+
+The same for a run that begins and for one that is recovered: what was done already is known
+from the journal, and is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ledger import (
+    CheckpointCleared,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+    StaleEpochError,
+)
+from runtime.bus_events import CheckpointPhase, CheckpointSaved
+from runtime.errors import (
+    ConversationNotFound,
+    DecisionRequiredError,
+    PromptEvaluationError,
+    PromptMismatch,
+)
+from runtime.execution_state import ExecutionState
+from runtime.journal import Journal, Known
+from runtime.limits import Budget, BudgetTracker, Deadline, deadline_for
+from runtime.prompt import Prompt
+from runtime.response import PromptResponse
+from runtime.saving import Saved, checkpoint_of
+from runtime.session import Session
+from runtime.throttle import RetryCancelledError
+from runtime.tool_runs import checkpoint
+from runtime.visibility import (
+    SetVisibilityOverride,
+    VisibilityExpansionRequired,
+    VisibilityOverrides,
+)
+
+if TYPE_CHECKING:
+    from runtime.main_loop import MainLoop
+
+MOST_EXPANSIONS = 10
+# These leave the run as it is: it can be resumed, and nothing about it has failed.
+_NO_FAILURE = (
+    ConversationNotFound,
+    DecisionRequiredError,
+    PromptMismatch,
+    RetryCancelledError,
+    StaleEpochError,
+)
+
+
+@dataclass
+class Assignment:
+    """A run that somebody works on, and all that it takes."""
+
+    loop: MainLoop[Any, Any]
+    run_id: UUID
+    journal: Journal
+    session: Session
+    request: Any
+    started: RunStarted
+    # Seconds that earlier attempts took, and a limit that takes the recorded one's place.
+    used: timedelta = timedelta(0)
+    deadline: Deadline | timedelta | None = None
+    saved: Saved = field(default_factory=Saved)
+    state: ExecutionState | None = None
+
+    def limit(self) -> Deadline | None:
+        """Until when it may take."""
+        started = self.started
+        wanted: Deadline | timedelta | None = self.deadline
+        if wanted is None and started.deadline is not None:
+            wanted = Deadline(expires_at=started.deadline)
+        if wanted is None and started.time_limit is not None:
+            wanted = timedelta(seconds=started.time_limit)
+        return deadline_for(wanted, used=self.used, clock=self.loop._clock)
+
+    def tracker(self) -> BudgetTracker | None:
+        """The run's budget, with what it used already."""
+        budget = Budget.from_limits(self.started.budget)
+        if budget is None:
+            return None
+        return BudgetTracker(budget, self.saved.usage or self.journal.state.usage.total)
+
+
+def drive(work: Assignment) -> PromptResponse[Any]:
+    """Go on with a run until it has its answer, has failed, or waits."""
+    journal, loop = work.journal, work.loop
+    recovery = loop._recovery
+    journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
+    state = work.state or ExecutionState(
+        session=work.session, resources=loop._build_resources() or {}
+    )
+    stop = journal.on_commit(_saving(work, state))
+    try:
+        prompt = loop.create_prompt(work.request)
+        if journal.state.checkpoints.latest is None:
+            state.record(journal)
+            if recovery is not None:
+                journal.add(checkpoint(journal, "initialized"))
+        response = _answered(work, prompt, state)
+        _complete(work)
+    except _NO_FAILURE:
+        journal.discard()
+        raise
+    except Exception as error:
+        _fail(work, error)
+        raise
+    except BaseException:
+        # Ctrl-C and the like: what is not on disk did not happen; the rest can be resumed.
+        journal.discard()
+        raise
+    finally:
+        stop()
+    return response
+
+
+def _answered(work: Assignment, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:
+    journal = work.journal
+    limit, tracker = work.limit(), work.tracker()
+    while True:
+        found = journal.progress.evaluation
+        goes_on = found is not None and not found.superseded and found.sequence > 0
+        try:
+            return work.loop._adapter.evaluate(
+                prompt,
+                execution_state=state,
+                bus=work.loop._bus,
+                deadline=limit,
+                budget_tracker=tracker,
+                resume=goes_on,
+            )
+        except VisibilityExpansionRequired as wanted:
+            if journal.progress.expansions > MOST_EXPANSIONS:
+                raise PromptEvaluationError(
+                    f"The model asked to open sections more than {MOST_EXPANSIONS} times.",
+                    prompt_name=prompt.label,
+                    phase="tool",
+                ) from wanted
+            for path, visibility in wanted.requested_overrides.items():
+                work.session[VisibilityOverrides].apply(
+                    SetVisibilityOverride(path=path, visibility=visibility)
+                )
+
+
+def _complete(work: Assignment) -> None:
+    """The run's end, in one commit with its last checkpoint."""
+    journal, recovery = work.journal, work.loop._recovery
+
+    def completed(known: Known) -> RunCompleted:
+        found = known.progress.evaluation
+        return RunCompleted(
+            message_id=found.reply_id if found is not None else None,
+            output=found.output if found is not None else None,
+            outcome_digest=known.run.outcome_digest,
+        )
+
+    journal.add(completed)
+    if recovery is not None:
+        journal.add(checkpoint(journal, "completed"))
+        if recovery.cleanup_on_success:
+            journal.add(CheckpointCleared(reason="the run is completed"))
+    journal.commit()
+    if recovery is not None and recovery.backend is not None and recovery.cleanup_on_success:
+        recovery.backend.delete(work.run_id)
+
+
+def _fail(work: Assignment, error: Exception) -> None:
+    """Record the failure, if it can be: the error itself is what the caller gets."""
+    journal = work.journal
+    try:
+        journal.add(
+            RunFailed(
+                error_type=type(error).__name__,
+                error_message=str(error).encode(errors="replace").decode(),
+                phase=getattr(error, "phase", ""),
+            )
+        )
+        if work.loop._recovery is not None:
+            journal.add(checkpoint(journal, "failed"))
+        journal.commit()
+    except Exception as trouble:
+        error.add_note(f"The failure could not be recorded: {trouble}")
+
+
+def _saving(work: Assignment, state: ExecutionState) -> Callable[[Known, Known], None]:
+    """Tells of each checkpoint once it is on disk, and keeps it where it is to be kept."""
+
+    def listen(before: Known, now: Known) -> None:
+        recovery, bus = work.loop._recovery, work.loop._bus
+        entries = now.run.checkpoints.entries
+        new = len(entries) - len(before.run.checkpoints.entries)
+        latest = list(_take(entries.backwards(), max(new, 0)))
+        if recovery is None:
+            return
+        backend = recovery.backend
+        started = before.run.tools.open != now.run.tools.open
+        if backend is not None and (latest or started):
+            backend.save(work.run_id, checkpoint_of(work, state, now))
+        for entry in reversed(latest):
+            bus.publish(
+                CheckpointSaved(
+                    run_id=work.run_id,
+                    checkpoint_id=UUID(entry.checkpoint_id),
+                    phase=CheckpointPhase(entry.phase),
+                    tool_calls_completed=entry.tool_calls_completed,
+                    created_at=entry.created_at,
+                )
+            )
+
+    return listen
+
+
+def _take(items: Any, count: int) -> Any:
+    for _ in range(count):
+        yield next(items)

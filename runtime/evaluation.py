@@ -1,0 +1,357 @@
+"""One evaluation: decide, perform, evolve, until there is an answer.
+
+Here are its beginning, its end and the loop; asking the model is `runtime.model_calls`, running
+tools `runtime.tool_runs`. Nothing here asks whether the evaluation is fresh or resumed: what is
+known decides what comes next, and what is known comes from the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID, uuid4
+
+import msgspec
+
+from ledger import (
+    EvaluationFinished,
+    EvaluationStarted,
+    InnerMessage,
+    MessageAppended,
+    RunWaiting,
+    ToolMessageAmended,
+)
+from ledger.clock import to_datetime
+from runtime.bus import EventBus
+from runtime.bus_events import PromptExecuted, PromptRendered, ToolInvoked
+from runtime.deciding import (
+    Begin,
+    CallModel,
+    Doubt,
+    Finish,
+    RunTools,
+    Settle,
+    Wait,
+    decide,
+)
+from runtime.errors import (
+    BudgetExceededError,
+    ConversationNotFound,
+    DeadlineExceededError,
+    DecisionRequiredError,
+    EvaluationPhase,
+    PromptEvaluationError,
+    PromptMismatch,
+    SchemaError,
+)
+from runtime.execution_state import ExecutionState
+from runtime.journal import Journal
+from runtime.json_values import to_plain
+from runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
+from runtime.model_calls import call_model
+from runtime.progress import EvaluationProgress
+from runtime.prompt import Prompt
+from runtime.rendering import PromptOverridesStore, RenderedPrompt
+from runtime.response import PromptResponse
+from runtime.session import Session
+from runtime.tool_runs import doubt, run_tools, settle
+from runtime.tools import ToolRegistry
+from runtime.visibility import VisibilityOverrides
+
+if TYPE_CHECKING:
+    from runtime.adapter import ProviderAdapter
+
+OutputT = TypeVar("OutputT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the caller of `evaluate` asked for beside the prompt."""
+
+    bus: EventBus
+    parse_output: bool = True
+    deadline: Deadline | None = None
+    budget_tracker: BudgetTracker | None = None
+    overrides_store: PromptOverridesStore | None = None
+    overrides_tag: str = "latest"
+    execution_state: ExecutionState | None = None
+
+
+class Evaluation(Generic[OutputT]):
+    """An evaluation of one prompt in one session."""
+
+    def __init__(
+        self,
+        adapter: ProviderAdapter[OutputT],
+        prompt: Prompt[OutputT],
+        session: Session,
+        wishes: Wishes,
+    ) -> None:
+        self.adapter = adapter
+        self.prompt = prompt
+        self.session = session
+        self.wishes = wishes
+        self.bus = wishes.bus
+        self.evaluation_id: str | None = None
+        # Calls that were asked for before this process took part.
+        self.calls_before: frozenset[str] = frozenset()
+        self.invoked: list[ToolInvoked] = []
+        self.payload: dict[str, Any] | None = None
+        self.rendered: RenderedPrompt[OutputT] = self._render()
+        self.tools = ToolRegistry(self.rendered.tools)
+        self.deadline = wishes.deadline or self.rendered.deadline
+        self._used = self.journal.state.usage.total
+
+    @property
+    def journal(self) -> Journal:
+        return self.session.journal
+
+    @property
+    def progress(self) -> EvaluationProgress:
+        """The evaluation as it stands; it must have begun."""
+        found = self.journal.progress.of(self.evaluation_id or "")
+        assert found is not None
+        return found
+
+    @property
+    def resources(self) -> ExecutionState | None:
+        """The state with its resources, if there are any."""
+        state = self.wishes.execution_state
+        return state if state is not None and state.resources else None
+
+    @property
+    def wants_output(self) -> bool:
+        return self.wishes.parse_output and self.rendered.output is not None
+
+    # --- the loop ---
+
+    def bring(self, messages: Iterable[InnerMessage]) -> None:
+        """Add the messages of a conversation that the journal lacks."""
+        known = {said.message_id for said in self.journal.state.conversation.said}
+        lacking = [message for message in messages if message.message_id not in known]
+        self.journal.add(*(MessageAppended(message=message) for message in lacking))
+
+    def run(self, *, resume: bool = False) -> PromptResponse[OutputT]:
+        """Go on until there is an answer; a new conversation unless `resume`."""
+        if resume:
+            self._take_up()
+        self._publish_rendered()
+        policies = {tool.name: tool.on_interrupt for tool in self.tools}
+        while True:
+            effect = decide(self.journal.known, self.evaluation_id, policies)
+            match effect:
+                case Begin():
+                    self._begin()
+                case CallModel():
+                    self.check_limits("request", reserve=1)
+                    call_model(self, effect)
+                case Doubt():
+                    doubt(self, effect.calls)
+                case Settle():
+                    settle(self, effect.calls)
+                case RunTools():
+                    run_tools(self, effect.calls)
+                case Wait():
+                    self._wait(effect)
+                case Finish():
+                    return self._finish()
+
+    def _render(self) -> RenderedPrompt[OutputT]:
+        native = self.adapter.use_native_response_format and self.wishes.parse_output
+        wanted = self.prompt.template.output is not None
+        return self.prompt.render(
+            overrides_store=self.wishes.overrides_store,
+            overrides_tag=self.wishes.overrides_tag,
+            visibility=self.session[VisibilityOverrides].latest(),
+            inject_output_instructions=False if native and wanted else None,
+        )
+
+    def _take_up(self) -> None:
+        """Go on with the latest conversation, if it is one of this prompt."""
+        found = self.journal.progress.evaluation
+        if found is None or found.superseded or not found.sequence:
+            raise ConversationNotFound
+        recorded, now = f"{found.prompt_ns}/{found.prompt_key}", self.prompt.template.path
+        if recorded != now:
+            raise PromptMismatch("name", recorded=recorded, found=now)
+        if found.prompt_digest and found.prompt_digest != self.rendered.digest:
+            raise PromptMismatch("digest", recorded=found.prompt_digest, found=self.rendered.digest)
+        self.evaluation_id = found.evaluation_id
+        self.calls_before = frozenset(
+            call.call_id
+            for call in self.journal.state.tools.pending()
+            if call.evaluation_id == found.evaluation_id
+        )
+
+    def _publish_rendered(self) -> None:
+        rendered = self.rendered
+        self.bus.publish(
+            PromptRendered(
+                ns=rendered.ns,
+                key=rendered.key,
+                name=rendered.name,
+                adapter=self.adapter.name,
+                session_id=self.session.session_id,
+                inputs=tuple(_plain_or_text(one) for one in rendered.params),
+                text=rendered.text,
+            )
+        )
+
+    def _begin(self) -> None:
+        """Record what is asked: the prompt's text is the system message."""
+        rendered = self.rendered
+        self.evaluation_id = self.journal.clock.new_id()
+        started = EvaluationStarted(
+            evaluation_id=self.evaluation_id,
+            prompt_ns=rendered.ns,
+            prompt_key=rendered.key,
+            prompt_name=rendered.name or "",
+            prompt_digest=rendered.digest,
+            tools_digest=rendered.tools_digest,
+            adapter=self.adapter.name,
+        )
+        self.journal.add(started)
+        self.journal.add(self.message("system", rendered.text))
+
+    def _wait(self, effect: Wait) -> None:
+        ids = tuple(call.call_id for call in effect.calls)
+        summary = self.journal.state.summary
+        if summary.status != "waiting" or summary.waiting_for != ids:
+            reason = "nobody knows how these calls ended"
+            self.journal.add(RunWaiting(reason=reason, call_ids=ids))
+        self.journal.commit()
+        raise DecisionRequiredError(str(self.journal.run_id), ids)
+
+    # --- the answer ---
+
+    def _finish(self) -> PromptResponse[OutputT]:
+        self.check_limits("response")
+        progress = self.progress
+        text: str | None = progress.reply_text
+        output: OutputT | None = None
+        plain: Any = None
+        if self.wants_output:
+            output = self._parsed(progress)
+            plain, text = to_plain(output), None
+        if not progress.finished:
+            self._record_answer(progress, plain)
+        self.journal.commit()
+        response = PromptResponse(
+            prompt_name=self.prompt.label,
+            text=text,
+            output=output,
+            tool_results=tuple(self.invoked),
+            provider_payload=self.payload,
+        )
+        self._publish_executed(response)
+        return response
+
+    def _parsed(self, progress: EvaluationProgress) -> OutputT:
+        spec = self.rendered.output
+        assert spec is not None
+        try:
+            if progress.parsed is not None:
+                return spec.parse_native(progress.parsed)
+            return spec.parse(progress.reply_text)
+        except SchemaError as error:
+            self.journal.commit()
+            raise self.failed(
+                f"The reply is no {spec.container} as asked: {error}", "response"
+            ) from error
+
+    def _record_answer(self, progress: EvaluationProgress, output: Any) -> None:
+        """The answer; the last tool that succeeded carries a parsed one, for the next turn."""
+        if output is not None:
+            last = self._last_successful()
+            if last is not None:
+                message_id, said = last
+                content = f"{said}\n\n{msgspec.json.encode(output).decode()}".lstrip()
+                self.journal.add(
+                    ToolMessageAmended(
+                        message_id=message_id, content=content, reason="the parsed output"
+                    )
+                )
+        self.journal.add(
+            EvaluationFinished(
+                evaluation_id=progress.evaluation_id, message_id=progress.reply_id, output=output
+            )
+        )
+
+    def _last_successful(self) -> tuple[UUID, str] | None:
+        """The message of the evaluation's last call that succeeded, and what it says."""
+        calls = self.journal.state.tools.calls
+        for call in reversed(calls):
+            is_ours = call.evaluation_id == self.evaluation_id and call.status == "completed"
+            if is_ours and call.message_id is not None:
+                return call.message_id, call.result or ""
+        return None
+
+    def _publish_executed(self, response: PromptResponse[OutputT]) -> None:
+        used = self.journal.state.usage.total
+        usage = type(used)(
+            *(getattr(used, n) - getattr(self._used, n) for n in used.__struct_fields__)
+        )
+        self.bus.publish(
+            PromptExecuted(
+                ns=self.rendered.ns,
+                key=self.rendered.key,
+                name=self.rendered.name,
+                adapter=self.adapter.name,
+                session_id=self.session.session_id,
+                response=response,
+                usage=usage,
+            )
+        )
+
+    # --- what its parts share ---
+
+    def message(self, role: Any, content: str, **more: Any) -> MessageAppended:
+        """The evaluation's next message."""
+        progress = self.progress
+        return MessageAppended(
+            message=InnerMessage(
+                role=role,
+                content=content,
+                evaluation_id=progress.evaluation_id,
+                sequence=progress.sequence,
+                turn=progress.turn + (role == "assistant"),
+                prompt_ns=self.rendered.ns,
+                prompt_key=self.rendered.key,
+                created_at=to_datetime(self.journal.clock.micros()),
+                message_id=uuid4(),
+                **more,
+            )
+        )
+
+    def failed(
+        self, message: str, phase: EvaluationPhase, payload: dict[str, Any] | None = None
+    ) -> PromptEvaluationError:
+        return PromptEvaluationError(
+            message,
+            prompt_name=self.prompt.label,
+            phase=phase,
+            provider_payload=payload or self.payload,
+        )
+
+    def check_limits(self, phase: EvaluationPhase, *, reserve: int = 0) -> None:
+        """PromptEvaluationError if time or tokens are used up; what was done is on disk then."""
+        try:
+            if self.deadline is not None:
+                self.deadline.check(before=f"the {phase}")
+            if self.wishes.budget_tracker is not None:
+                self.wishes.budget_tracker.check(reserve=reserve)
+        except DeadlineExceededError as error:
+            self.journal.commit()
+            payload = deadline_provider_payload(self.deadline)
+            raise self.failed(str(error), phase, payload) from error
+        except BudgetExceededError as error:
+            self.journal.commit()
+            raise self.failed(str(error), "budget") from error
+
+
+def _plain_or_text(value: Any) -> Any:
+    try:
+        return to_plain(value)
+    except SchemaError:
+        return repr(value)

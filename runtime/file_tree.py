@@ -1,0 +1,132 @@
+"""What is in a directory, as a manifest can say it: a key for each thing, and its bytes.
+
+    notes/todo.txt      a file
+    bin/run//x          a file that may be executed
+    latest//l           a symbolic link, whose target is its content
+    drafts/             a directory with nothing in it
+
+No path has two slashes in a row, so a key is never mistaken for another. Nothing here follows
+a link, and whatever leads out of the directory is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from runtime.errors import ResourceSnapshotError, SnapshotRestoreError
+
+Kind = Literal["file", "executable", "link", "directory", "other"]
+
+# What is being written, until it is put in its place: never part of a snapshot.
+UNFINISHED = ".turnledger-restoring"
+_MARKS: dict[Kind, str] = {"executable": "//x", "link": "//l", "directory": "/", "file": ""}
+
+
+class Stamp(NamedTuple):
+    """What changes when a file does, but for changes within one tick of the disk's clock."""
+
+    modified: int
+    changed: int
+    size: int
+    inode: int
+    device: int
+    mode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        return cls(
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_size,
+            status.st_ino,
+            status.st_dev,
+            status.st_mode,
+        )
+
+
+class Found(NamedTuple):
+    """Something in the directory: its path from there, what it is, and its stamp."""
+
+    path: str
+    kind: Kind
+    stamp: Stamp
+
+    @property
+    def key(self) -> str:
+        """What it is called in a manifest."""
+        return self.path + _MARKS.get(self.kind, "")
+
+
+def walk(root: str, below: str = "") -> Iterator[Found]:
+    """Everything in a directory, in order; directories only if nothing is in them."""
+    with os.scandir(os.path.join(root, below)) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        path = f"{below}/{entry.name}" if below else entry.name
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISDIR(status.st_mode):
+            within = list(walk(root, path))
+            yield from within or [Found(path, "directory", Stamp.of(status))]
+        elif entry.name != UNFINISHED:
+            yield Found(path, _kind(status.st_mode), Stamp.of(status))
+
+
+def look(root: str, path: str) -> Found:
+    """What is at a path now."""
+    status = os.lstat(os.path.join(root, path))
+    is_directory = stat.S_ISDIR(status.st_mode)
+    return Found(path, "directory" if is_directory else _kind(status.st_mode), Stamp.of(status))
+
+
+def _kind(mode: int) -> Kind:
+    if stat.S_ISLNK(mode):
+        return "link"
+    if not stat.S_ISREG(mode):
+        return "other"
+    return "executable" if mode & stat.S_IXUSR else "file"
+
+
+def parsed(key: str) -> tuple[str, Kind]:
+    """The path and kind that a key means; SnapshotRestoreError if it is no such key."""
+    kind = next(kind for kind, mark in _MARKS.items() if key.endswith(mark))
+    path = key.removesuffix(_MARKS[kind])
+    if "\0" in path or any(part in ("", ".", "..", UNFINISHED) for part in path.split("/")):
+        raise SnapshotRestoreError(
+            f"The snapshot names {key!r}, which is no path within a directory; nothing was changed."
+        )
+    return path, kind
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Whether a link at this path, with this target, may lead out of the directory."""
+    parts = target.split("/")
+    up = next((n for n, part in enumerate(parts) if part not in ("..", ".")), len(parts))
+    climbed = parts[:up].count("..")
+    return target.startswith("/") or ".." in parts[up:] or climbed > path.count("/")
+
+
+def read(root: str, found: Found, most: int) -> bytes:
+    """The bytes of something; ResourceSnapshotError if it can't be part of a snapshot."""
+    path = os.path.join(root, found.path)
+    if found.kind == "directory":
+        return b""
+    if found.kind == "link":
+        target = os.readlink(path)
+        if leads_out(found.path, target):
+            raise ResourceSnapshotError(
+                f"a link to {target!r}, out of the directory, can't be kept", path=found.path
+            )
+        return os.fsencode(target)
+    if found.kind == "other":
+        raise ResourceSnapshotError("neither a file nor a link nor a directory", path=found.path)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ResourceSnapshotError(
+            f"larger than {most} bytes, the most that is kept of one file", path=found.path
+        )
+    return content

@@ -1,0 +1,99 @@
+"""The ledger as a place for checkpoints: its own, derived from the events, and given ones.
+
+Nothing is ever overwritten: the latest that was not cleared is the one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from ledger import (
+    ANY,
+    CheckpointCleared,
+    CheckpointStored,
+    Ledger,
+    RunStarted,
+)
+from projections import Declarations, fold, standing, state_at
+from runtime.bus_events import CheckpointPhase
+from runtime.checkpoints import Checkpoint
+from runtime.execution_state import CompositeSnapshot
+from runtime.progress import Progress
+from runtime.snapshot import Snapshot
+
+
+class LedgerCheckpointBackend:
+    """Checkpoints in a ledger. `declarations` say how session state is folded to look at it."""
+
+    def __init__(self, ledger: Ledger, declarations: Declarations | None = None) -> None:
+        self.ledger = ledger
+        self.declarations = declarations
+
+    def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint as it is given; a run that is not there begins with it."""
+        stored = CheckpointStored(
+            checkpoint=checkpoint.to_json(),
+            phase=checkpoint.phase.value,
+            tool_calls_completed=checkpoint.tool_calls_completed,
+            created_at=checkpoint.created_at,
+        )
+        if self.ledger.head(run_id):
+            self._append(run_id, stored)
+            return
+        started = RunStarted(
+            request_id=checkpoint.request_id,
+            request_type=checkpoint.request_type,
+            request=msgspec.json.decode(checkpoint.request_payload),
+            requested_at=checkpoint.created_at,
+        )
+        self.ledger.append(run_id, [started, stored], ANY)
+
+    def load(self, run_id: UUID) -> Checkpoint | None:
+        if not self.ledger.head(run_id):
+            return None
+        latest = standing(self.ledger, run_id).checkpoints.latest
+        if latest is None:
+            return None
+        if latest.is_users:
+            event = self.ledger.record(run_id, latest.version).event
+            assert isinstance(event, CheckpointStored)
+            return Checkpoint.from_json(event.checkpoint)
+        state = state_at(self.ledger, run_id, latest.version, declarations=self.declarations)
+        progress = fold(self.ledger.read(run_id, until=latest.version), Progress())
+        started = progress.started
+        if started is None or started.request_id is None:
+            return None
+        return Checkpoint(
+            run_id=run_id,
+            request_id=started.request_id,
+            created_at=latest.created_at,
+            composite_snapshot=CompositeSnapshot(
+                session=Snapshot.of_slices(state.slices, self.declarations), resources={}
+            ),
+            request_payload=msgspec.json.encode(started.request),
+            request_type=started.request_type,
+            tool_calls_completed=latest.tool_calls_completed,
+            phase=CheckpointPhase(latest.phase),
+        )
+
+    def delete(self, run_id: UUID) -> None:
+        """The run's checkpoints no longer count; its events stay."""
+        known = self.ledger.head(run_id) > 0
+        if known and standing(self.ledger, run_id).checkpoints.latest is not None:
+            self._append(run_id, CheckpointCleared(reason="deleted"))
+
+    def list_incomplete(self) -> Sequence[UUID]:
+        found: list[UUID] = []
+        for info in self.ledger.runs():
+            latest = standing(self.ledger, info.run_id).checkpoints.latest
+            if latest is not None and latest.phase != CheckpointPhase.COMPLETED.value:
+                found.append(info.run_id)
+        return found
+
+    def _append(self, run_id: UUID, event: CheckpointStored | CheckpointCleared) -> None:
+        """As the run's worker: RunClaimedError if another one has it."""
+        with self.ledger.claim(run_id) as claim:
+            self.ledger.append(run_id, event, ANY, claim.epoch)

@@ -1,0 +1,250 @@
+"""`MainLoop`: from a request to an answer, durably. Subclasses say what prompt and what session.
+
+With a ledger every run is recorded as it happens, and any process can recover it. With a
+checkpoint backend alone, what it last saved can be recovered. With neither, a run lives and
+dies with its process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from ledger import (
+    NEW,
+    Clock,
+    ConcurrentAppendError,
+    InvalidInputError,
+    Ledger,
+    RunAbandoned,
+    RunClaimedError,
+    RunStarted,
+    SystemClock,
+    new_run_id,
+)
+from runtime.adapter import ProviderAdapter
+from runtime.bus import ControlBus
+from runtime.bus_events import MainLoopCompleted, MainLoopFailed, MainLoopRequest
+from runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
+from runtime.driving import Assignment, drive
+from runtime.journal import Journal
+from runtime.keeping_alive import KeptAlive
+from runtime.ledger_checkpoints import LedgerCheckpointBackend
+from runtime.limits import Budget, Deadline
+from runtime.prompt import Prompt
+from runtime.recovering import recover_from_checkpoint, recover_from_ledger, recoverable
+from runtime.request_types import recorded_request, request_type_of
+from runtime.response import PromptResponse
+from runtime.session import Session, enable_inner_message_recording
+
+UserRequestT = TypeVar("UserRequestT")
+OutputT = TypeVar("OutputT")
+
+LEASE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True)
+class MainLoopConfig:
+    """What holds for requests that do not say otherwise.
+
+    A `deadline` is a moment, or a timedelta of running time that a recovered run goes on
+    with where it stopped.
+    """
+
+    deadline: Deadline | timedelta | None = None
+    budget: Budget | None = None
+
+
+class MainLoop(ABC, Generic[UserRequestT, OutputT]):
+    """Takes requests, from a bus or directly, and sees each through to its end."""
+
+    def __init__(
+        self,
+        *,
+        adapter: ProviderAdapter[OutputT],
+        bus: ControlBus,
+        config: MainLoopConfig | None = None,
+        recovery: RecoveryConfig | None = None,
+        ledger: Ledger | None = None,
+        request_type: Any = None,
+        clock: Clock | None = None,
+        lease: timedelta = LEASE,
+    ) -> None:
+        self._adapter = adapter
+        self._bus = bus
+        self._config = config or MainLoopConfig()
+        self._ledger = ledger
+        self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
+        self._clock = clock or SystemClock()
+        self._lease = lease
+        self.request_type = request_type_of(self, MainLoop, request_type)
+        if recovery is not None and recovery.backend is None and ledger is None:
+            raise InvalidInputError(
+                "RecoveryConfig needs a backend, or the loop a ledger: MainLoop(ledger=...)."
+            )
+        bus.subscribe(MainLoopRequest, self._handle)
+
+    # --- what a subclass says ---
+
+    @abstractmethod
+    def create_prompt(self, request: UserRequestT) -> Prompt[OutputT]:
+        """The prompt for a request. The same request must give the same prompt."""
+
+    @abstractmethod
+    def create_session(self) -> Session:
+        """The session for a run: a new one, or the one that is to go on."""
+
+    def _build_resources(self) -> Mapping[str, Any] | None:
+        """What else is snapshotted with the session and handed to tools: files, say."""
+        return None
+
+    # --- what everybody calls ---
+
+    def execute(
+        self, request: UserRequestT, *, run_id: UUID | None = None
+    ) -> tuple[PromptResponse[OutputT], Session]:
+        """Do what a request asks for; its answer, and the session with the state it left."""
+        return self._execute(MainLoopRequest(request=request), run_id)
+
+    def recover(
+        self,
+        run: RecoverableRun | UUID | str,
+        *,
+        deadline: Deadline | timedelta | None = None,
+    ) -> tuple[PromptResponse[OutputT], Session]:
+        """Go on with a run that was interrupted, to its end.
+
+        CheckpointNotFoundError, CheckpointExpiredError and the like if it can't be;
+        RunClaimedError if another worker is at it; DecisionRequiredError if it waits for a
+        person. A `deadline` takes the place of the recorded one.
+        """
+        run_id = _id_of(run)
+        if self._ledger is not None:
+            return recover_from_ledger(self, run_id, deadline)
+        return recover_from_checkpoint(self, run_id, deadline)
+
+    def list_recoverable(self) -> Sequence[RecoverableRun]:
+        """The interrupted runs that nobody is at, oldest first."""
+        return recoverable(self)
+
+    def abandon(self, run: RecoverableRun | UUID | str, *, reason: str = "") -> None:
+        """Give a run up. One that another worker is at is left as it is."""
+        run_id = _id_of(run)
+        if self._ledger is not None and self._ledger.head(run_id):
+            try:
+                with self._ledger.claim(run_id, ttl=self._lease) as claim:
+                    journal = Journal(self._ledger, run_id, claim=claim, clock=self._clock)
+                    if journal.state.summary.status not in ("completed", "abandoned"):
+                        journal.add(RunAbandoned(reason=reason))
+                        journal.commit()
+            except RunClaimedError:
+                return
+        if self.backend is not None:
+            self.backend.delete(run_id)
+
+    # --- what its parts share ---
+
+    @property
+    def backend(self) -> CheckpointBackend | None:
+        """Where checkpoints are kept; None if there is no recovery."""
+        if self._recovery is None:
+            return None
+        if self._recovery.backend is not None:
+            return self._recovery.backend
+        assert self._ledger is not None
+        return LedgerCheckpointBackend(self._ledger)
+
+    def _handle(self, asked: MainLoopRequest[UserRequestT]) -> None:
+        """A request from the bus: its outcome goes there too."""
+        session_id: UUID | None = None
+        try:
+            response, session = self._execute(asked, None)
+            session_id = session.session_id
+        except Exception as error:
+            session_id = getattr(error, "session_id", session_id)
+            self._bus.publish(
+                MainLoopFailed(request_id=asked.request_id, error=error, session_id=session_id)
+            )
+            raise
+        self._bus.publish(
+            MainLoopCompleted(request_id=asked.request_id, response=response, session_id=session_id)
+        )
+
+    def _execute(
+        self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None
+    ) -> tuple[PromptResponse[OutputT], Session]:
+        run = run_id or new_run_id()
+        session = self._session()
+        started = self._started(asked, session)
+        with self._journal(run, started, session) as journal:
+            assignment = Assignment(
+                loop=self,
+                run_id=run,
+                journal=journal,
+                session=session,
+                request=asked.request,
+                started=started,
+            )
+            return drive(assignment), session
+
+    def _session(self) -> Session:
+        session = self.create_session()
+        enable_inner_message_recording(session)
+        return session
+
+    def _started(self, asked: MainLoopRequest[UserRequestT], session: Session) -> RunStarted:
+        name, payload = recorded_request(self.request_type, asked.request)
+        limit = asked.deadline or self._config.deadline
+        budget = asked.budget or self._config.budget
+        return RunStarted(
+            request_id=asked.request_id,
+            request_type=name,
+            request=payload,
+            requested_at=asked.created_at,
+            session_id=session.session_id,
+            tags=dict(session.tags),
+            deadline=limit.expires_at if isinstance(limit, Deadline) else None,
+            time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
+            budget=budget.to_limits() if budget is not None else None,
+        )
+
+    @contextmanager
+    def _journal(self, run: UUID, started: RunStarted, session: Session) -> Iterator[Journal]:
+        """The journal of a new run: in the ledger, claimed, or in the session's own memory."""
+        if self._ledger is None:
+            yield session.begin_run(started)
+            return
+        parent = session.run_in(self._ledger)
+        if parent is not None:
+            at = self._ledger.head(parent)
+            started = msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
+        try:
+            self._ledger.append(run, started, expected_version=NEW)
+        except ConcurrentAppendError as error:
+            error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
+            raise
+        with self.claimed(run, session) as journal:
+            session.attach(journal)
+            yield journal
+
+    @contextmanager
+    def claimed(self, run: UUID, session: Session | None = None) -> Iterator[Journal]:
+        """The journal of a run in the ledger, for as long as this worker has it."""
+        assert self._ledger is not None
+        claim = self._ledger.claim(run, ttl=self._lease)
+        with KeptAlive(claim):
+            declared = session.declarations if session is not None else None
+            yield Journal(self._ledger, run, declarations=declared, claim=claim, clock=self._clock)
+
+
+def _id_of(run: RecoverableRun | UUID | str) -> UUID:
+    if isinstance(run, RecoverableRun):
+        return run.run_id
+    return run if isinstance(run, UUID) else UUID(run)

@@ -1,0 +1,155 @@
+"""Asking the model: a request that goes out, again if need be, and the reply that is recorded.
+
+What led to a request is on disk before it goes out. A reply is recorded whole or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ledger import ModelCalled, ModelCallFailed, ModelReplied, ToolCallRecord
+from runtime.deciding import CallModel
+from runtime.errors import DeadlineExceededError
+from runtime.limits import deadline_provider_payload
+from runtime.progress import provider_data
+from runtime.requests import Reply, Request
+from runtime.throttle import FailedAttempt, RetryCancelledError, call_with_retries
+
+if TYPE_CHECKING:
+    from runtime.evaluation import Evaluation
+
+
+class EmptyReplyError(ValueError):
+    """A model answered with neither text nor calls."""
+
+
+class BadReplyError(ValueError):
+    """A model answered with something that can't be recorded."""
+
+
+def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
+    """The request for a turn: everything in it is in the ledger, or in the prompt."""
+    journal, rendered, adapter = evaluation.journal, evaluation.rendered, evaluation.adapter
+    progress = evaluation.progress
+    history = journal.state.conversation.history(progress.evaluation_id)
+    native = evaluation.wants_output and adapter.use_native_response_format
+    assert not native or rendered.output is not None
+    return Request(
+        evaluation_id=progress.evaluation_id,
+        turn=turn,
+        prompt_name=evaluation.prompt.label,
+        system=history.system,
+        history=history,
+        tools=tuple(evaluation.tools.specs()),
+        tool_choice=adapter.tool_choice if progress.calls == 0 else "auto",
+        response_format=(
+            rendered.output.response_format(rendered.key) if native and rendered.output else None
+        ),
+        provider_data=dict(progress.provider_data),
+        prompt_digest=progress.prompt_digest or rendered.digest,
+        model=adapter.model,
+    )
+
+
+def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
+    """Send the request of a turn and record what comes of it."""
+    journal, adapter = evaluation.journal, evaluation.adapter
+    request = request_of(evaluation, effect.turn)
+    digest = request.digest
+    try:
+        payload = adapter.encode(request)
+    except Exception as error:
+        journal.commit()
+        raise evaluation.failed(f"The request can't be made: {_said(error)}", "request") from error
+
+    def attempt(number: int) -> Reply:
+        journal.add(
+            ModelCalled(
+                evaluation_id=request.evaluation_id,
+                turn=effect.turn,
+                request_digest=digest,
+                adapter=adapter.name,
+                model=adapter.model,
+                attempt=effect.attempt + number - 1,
+            )
+        )
+        journal.commit()
+        return _decoded(evaluation, adapter.send(payload))
+
+    def failed(failure: FailedAttempt) -> None:
+        error = failure.error
+        status = getattr(error, "status_code", getattr(error, "status", None))
+        journal.add(
+            ModelCallFailed(
+                evaluation_id=request.evaluation_id,
+                turn=effect.turn,
+                error_type=type(error).__name__,
+                error_message=_said(error),
+                retryable=failure.retryable,
+                status=status if type(status) is int else None,
+                attempt=effect.attempt + failure.attempt - 1,
+            )
+        )
+        journal.commit()
+
+    try:
+        reply = call_with_retries(
+            attempt,
+            policy=adapter.throttle,
+            deadline=evaluation.deadline,
+            sleep=adapter.cancelled.wait,
+            advise=adapter.advise,
+            on_failure=failed,
+        )
+    except RetryCancelledError:
+        raise
+    except DeadlineExceededError as error:
+        journal.commit()
+        late = deadline_provider_payload(evaluation.deadline)
+        raise evaluation.failed(str(error), "request", late) from error
+    except (EmptyReplyError, BadReplyError) as error:
+        raise evaluation.failed(str(error), "response") from error
+    except Exception as error:
+        raise evaluation.failed(f"The model call failed: {_said(error)}", "request") from error
+    _record(evaluation, effect.turn, reply)
+
+
+def _decoded(evaluation: Evaluation[Any], raw: Any) -> Reply:
+    try:
+        reply = evaluation.adapter.decode(raw)
+    except Exception as error:
+        raise BadReplyError(f"The reply can't be read: {_said(error)}") from error
+    evaluation.payload = reply.payload
+    if reply.is_empty:
+        raise EmptyReplyError("The model replied with neither text nor tool calls.")
+    for call in reply.tool_calls:
+        if not call.call_id or not call.name:
+            raise BadReplyError(f"The model calls a tool without an id or a name: {call!r}.")
+    return reply
+
+
+def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
+    """The reply: its message, then what came with it. It commits with what comes next."""
+    calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
+    said = evaluation.message("assistant", reply.text or "", tool_calls=calls)
+    message_id: UUID = said.message.message_id
+    evaluation.journal.add(
+        said,
+        ModelReplied(
+            evaluation_id=said.message.evaluation_id,
+            turn=turn,
+            message_id=message_id,
+            usage=reply.usage,
+            finish_reason=reply.finish_reason,
+            model=reply.model or evaluation.adapter.model,
+            provider_data=provider_data(reply.provider_data, reply.parsed),
+        ),
+    )
+    if evaluation.wishes.budget_tracker is not None:
+        evaluation.wishes.budget_tracker.record(reply.usage)
+
+
+def _said(error: BaseException) -> str:
+    """An exception in words that can be stored."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ").encode(errors="replace").decode()

@@ -1,0 +1,212 @@
+"""Agents that are killed wherever they can be: one loop for each kind, scripted, with real effects.
+
+An effect is a line in a file, on disk before the tool goes on: what was paid stays paid. `point`
+is called at every moment where a process may die; whoever runs the agent decides whether it does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ledger import Ledger, TokenUsage
+from runtime import (
+    InProcessEventBus,
+    MainLoop,
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+    RecoveryConfig,
+    Reply,
+    ScriptedAdapter,
+    SectionVisibility,
+    Session,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+)
+
+USAGE = TokenUsage(input_tokens=10, output_tokens=3)
+
+
+def no_point(name: str) -> None:
+    """Nobody wants to die here."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an agent is asked to do."""
+
+    customer: str = "acme"
+
+
+@dataclass(frozen=True)
+class Pay:
+    amount: int
+
+
+@dataclass(frozen=True)
+class Paid:
+    amount: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A structured answer."""
+
+    paid: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Params:
+    customer: str
+
+
+class Agent(MainLoop[Order, Any]):
+    """A loop of one kind, whose effects go to a file."""
+
+    def __init__(
+        self,
+        kind: str,
+        effects: Path,
+        ledger: Ledger | None,
+        *,
+        on_interrupt: Any = "retry",
+        point: Callable[[str], None] = no_point,
+        recovery: RecoveryConfig | None = None,
+    ) -> None:
+        self.kind = kind
+        self._effects = effects
+        self._point = point
+        self._on_interrupt = on_interrupt
+        self.session: Session | None = None
+        bus = InProcessEventBus()
+        adapter: ScriptedAdapter[Any] = ScriptedAdapter(
+            self._reply, parallel_tools=3 if kind == "parallel" else 1
+        )
+        if recovery is None:
+            recovery = RecoveryConfig(max_attempts=50)
+        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
+
+    # --- what it says ---
+
+    def _reply(self, request: Any) -> Reply:
+        self._point(f"in model call {request.turn}")
+        replies = SCRIPTS[self.kind]
+        shown = request.system.count("The whole price list")
+        if self.kind == "expansion" and shown:
+            replies = [_calls(("e1", "pay", 3)), _says("Paid 3.")]
+        reply = replies[request.turn - 1]
+        self._point(f"after model call {request.turn}")
+        return reply
+
+    def create_session(self) -> Session:
+        if self.kind == "reused" and self.session is not None:
+            return self.session
+        session = Session(bus=self._bus, tags={"kind": self.kind})
+        session[Paid].seed([])
+        self.session = session
+        return session
+
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        tools = [
+            Tool[Pay, Any](
+                name=name,
+                description="Pay an amount.",
+                handler=handler,
+                on_interrupt=self._on_interrupt,
+            )
+            for name, handler in (("pay", self._pay), ("refuse", self._refuse))
+        ]
+        sections = [
+            MarkdownSection[Params](
+                title="Task", template="Pay what ${customer} owes.", key="task", tools=tools
+            )
+        ]
+        if self.kind == "expansion":
+            sections.append(
+                MarkdownSection[Params](
+                    title="Prices",
+                    template="The whole price list of ${customer}.",
+                    summary="A price list.",
+                    visibility=SectionVisibility.SUMMARY,
+                    key="prices",
+                )
+            )
+        kind: Any = PromptTemplate[Receipt] if self.kind == "structured" else PromptTemplate
+        template = kind(ns="crash", key=self.kind, sections=sections)
+        return Prompt(template).bind(Params(request.customer))
+
+    # --- what it does ---
+
+    def _pay(self, params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+        self._point(f"in tool {context.call_id}, before")
+        line = f"{_effect(context)} {params.amount}\n".encode()
+        handle = os.open(self._effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(handle, line)
+        os.fsync(handle)
+        os.close(handle)
+        self._point(f"in tool {context.call_id}, after")
+        if self.kind != "parallel":
+            context.session[Paid].append(Paid(params.amount))
+        return ToolResult(f"Paid {params.amount}.", value={"amount": params.amount})
+
+    def _refuse(self, params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+        context.session[Paid].append(Paid(-1))
+        self._point(f"in tool {context.call_id}, before")
+        raise RuntimeError("the bank is closed")
+
+    def effects(self) -> list[str]:
+        """The calls whose effect happened, in order."""
+        if not self._effects.exists():
+            return []
+        return [line.split()[0] for line in self._effects.read_text().splitlines()]
+
+
+def _effect(context: ToolContext) -> str:
+    """A call, and for whom if that is not the usual customer."""
+    assert context.prompt is not None
+    (params,) = context.prompt.params
+    return context.call_id if params.customer == "acme" else f"{context.call_id}@{params.customer}"
+
+
+def _calls(*calls: tuple[str, str, int]) -> Reply:
+    asked = tuple(ToolCall(i, name, f'{{"amount": {amount}}}') for i, name, amount in calls)
+    return Reply(text="One moment.", tool_calls=asked, usage=USAGE)
+
+
+def _says(text: str) -> Reply:
+    return Reply(text=text, usage=USAGE)
+
+
+SCRIPTS: dict[str, list[Reply]] = {
+    "none": [_says("Nothing to pay.")],
+    "one": [_calls(("a1", "pay", 1)), _says("Paid 1.")],
+    "sequential": [
+        _calls(("a1", "pay", 1)),
+        _calls(("a2", "pay", 2)),
+        _calls(("a3", "pay", 3)),
+        _says("Paid 6."),
+    ],
+    "parallel": [
+        _calls(("a1", "pay", 1), ("a2", "pay", 2), ("a3", "pay", 3)),
+        _says("Paid 6."),
+    ],
+    "failing": [_calls(("a1", "refuse", 1), ("a2", "pay", 2)), _says("Paid 2.")],
+    "expansion": [
+        Reply(
+            tool_calls=(
+                ToolCall("o1", "open_sections", '{"section_keys": ["prices"], "reason": "look"}'),
+            ),
+            usage=USAGE,
+        )
+    ],
+    "structured": [_calls(("a1", "pay", 1)), _says('{"paid": 1, "note": "done"}')],
+    "reused": [_calls(("a1", "pay", 1)), _says("Paid 1.")],
+}
+KINDS = tuple(SCRIPTS)

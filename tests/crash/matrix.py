@@ -1,0 +1,199 @@
+"""Scenario: an agent is SIGKILLed at every moment where it can die, and another process recovers.
+
+The moments are before and after each commit and each claim, and inside each tool and each model
+call. One victim dies at the first of them, the next at the second, until one gets through. With
+`recoveries`, those who recover are killed too, one after the other, before one is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+from ledger import Ledger
+from projections import state_at
+from runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
+from tests.crash.agents import Agent, Order
+from tests.crash.processes import Child, Crew, Voice
+
+RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
+MOST = 400
+
+
+def run(
+    crew: Crew,
+    *,
+    url: str,
+    folder: str,
+    kind: str,
+    on_interrupt: str = "retry",
+    recoveries: int = 0,
+    files_only: bool = False,
+    stride: int = 1,
+    first: int = 1,
+) -> dict[str, Any]:
+    """What became of each run: where it died, its outcome, and what was done to the world."""
+    plan = {"url": url, "kind": kind, "on_interrupt": on_interrupt, "files_only": files_only}
+    told: list[dict[str, Any]] = []
+    for step in range(first, MOST, stride):
+        place = Path(folder) / f"{kind}-{on_interrupt}-{step}"
+        place.mkdir(parents=True)
+        victim = crew.start(f"dies at {step}", _begin, plan, str(place), step)
+        words = _last_words(crew, victim)
+        done = words[-1][0] == "done"
+        deaths = [] if done else [words[-1][1]]
+        for number in range(recoveries if not done else 0):
+            again = crew.start("dies too", _recover, plan, str(place), step, 2 + 3 * number)
+            words = _last_words(crew, again)
+            if words and words[-1][0] == "died":
+                deaths.append(words[-1][1])
+        [(_, [_, outcome])] = crew.join(crew.start("recovers", _recover, plan, str(place), step, 0))
+        told.append({"step": step, "deaths": deaths, **outcome})
+        if done:
+            return {"runs": told}
+    raise AssertionError(f"not through after {MOST} steps")
+
+
+def run_id(plan: dict[str, Any], step: int, number: int = 0) -> UUID:
+    return uuid5(RUNS, f"{plan['kind']} {plan['on_interrupt']} {step} {number}")
+
+
+def _last_words(crew: Crew, child: Child) -> list[Any]:
+    words = []
+    while not child.ended:
+        words += [message for one, message in crew.listen() if one is child]
+    return words + crew.kill(child)
+
+
+# --- the processes -------------------------------------------------------------------
+
+
+def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) -> Agent:
+    recovery = RecoveryConfig(max_attempts=50)
+    if plan["files_only"]:
+        backend = _Counted(FilesystemCheckpointBackend(Path(place) / "checkpoints"), point)
+        recovery = RecoveryConfig(backend=backend, max_attempts=50)
+    return Agent(
+        plan["kind"],
+        Path(place) / "effects",
+        ledger,
+        on_interrupt=plan["on_interrupt"],
+        point=point,
+        recovery=recovery,
+    )
+
+
+def _fuse(voice: Voice, length: int) -> Callable[[str], None]:
+    """Dies when it has burnt down; 0 never does."""
+    left = length
+
+    def point(name: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            voice.say("died", name)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return point
+
+
+def _lay(ledger: Ledger, point: Callable[[str], None]) -> None:
+    """Before and after everything that is written to the ledger."""
+    for name in ("append", "claim", "release"):
+        whole = getattr(ledger, name)
+
+        def counted(*args: Any, _whole: Any = whole, _name: str = name, **kwargs: Any) -> Any:
+            point(f"before {_name}")
+            found = _whole(*args, **kwargs)
+            point(f"after {_name}")
+            return found
+
+        setattr(ledger, name, counted)
+
+
+class _Counted:
+    """A checkpoint backend with a fuse before and after each save."""
+
+    def __init__(self, backend: FilesystemCheckpointBackend, point: Callable[[str], None]) -> None:
+        self._backend = backend
+        self._point = point
+
+    def save(self, run_id: UUID, checkpoint: Any) -> None:
+        self._point("before save")
+        self._backend.save(run_id, checkpoint)
+        self._point("after save")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def _begin(voice: Voice, plan: dict[str, Any], place: str, step: int) -> None:
+    point = _fuse(voice, step)
+    if plan["files_only"]:
+        _work(plan, _agent(plan, place, None, point), step)
+    else:
+        with Ledger.open(plan["url"]) as ledger:
+            _lay(ledger, point)
+            _work(plan, _agent(plan, place, ledger, point), step)
+    voice.say("done")
+
+
+def _work(plan: dict[str, Any], agent: Agent, step: int) -> None:
+    agent.execute(Order(), run_id=run_id(plan, step))
+    if plan["kind"] == "reused":
+        agent.execute(Order("beta"), run_id=run_id(plan, step, 1))
+
+
+def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: int) -> None:
+    """Recover what there is, begin what there is not, and say how it ended."""
+    point = _fuse(voice, fuse)
+    if plan["files_only"]:
+        agent = _agent(plan, place, None, point)
+        outcome = _finished(plan, agent, step, None)
+        voice.say("outcome", outcome)
+        return
+    with Ledger.open(plan["url"]) as ledger:
+        _lay(ledger, point)
+        agent = _agent(plan, place, ledger, point)
+        voice.say("outcome", _finished(plan, agent, step, ledger))
+
+
+def _finished(
+    plan: dict[str, Any], agent: Agent, step: int, ledger: Ledger | None
+) -> dict[str, Any]:
+    """Each run of the plan, recovered, begun or left as it is; and what it all came to."""
+    orders = [Order(), Order("beta")] if plan["kind"] == "reused" else [Order()]
+    told: dict[str, Any] = {"waited": False, "text": None, "outcome": "", "doubts": []}
+    for number, order in enumerate(orders):
+        run = run_id(plan, step, number)
+        try:
+            known = {found.run_id for found in agent.list_recoverable()}
+            if run in known:
+                told["text"] = agent.recover(run)[0].text
+            elif not _has_begun(agent, ledger, run):
+                if number and agent.session is None:
+                    break  # the session that was to be used again died with its process
+                agent.execute(order, run_id=run)
+            told["status"] = "completed"
+        except DecisionRequiredError:
+            told["waited"], told["status"] = True, "waiting"
+        if ledger is not None:
+            assert ledger.verify(run).ok
+            state = state_at(ledger, run)
+            told["outcome"] += state.outcome_digest
+            told["status"] = state.summary.status
+            told["doubts"] += _doubts(ledger, run)
+    return {**told, "effects": agent.effects()}
+
+
+def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:
+    """Without a ledger nothing is left of a completed run but what it did."""
+    return bool(ledger.head(run)) if ledger is not None else bool(agent.effects())
+
+
+def _doubts(ledger: Ledger, run: UUID) -> list[str]:
+    return [r.event.call_id for r in ledger.read(run) if r.tag == "tool_call.in_doubt"]  # type: ignore[union-attr]

@@ -1,0 +1,106 @@
+"""Agents are SIGKILLed at every moment where they can die; what is recovered ends the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.agents import KINDS
+from tests.crash.driver import drive
+
+PAYMENTS = {
+    "none": [],
+    "one": ["a1"],
+    "sequential": ["a1", "a2", "a3"],
+    "parallel": ["a1", "a2", "a3"],
+    "failing": ["a2"],
+    "expansion": ["e1"],
+    "structured": ["a1"],
+    "reused": ["a1", "a1@beta"],
+}
+
+
+def matrix(url: str, folder: Path, kind: str, **plan: Any) -> list[dict[str, Any]]:
+    told = drive("matrix", seconds=240, url=url, folder=str(folder), kind=kind, **plan)
+    runs: list[dict[str, Any]] = told["runs"]
+    return runs
+
+
+def check_all_end_alike(runs: list[dict[str, Any]], kind: str) -> None:
+    """All runs end as the last one, which nobody killed."""
+    *killed, undisturbed = runs
+    assert undisturbed["deaths"] == []
+    assert undisturbed["status"] == "completed"
+    assert sorted(undisturbed["effects"]) == PAYMENTS[kind]
+    for run in killed:
+        assert run["deaths"], run
+        assert run["status"] == "completed", run
+        # Of two runs in one session the second is not begun by another process.
+        assert undisturbed["outcome"].startswith(run["outcome"] or "?"), run
+        # A tool runs again only if nobody knew how it had ended.
+        done = [call for call in run["effects"] if call.partition("@")[0] not in run["doubts"]]
+        assert sorted(done) == sorted(set(done)), run
+        is_half = len(run["outcome"]) < len(undisturbed["outcome"])
+        assert set(run["effects"]) == set(PAYMENTS[kind][:1] if is_half else PAYMENTS[kind]), run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
+    kind: str, file_url: str, tmp_path: Path
+) -> None:
+    """Before and after each commit, in each tool and in each model call."""
+    runs = matrix(file_url, tmp_path, kind)
+    check_all_end_alike(runs, kind)
+    assert len(runs) > 8
+
+
+@pytest.mark.parametrize("kind", ["sequential", "parallel", "expansion"])
+def test_the_same_on_postgresql(kind: str, server_url: str, tmp_path: Path) -> None:
+    """At every fourth moment; the soak has all of them."""
+    runs = matrix(server_url, tmp_path, kind, stride=4)
+    check_all_end_alike(runs, kind)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "parallel"])
+def test_those_who_recover_may_be_killed_too(kind: str, file_url: str, tmp_path: Path) -> None:
+    """Five times in a row."""
+    runs = matrix(file_url, tmp_path, kind, recoveries=5, stride=3)
+    check_all_end_alike(runs, kind)
+    assert max(len(run["deaths"]) for run in runs) == 6
+
+
+@pytest.mark.parametrize("kind", ["one", "sequential", "parallel"])
+@pytest.mark.parametrize("policy", ["fail", "ask"])
+def test_what_must_not_happen_twice_happens_at_most_once(
+    kind: str, policy: str, file_url: str, tmp_path: Path
+) -> None:
+    """Whoever died where: a payment in doubt is told to be unknown, or a person is asked."""
+    runs = matrix(file_url, tmp_path, kind, on_interrupt=policy)
+    for run in runs:
+        assert len(run["effects"]) == len(set(run["effects"])), run
+        if run["doubts"] and policy == "ask":
+            assert (run["waited"], run["status"]) == (True, "waiting"), run
+        else:
+            assert run["status"] == "completed", run
+    assert any(run["doubts"] for run in runs)
+
+
+@pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
+def test_checkpoint_files_alone_are_enough_to_recover(policy: str, tmp_path: Path) -> None:
+    """No ledger: what the backend last saved is what is gone on from."""
+    runs = matrix("", tmp_path, "sequential", files_only=True, on_interrupt=policy)
+    for run in runs:
+        if policy != "retry":
+            assert len(run["effects"]) == len(set(run["effects"])), run
+        if not run["waited"]:
+            assert set(run["effects"]) <= {"a1", "a2", "a3"}
+    assert runs[-1]["effects"] == ["a1", "a2", "a3"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_of_it_on_postgresql(kind: str, server_url: str, tmp_path: Path) -> None:
+    """Every moment of every agent."""
+    check_all_end_alike(matrix(server_url, tmp_path, kind), kind)
