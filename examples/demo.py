@@ -1,7 +1,8 @@
-"""A run survives `kill -9`, and nobody can change it unseen. `make demo` runs this.
+"""An agent is killed inside a payment, and pays once. `make demo` runs this.
 
 Each claim is checked as it is printed; the first false one ends the demo with exit code 1.
 It needs the base install only: no keys, no network, one SQLite file in a temporary folder.
+The agent is in examples/payments.py.
 """
 
 from __future__ import annotations
@@ -9,24 +10,22 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import chain, count
-from multiprocessing import Pipe, get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from rich.console import Console
 
-from ledger import ANY, NEW, Draft, InnerMessage, Ledger, StaleEpochError, events, new_run_id
-from ledger.messages import Role, ToolCallRecord
+from ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
+from projections import standing, state_at
 
-EVALUATION, CALL, TOOL = "evaluation-1", "call-1", "book_flight"
-ENOUGH = 25  # confirmed events before the writer is killed
-CHANGE = "UPDATE events SET data=replace(data, 'Lisbon', 'Lisboa') WHERE run_id=? AND version=?"
+HERE = Path(__file__).resolve().parent
+PROGRAM = "from adapters.cli import main; main()"  # what `turnledger` runs
+CHANGE = "UPDATE events SET data=replace(data, 'Paid 120', 'Paid 999') WHERE run_id=? AND version=?"
 console = Console(highlight=False, markup=False, soft_wrap=True)
 
 
@@ -50,149 +49,129 @@ def refusal(kind: type[Exception], action: Callable[[], object]) -> str:
     return ""
 
 
-def until_the_tool() -> list[events.Event]:
-    """What happens in the run until its tool is at work."""
-    call = ToolCallRecord(CALL, TOOL, '{"to": "Lisbon"}')
-    reply = InnerMessage("assistant", "", EVALUATION, 2, tool_calls=(call,), turn=1)
-    prompt = {"prompt_ns": "demo", "prompt_key": "travel", "prompt_digest": "-"}
-    return [
-        events.EvaluationStarted(evaluation_id=EVALUATION, **prompt),
-        said("system", "You book trips.", 0),
-        said("user", "Book me a flight to Lisbon.", 1),
-        events.ModelCalled(evaluation_id=EVALUATION, turn=1, request_digest="-"),
-        events.MessageAppended(message=reply),
-        events.ModelReplied(evaluation_id=EVALUATION, turn=1, message_id=reply.message_id),
-        events.ToolCallStarted(evaluation_id=EVALUATION, call_id=CALL, name=TOOL),
-    ]
+class Stage:
+    """A folder with a ledger and a bank, and processes that work on them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.bank, self.still = folder / "runs.db", folder / "bank.txt", folder / "still"
+        self._environment = {**os.environ, "DEMO_BANK": str(self.bank), "COLUMNS": "100"}
+
+    def agent(self, run: UUID, *, stands_still: bool = False) -> subprocess.Popen[str]:
+        """A process in which the agent works; it may stand still right after it has paid."""
+        environment = dict(self._environment)
+        if stands_still:
+            environment["DEMO_STANDSTILL"] = str(self.still)
+        command = [sys.executable, __file__, "work", str(self.file), str(run)]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def turnledger(self, *arguments: str) -> tuple[int, str]:
+        """The command, in a process of its own: its exit code, and what it printed."""
+        command = [sys.executable, "-c", PROGRAM, *arguments, "--db", str(self.file)]
+        done = subprocess.run(
+            command, env=self._environment, cwd=HERE, capture_output=True, text=True
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def payments(self) -> list[str]:
+        return self.bank.read_text().splitlines() if self.bank.exists() else []
 
 
-def said(role: Role, text: str, sequence: int) -> events.MessageAppended:
-    return events.MessageAppended(message=InnerMessage(role, text, EVALUATION, sequence))
+def work(file: str, run: str) -> None:
+    """What an agent's process does."""
+    from payments import Invoice, loop
 
-
-def report(run_id: UUID, step: int) -> Draft:
-    """A step of the tool's. Its id follows from the step, so whoever retries it knows the id."""
-    event = events.CustomEvent(kind="demo.step", data={"step": step})
-    return Draft(event, uuid5(run_id, f"step {step}"))
-
-
-def write_until_killed(file: Path, run_id: UUID, confirmed: Connection) -> None:
-    """Work on a run for ever; send version and id of each event once append has confirmed it."""
     with Ledger.open(file) as ledger:
-        ledger.append(run_id, events.RunStarted(request="Lisbon"), expected_version=NEW)
-        claim = ledger.claim(run_id)
-        steps = (report(run_id, step) for step in count(1))
-        for version, event in enumerate(chain(until_the_tool(), steps), start=claim.version):
-            (record,) = ledger.append(run_id, event, version, epoch=claim.epoch).records
-            confirmed.send((record.version, record.event_id))
+        response, _ = loop(ledger).execute(Invoice(17), run_id=UUID(run))
+        print(response.text)
 
 
-def kill_a_writer(file: Path, run_id: UUID) -> dict[int, UUID]:
-    """Start a writer, kill it in the middle, and give what it had confirmed until then."""
-    ours, theirs = Pipe(duplex=False)
-    given = (file, run_id, theirs)
-    writer = get_context("spawn").Process(target=write_until_killed, args=given, daemon=True)
-    writer.start()
-    theirs.close()
-    confirmed: dict[int, UUID] = {}
-    try:
-        while ours.poll(timeout=60.0):
-            version, event_id = ours.recv()
-            confirmed[version] = event_id
-            if len(confirmed) == ENOUGH:
-                os.kill(writer.pid, signal.SIGKILL)
-    except EOFError:
-        writer.join()  # the pipe is closed: the writer is gone
-    tell(f"process {writer.pid} confirmed {len(confirmed)} events through a pipe, then was killed")
-    check("it died of SIGKILL while it was appending", writer.exitcode == -signal.SIGKILL)
-    return confirmed
+def undisturbed(stage: Stage) -> str:
+    run = new_run_id()
+    answer = stage.agent(run).communicate()[0].strip()
+    check(f"it answers: {answer}", answer == "Invoice 17 is paid: 120.")
+    check("the bank has one payment", len(stage.payments()) == 1)
+    stage.bank.unlink()
+    return answer
 
 
-def recover(ledger: Ledger, run_id: UUID, confirmed: dict[int, UUID]) -> None:
-    found = {record.version: record.event_id for record in ledger.read(run_id)}
-    there = all(found.get(version) == event_id for version, event_id in confirmed.items())
-    check(f"all {len(confirmed)} confirmed events are on disk, each at its version", there)
-    check(f"versions 1 to {len(found)}, no gap", list(found) == [*range(1, len(found) + 1)])
-    check("the hash chain verifies", ledger.verify(run_id).ok)
-    lease = ledger.store.lease(str(run_id))
-    left = lease.expires_at / 1e6 - time.time() if lease else 0
-    claim = ledger.claim(run_id)
-    check(f"a dead worker's lease is void, {left:.0f} s early", left > 0 and claim.epoch == 2)
-    doubt = events.ToolCallInDoubt(evaluation_id=EVALUATION, call_id=CALL, name=TOOL)
-    goes_on = ledger.append(run_id, doubt, claim.version, epoch=2)
-    check("the new worker has epoch 2 and appends", goes_on.version == claim.version + 1)
+def killed(stage: Stage, run: UUID) -> None:
+    agent = stage.agent(run, stands_still=True)
+    while not stage.still.exists() and agent.poll() is None:
+        time.sleep(0.01)
+    agent.kill()
+    agent.wait()
+    check("it died of SIGKILL, after it had paid", agent.returncode == -signal.SIGKILL)
+    check("the bank has the payment, and the agent never heard of it", len(stage.payments()) == 1)
+    with Ledger.open(stage.file) as ledger:
+        (call,) = standing(ledger, run).tools.pending()
+        check("on disk: the call was started, and has no result", call.status == "started")
+        check("the hash chain verifies", ledger.verify(run).ok)
 
 
-def zombie(ledger: Ledger, run_id: UUID) -> None:
-    late = events.CustomEvent(kind="demo.zombie")
-    said = refusal(StaleEpochError, lambda: ledger.append(run_id, late, ANY, epoch=1))
-    check("a zombie that still has epoch 1 is refused", bool(said))
-    tell(said.replace(str(run_id), "R"))
+def recovered(stage: Stage, run: UUID, answer: str) -> None:
+    code, said = stage.turnledger("recover", str(run), "--app", "payments:loop")
+    check("recover pays nothing: it asks a person, and exits with 8", code == 8)
+    tell(said.split(". Find")[0].replace(str(run), "R").strip())
+    check("still one payment", len(stage.payments()) == 1)
+    decided = ("resolve", str(run), "call_2", "--completed", '{"paid": 120}', "--by", "ann")
+    check("she looks at the bank, and says that it happened", stage.turnledger(*decided)[0] == 0)
+    code, said = stage.turnledger("recover", str(run), "--app", "payments:loop")
+    check("another process goes on from there, to the end", code == 0)
+    with Ledger.open(stage.file) as ledger:
+        state = state_at(ledger, run)
+        last = state.history.to_list()[-1].blocks[-1].text  # type: ignore[union-attr]
+        check(f"the answer is the undisturbed run's: {last}", last == answer)
+        check("there was one payment, in all", len(stage.payments()) == 1)
+        check("every call ended, none was run twice", not state.tools.pending())
+        for event in ledger.read(run):
+            if event.tag in ("tool_call.in_doubt", "tool_call.decided", "run.resumed"):
+                tell(f"{event.version:>3}  {event.tag}")
+        late = RunResumed(attempt=9, from_version=1)
+        said = refusal(StaleEpochError, lambda: ledger.append(run, late, ANY, epoch=1))
+        check("had the first worker only slept: it could write nothing more", bool(said))
+        tell(said.replace(str(run), "R"))
+    for line in stage.turnledger("timeline", str(run))[1].splitlines()[:10]:
+        tell(line)
 
 
-def retry(ledger: Ledger, run_id: UUID, last: int) -> None:
-    head, step = ledger.head(run_id), ledger.record(run_id, last).event.data["step"]
-    again = ledger.append(run_id, report(run_id, step), ANY, epoch=2)
-    once = again.duplicate and again.version == last and ledger.head(run_id) == head
-    check(f"step {step}, appended again with the same id, is not doubled", once)
-    next_one = ledger.append(run_id, report(run_id, step + 1), ANY, epoch=2)
-    fate = "had" if next_one.duplicate else "had not"
-    tell(f"step {step + 1} was never confirmed; it {fate} reached the disk before the kill")
-    steps = [r.event.data["step"] for r in ledger.read(run_id) if r.tag == events.CustomEvent.tag]
-    check("retried, it is there exactly once", steps == list(range(1, step + 2)))
-
-
-def fork(ledger: Ledger, run_id: UUID) -> None:
-    head, records = ledger.head(run_id), sum(1 for _ in ledger.tail())
-    at = next(r.version for r in ledger.read(run_id) if r.tag == events.ModelCalled.tag) - 1
-    child = ledger.fork(run_id, at, tags={"why": "what if the model had asked first?"})
-    ledger.append(child, said("assistant", "On which day?", 2), expected_version=at + 1)
-    lineage = [(r.version, r.tag, r.run_id == run_id) for r in ledger.read(child)]
-    for version, tag, shared in lineage[at - 1 :]:
-        tell(f"{version}  {tag:<16}  {'its parent' if shared else 'the fork'}'s")
-    own = [version for version, _, shared in lineage if not shared]
-    check(f"the fork reads its parent's first {at} events, then its own", own == [at + 1, at + 2])
-    untouched = sum(1 for _ in ledger.tail()) == records + 2 and ledger.head(run_id) == head
-    check("the shared events were not copied, and the parent is as it was", untouched)
-
-
-def tamper(file: Path, run_id: UUID, version: int) -> None:
-    """Change one byte of a record, as anybody with the file and a plain sqlite3 can."""
-    db = sqlite3.connect(file, isolation_level=None)
-    record = (str(run_id), version)
+def tampered(stage: Stage, run: UUID) -> None:
+    """Change a record, as anybody with the file and a plain sqlite3 can."""
+    with Ledger.open(stage.file) as ledger:
+        runs = [info.run_id for info in ledger.runs()]
+        victims = [
+            (one, r.version) for one in runs for r in ledger.read(one) if "Paid 120" in r.data
+        ]
+    victim, version = victims[0]
+    db = sqlite3.connect(stage.file, isolation_level=None)
+    record = (str(victim), version)
     said = refusal(sqlite3.IntegrityError, lambda: db.execute(CHANGE, record))
     check("a plain UPDATE is refused by the database itself", bool(said))
     tell(said)
     db.execute("DROP TRIGGER events_refuse_UPDATE")
-    changed = db.execute(CHANGE, record).rowcount
+    check("with the trigger dropped, it goes through", db.execute(CHANGE, record).rowcount == 1)
     db.close()
-    check(f"with the trigger dropped, one byte of version {version} is changed", changed == 1)
+    with Ledger.open(stage.file) as ledger:
+        problems = ledger.verify_all().problems
+    check("verify names the very record", [p.version for p in problems] == [version])
+    tell(str(problems[0]).replace(str(victim), "R").split(", found ")[0])
 
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        file, run_id = Path(folder) / "runs.db", new_run_id()
-        console.rule("1. A worker appends the events of an agent's run, and gets a SIGKILL")
-        confirmed = kill_a_writer(file, run_id)
-        with Ledger.open(file) as ledger:
-            console.rule("2. Another process opens the ledger and takes the run over")
-            recover(ledger, run_id, confirmed)
-            console.rule("3. Zombies and retries")
-            zombie(ledger, run_id)
-            retry(ledger, run_id, max(confirmed))
-            console.rule("4. What if? A fork")
-            fork(ledger, run_id)
-            check("the whole ledger verifies", ledger.verify_all().ok)
-            victim = next(r.version for r in ledger.read(run_id) if "to Lisbon" in r.data)
-        console.rule("5. Somebody changes history in the file")
-        tamper(file, run_id, victim)
-        with Ledger.open(file) as ledger:
-            problems = ledger.verify(run_id).problems
-        check("verify names the very record", [p.version for p in problems] == [victim])
-        tell(str(problems[0]).replace(str(run_id), "R").replace(", found ", "\n       found "))
-        tell("from a shell: turnledger verify RUN --db FILE, which exits with 5")
+        stage, run = Stage(Path(folder)), new_run_id()
+        console.rule("1. An agent settles an invoice, undisturbed")
+        answer = undisturbed(stage)
+        console.rule("2. The same agent gets a SIGKILL inside its payment")
+        killed(stage, run)
+        console.rule("3. Another process recovers the run")
+        recovered(stage, run, answer)
+        console.rule("4. Somebody changes history in the file")
+        tampered(stage, run)
     console.rule("all of this was checked while it was printed")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["work"]:
+        work(*sys.argv[2:])
+    else:
+        main()

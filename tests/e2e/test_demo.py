@@ -36,22 +36,28 @@ def test_the_demo_runs_and_every_claim_holds(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_shows_a_kill_a_fence_and_the_tampered_record(tmp_path: Path) -> None:
-    """The refusals are the ledger's and the database's own words."""
+def test_the_demo_shows_a_kill_a_person_and_the_tampered_record(tmp_path: Path) -> None:
+    """One payment, though the agent was killed inside it; the refusals are the ledger's words."""
     out = run_demo(tmp_path).stdout
-    assert "died of SIGKILL" in out
-    assert "StaleEpochError: Run R is at epoch 2; an append with epoch 1 is refused." in out
+    assert "died of SIGKILL, after it had paid" in out
+    assert "Error: Run R waits for a decision about call_2" in out
+    assert "the answer is the undisturbed run's: Invoice 17 is paid: 120." in out
+    assert "there was one payment, in all" in out
+    assert "StaleEpochError: Run R is at epoch 3; an append with epoch 1 is refused." in out
     assert "IntegrityError: events are never changed or deleted" in out
-    assert "run R, version 5, position 5: the digest should be" in out
+    assert "the digest should be" in out
 
 
 def test_a_false_claim_ends_the_demo(tmp_path: Path) -> None:
-    """A demo that can't fail shows nothing: where nothing was tampered with, it says so."""
-    broken = tmp_path / "broken.py"
-    broken.write_text(DEMO.read_text().replace("'Lisboa'", "'Lisbon'"))
-    done = run_demo(tmp_path, broken)
+    """A demo that can't fail shows nothing: an agent that pays again without asking is caught."""
+    folder = tmp_path / "examples"
+    folder.mkdir()
+    (folder / "demo.py").write_text(DEMO.read_text())
+    agent = (DEMO.parent / "payments.py").read_text()
+    (folder / "payments.py").write_text(agent.replace('on_interrupt="ask"', 'on_interrupt="retry"'))
+    done = run_demo(tmp_path, folder / "demo.py")
     assert done.returncode == 1
-    assert "FALSE verify names the very record" in done.stdout
+    assert "FALSE recover pays nothing" in done.stdout
 
 
 def test_the_demo_is_a_short_program() -> None:
