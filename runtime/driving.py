@@ -29,6 +29,8 @@ from runtime.errors import (
 from runtime.execution_state import ExecutionState
 from runtime.journal import Journal, Known
 from runtime.limits import Budget, BudgetTracker, Deadline, deadline_for
+from runtime.overlay import Overlay
+from runtime.progress import CREATE_PROMPT
 from runtime.prompt import Prompt
 from runtime.response import PromptResponse
 from runtime.saving import Saved, checkpoint_of
@@ -99,7 +101,7 @@ def drive(work: Assignment) -> PromptResponse[Any]:
     )
     stop = journal.on_commit(_saving(work, state))
     try:
-        prompt = loop.create_prompt(work.request)
+        prompt = _prompt(work)
         if journal.state.checkpoints.latest is None:
             state.record(journal)
             if recovery is not None:
@@ -119,6 +121,22 @@ def drive(work: Assignment) -> PromptResponse[Any]:
     finally:
         stop()
     return response
+
+
+def _prompt(work: Assignment) -> Prompt[Any]:
+    """The run's prompt, made from the state that it was first made from.
+
+    What making it changes is recorded when it is made first, and not again.
+    """
+    journal, at = work.journal, work.journal.progress.prompted_at
+    known = journal.folded(at) if at is not None else None
+    overlay = Overlay(journal, CREATE_PROMPT, known=known)
+    with work.session.scope(overlay):
+        prompt: Prompt[Any] = work.loop.create_prompt(work.request)
+    made = overlay.close()
+    if at is None:
+        journal.add(*made, blobs=overlay.blobs)
+    return prompt
 
 
 def _answered(work: Assignment, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:

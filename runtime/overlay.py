@@ -29,15 +29,18 @@ _ROOM_FOR_THE_RESULT = 50
 class Overlay:
     """The changes of one tool call, on top of what was known at its start."""
 
-    def __init__(self, journal: Journal, call_id: str | None = None) -> None:
+    def __init__(
+        self, journal: Journal, call_id: str | None = None, *, known: Known | None = None
+    ) -> None:
+        """On top of what the journal knows, or of what was known at an earlier version."""
         self.journal = journal
         self.call_id = call_id
         # Held while it changes; whoever looks first and then adds holds it too.
         self.lock = RLock()
         with journal.lock:
-            self._known = journal.known
-            self._from = journal.committed.version
-            self._before = journal.pending_records()
+            self._known = known or journal.known
+            self._from = known.version if known is not None else journal.committed.version
+            self._before = journal.pending_records() if known is None else []
             self._changes = len(journal.declarations.changes)
         self._records: list[Record] = []
         self._blobs: list[bytes] = []

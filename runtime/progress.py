@@ -22,6 +22,7 @@ from ledger import (
     Record,
     RunResumed,
     RunStarted,
+    SliceEventApplied,
     ToolCallCompleted,
 )
 from projections import Projection
@@ -29,6 +30,8 @@ from projections.persistent import HashedList
 from projections.projection import as_json
 
 change = msgspec.structs.replace
+# The call id of session changes that were made while the prompt was.
+CREATE_PROMPT = "create_prompt"
 
 
 @final
@@ -69,6 +72,8 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: int = 0
     expansions: int = 0
     tool_calls_completed: int = 0
+    # The version that the run's prompt was made from, once anything came of that.
+    prompted_at: int | None = None
     # Replies and tools so far, and how many there were when the run was last resumed.
     steps: int = 0
     steps_at_resume: int | None = None
@@ -100,6 +105,7 @@ class Progress(Projection[ProgressState]):
         EvaluationSuperseded,
         ToolCallCompleted,
         RunResumed,
+        SliceEventApplied,
     )
 
     def initial(self) -> ProgressState:
@@ -119,12 +125,22 @@ class Progress(Projection[ProgressState]):
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
                 )
-                return change(state, evaluation=evaluation, evaluations=state.evaluations + 1)
+                at = record.version - 1 if state.prompted_at is None else state.prompted_at
+                return change(
+                    state,
+                    evaluation=evaluation,
+                    evaluations=state.evaluations + 1,
+                    prompted_at=at,
+                )
             case MessageAppended():
                 return _said(state, event)
             case ToolCallCompleted():
                 done = state.tool_calls_completed + 1
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
+            case SliceEventApplied():
+                if state.prompted_at is None and event.call_id == CREATE_PROMPT:
+                    return change(state, prompted_at=record.version - 1)
+                return state
             case RunResumed():
                 return change(state, attempts=event.attempt, steps_at_resume=state.steps)
             case _:
