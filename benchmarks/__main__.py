@@ -10,13 +10,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import appending, disk, folding, postgres, reading, tables
+from benchmarks import appending, disk, folding, looping, postgres, reading, tables
 
 PARTS = {
     "append": appending,
     "read": reading,
     "fold": folding,
     "tables": tables,
+    "loop": looping,
     "disk": disk,
     "postgres": postgres,
 }

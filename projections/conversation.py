@@ -221,7 +221,13 @@ class _Folding(Folding[ConversationState]):
         self._superseded = state.superseded
         self._before = state.said
         self._said: list[Said] = []
-        self._last = state.last_result
+        self._remember(state.last_result)
+
+    def _remember(self, last: _LastResult | None) -> None:
+        """The last tool message; what is said from now on comes after what came after it."""
+        self._last = None if last is None else (last.message, last.tip, last.repairs)
+        self._after = None if last is None else last.after
+        self._since: list[InnerMessage] = []
 
     def _turn_on(self, history: MessageHistory) -> None:
         self._history: MessageHistory | None = history
@@ -256,7 +262,7 @@ class _Folding(Folding[ConversationState]):
             self._earlier,
             self._superseded,
             self._before.extend(self._said),
-            self._last,
+            self._last_result(),
         )
 
     def _turn_to(self, evaluation_id: str) -> None:
@@ -269,29 +275,32 @@ class _Folding(Folding[ConversationState]):
             self._earlier = self._earlier.put(self._evaluation_id, self._current)
         self._evaluation_id = evaluation_id
         self._turn_on(current)
-        self._last = None
+        self._remember(None)
 
     def _append(self, message: InnerMessage) -> None:
-        if message.evaluation_id != self._evaluation_id or not message.evaluation_id:
-            self._turn_to(message.evaluation_id)
+        evaluation_id, role = message.evaluation_id, message.role
+        if evaluation_id != self._evaluation_id or not evaluation_id:
+            self._turn_to(evaluation_id)
         place = 0
-        if message.role == "system":
-            self._turn_on(self._current.with_system(message.content))
-        else:
+        if role == "tool":
             before = self._tip
-            tip, repairs = _told(before, self._repairs, message)
-            if message.role == "tool":
-                # A result that has no place in the history can't be amended there either.
-                place = 0 if tip is before or tip is None else tip.number
-                self._last = _LastResult(message, before, self._repairs)
-            self._history, self._tip, self._repairs = None, tip, repairs
-        if message.role != "tool" and self._last is not None:
-            last = self._last
-            self._last = _LastResult(last[0], last[1], last[2], Stack(last[3], message))
+            self._last = (message, before, self._repairs)
+            self._after, self._since = None, []
+            tip, self._repairs = _told(before, self._repairs, message)
+            # A result that has no place in the history can't be amended there either.
+            place = 0 if tip is before or tip is None else tip.number
+            self._history, self._tip = None, tip
+        else:
+            self._since.append(message)
+            if role == "system":
+                self._turn_on(self._current.with_system(message.content))
+            else:
+                self._tip, self._repairs = _told(self._tip, self._repairs, message)
+                self._history = None
         self._said.append(
             Said(
                 message.message_id,
-                message.evaluation_id,
+                evaluation_id,
                 message.sequence,
                 message.turn,
                 message.created_at,
@@ -300,8 +309,19 @@ class _Folding(Folding[ConversationState]):
             )
         )
 
+    def _last_result(self) -> _LastResult | None:
+        """The last tool message, with the messages since."""
+        if self._last is None:
+            return None
+        message, tip, repairs = self._last
+        after = self._after
+        for later in self._since:
+            after = Stack(after, later)
+        self._after, self._since = after, []
+        return _LastResult(message, tip, repairs, after)
+
     def _amend(self, message_id: UUID, text: str) -> None:
-        last = self._last
+        last = self._last_result()
         if last is not None and last.message.message_id == message_id:
             self._amend_last(last, text)
             return
@@ -310,7 +330,7 @@ class _Folding(Folding[ConversationState]):
             return
         if result.evaluation_id == self._evaluation_id:
             self._turn_on(_amended(self._current, result, text))
-            self._last = None
+            self._remember(None)
             return
         earlier = self._earlier.get(result.evaluation_id) or MessageHistory.new()
         amended = _amended(earlier, result, text)
@@ -323,7 +343,7 @@ class _Folding(Folding[ConversationState]):
             if later.role != "system":
                 tip, repairs = _told(tip, repairs, later)
         self._turn_on(MessageHistory(tip, self._system, repairs))
-        self._last = _LastResult(message, last.tip, last.repairs, last.after)
+        self._remember(_LastResult(message, last.tip, last.repairs, last.after))
 
     def _said_before(self, message_id: UUID) -> Said | None:
         """The tool message with this id, if its result has a place."""

@@ -34,11 +34,13 @@ NOTHING = Cold(b"", 0)
 class _Chunk(Generic[T]):
     """Items on top of those before them. Freed without recursion, however long the chain is."""
 
-    __slots__ = ("below", "items")
+    __slots__ = ("below", "digest", "items")
 
     def __init__(self, below: _Chunk[T] | None, items: Sequence[T]) -> None:
         self.below = below
         self.items = items
+        # The list's digest up to here, once somebody asked: whoever goes on from here has it.
+        self.digest: bytes | None = None
 
 
 class HashedList(Generic[T]):
@@ -47,7 +49,7 @@ class HashedList(Generic[T]):
     One that was restored from its digest goes on growing, and can't show what it held then.
     """
 
-    __slots__ = ("_cold", "_domain", "_known", "_size", "_step", "_tip")
+    __slots__ = ("_cold", "_domain", "_size", "_start", "_step", "_tip")
 
     def __init__(
         self, domain: str, step: Callable[[bytes, Any], bytes] = list_add, *, cold: Cold = NOTHING
@@ -57,8 +59,7 @@ class HashedList(Generic[T]):
         self._cold = cold.size
         self._size = cold.size
         self._tip: _Chunk[T] | None = None
-        # A digest that is known, and the tip that it is of: one tuple, for other threads' sake.
-        self._known: tuple[bytes, _Chunk[T] | None] = (cold.digest or list_start(domain), None)
+        self._start = cold.digest or list_start(domain)
 
     def append(self, item: T) -> HashedList[T]:
         return self.extend((item,))
@@ -73,7 +74,7 @@ class HashedList(Generic[T]):
         longer._cold = self._cold
         longer._size = self._size + len(items)
         longer._tip = _Chunk(self._tip, items)
-        longer._known = self._known
+        longer._start = self._start
         return longer
 
     @property
@@ -85,20 +86,17 @@ class HashedList(Generic[T]):
 
     @property
     def digest(self) -> bytes:
-        digest, known = self._known
-        if known is self._tip:
-            return digest
-        fresh: list[Sequence[T]] = []
+        fresh: list[_Chunk[T]] = []
         cell = self._tip
-        while cell is not known:
-            assert cell is not None
-            fresh.append(cell.items)
+        while cell is not None and cell.digest is None:
+            fresh.append(cell)
             cell = cell.below
+        digest = self._start if cell is None or cell.digest is None else cell.digest
         step = self._step
-        for items in reversed(fresh):
-            for item in items:
+        for cell in reversed(fresh):
+            for item in cell.items:
                 digest = step(digest, item)
-        self._known = (digest, self._tip)
+            cell.digest = digest
         return digest
 
     @property

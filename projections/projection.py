@@ -8,8 +8,8 @@ as it was. It reads no clock and no set order, so that folding again gives the s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -151,20 +151,26 @@ def fold_pages(
 ) -> tuple[list[Any], Record | None]:
     """The states after these records, and the last of them."""
     current = list(states)
-    pages: list[list[Record]] = [[] for _ in projections]
-    readers: dict[str, list[Callable[[Record], None]]] = {}
-    for page, projection in zip(pages, projections, strict=True):
-        for tag in tags_read(projection):
-            readers.setdefault(tag, []).append(page.append)
+    places = _places(tuple(projections))
     last: Record | None = None
     left = iter(records)
     while found := list(islice(left, PAGE)):
+        pages: list[list[Record]] = [[] for _ in current]
         for record in found:
-            for read in readers.get(record.row[3], ()):
-                read(record)
-        for place, projection in enumerate(projections):
-            if pages[place]:
-                current[place] = projection.apply_all(current[place], pages[place])
-                pages[place].clear()
+            for place in places.get(record.row[3], ()):
+                pages[place].append(record)
+        for place, page in enumerate(pages):
+            if page:
+                current[place] = projections[place].apply_all(current[place], page)
         last = found[-1]
     return current, last
+
+
+@lru_cache(maxsize=64)
+def _places(projections: tuple[Projection[Any], ...]) -> dict[str, tuple[int, ...]]:
+    """Who reads what: by tag, the places of those that read it."""
+    found: dict[str, tuple[int, ...]] = {}
+    for place, projection in enumerate(projections):
+        for tag in tags_read(projection):
+            found[tag] = (*found.get(tag, ()), place)
+    return found

@@ -175,6 +175,15 @@ class Journal:
             self._committed = committed
             self._changes = changes
 
+    def refresh(self) -> None:
+        """Take in what others have appended since: comments, and decisions."""
+        with self.lock:
+            version = self._committed.version
+            tail = list(self.ledger.read(self.run_id, after=version)) if version else []
+            if tail:
+                self._committed = self._committed.after(tail)
+                self._known = self._with_pending(self._committed)
+
     def _catch_up(self) -> None:
         changes = self.declarations.changes
         if self._changes == len(changes):
@@ -240,6 +249,9 @@ class Journal:
                 while self._pending:
                     records = self._append(self._first_batch())
                     self._committed = self._committed.after(records)
+                    if self.checkpoint_interval:
+                        # Digests are worked out from the last that is known: keep it close.
+                        self._committed.run.state_digest  # noqa: B018
                     del self._pending[: len(records)]
                     self.commits += 1
                 self._blobs = []
