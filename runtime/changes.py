@@ -121,6 +121,10 @@ def reset() -> Change:
 
 def restored(types: SliceTypes, snapshot: Snapshot, *, undeclared: Undeclared = "refuse") -> Change:
     """State goes back to a snapshot; messages that are lacking are appended, none is removed."""
+    if not isinstance(snapshot, Snapshot):
+        raise SnapshotRestoreError(
+            f"{type(snapshot).__name__} is no Snapshot; Snapshot.from_json reads a text."
+        )
     messages: list[InnerMessage] = []
     slices: dict[str, list[Any]] = {}
     for one in snapshot.slices:
@@ -213,20 +217,16 @@ def recorded_by_session(records: Iterable[Record]) -> list[Event]:
 
 
 def opening(records: Iterable[Record]) -> list[Event]:
-    """What a session recorded in a run before anything else happened there.
+    """What a session recorded in a run, or the first that it goes on from, before all else.
 
     To be compared with what `create_session` records when it is called again.
     """
     found: list[Event] = []
-    is_over = False
     for record in records:
-        event = record.event
-        if isinstance(event, RunStarted):
-            found, is_over = [], False
-        elif isinstance(event, (*_STATE, *_SAID)):
-            found += [] if is_over else [event]
+        if isinstance(record.event, (*_STATE, *_SAID)):
+            found.append(record.event)
         elif not record.tag.startswith("run.") and record.tag != "custom":
-            is_over = True
+            break
     return found
 
 

@@ -54,7 +54,9 @@ class SliceTypes:
     # --- declaring ---
 
     def knows(self, kind: type) -> bool:
-        """Whether a type is known already."""
+        """Whether a type is known already; InvalidInputError if it is no class."""
+        if not isinstance(kind, type):
+            raise InvalidInputError(f"A slice is named by a class, and {kind!r} is none.")
         return kind in self._installed
 
     def given(self, slice_type: type, event_type: type) -> Reducer | None:
@@ -63,11 +65,8 @@ class SliceTypes:
 
     def install(self, kind: type) -> str:
         """Make a type known, with the reducers that it declares; its name."""
-        name = self._installed.get(kind)
-        if name is not None:
-            return name
-        if not isinstance(kind, type):
-            raise InvalidInputError(f"A slice is named by a class, and {kind!r} is none.")
+        if self.knows(kind):
+            return self._installed[kind]
         with self._lock:
             name = self.declarations.declare(kind)
             for event_type, reducer in declared_reducers(kind).items():
