@@ -346,8 +346,16 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
+        # What a person decided was about an earlier attempt.
         started = msgspec.structs.replace(
-            call, status="started", attempts=event.attempt, started_at=record.recorded_at
+            call,
+            status="started",
+            attempts=event.attempt,
+            started_at=record.recorded_at,
+            decision=None,
+            decision_value=None,
+            decision_text="",
+            decided_by="",
         )
         self._put(key, started)
 
@@ -420,12 +428,5 @@ _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
 
 
 def _doubted(call: ToolCallView) -> ToolCallView:
-    """In doubt. What a person decided was about an earlier doubt."""
-    return msgspec.structs.replace(
-        call,
-        status="in_doubt",
-        decision=None,
-        decision_value=None,
-        decision_text="",
-        decided_by="",
-    )
+    """In doubt. Somebody may have decided already what became of it."""
+    return msgspec.structs.replace(call, status="in_doubt")

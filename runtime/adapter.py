@@ -99,7 +99,8 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         The state is a `session`, or an `execution_state` that has one. With `resume` the
         session's latest conversation goes on where it stopped. A failure is a
         PromptEvaluationError; VisibilityExpansionRequired, ConversationNotFound,
-        PromptMismatch and DecisionRequiredError pass as they are.
+        PromptMismatch and DecisionRequiredError pass as they are, and so does what ends the
+        process's part in a run: a cancelled wait, a ledger that refuses or is not there.
         """
         if (session is None) == (execution_state is None):
             raise InvalidInputError("evaluate takes exactly one of session and execution_state.")
@@ -112,7 +113,7 @@ class ProviderAdapter(ABC, Generic[OutputT]):
             session,
             Wishes(
                 parse_output=parse_output,
-                bus=bus or session.bus,
+                bus=session.bus if bus is None else bus,
                 deadline=deadline,
                 budget_tracker=budget_tracker,
                 overrides_store=overrides_store,

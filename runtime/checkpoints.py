@@ -7,6 +7,7 @@ ledger is a place to keep them, and so is a folder of files.
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from runtime.bus_events import CheckpointPhase
 from runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
 from runtime.execution_state import CompositeSnapshot
 
+logger = logging.getLogger("turnledger.recovery")
 _SUFFIX = ".checkpoint.json"
 
 
@@ -204,6 +206,7 @@ class FilesystemCheckpointBackend:
                 checkpoint = self.load(run_id)
             except (ValueError, CheckpointCorruptedError) as error:
                 self.skipped[path] = str(error)
+                logger.warning("%s is left out: %s", path, error)
                 continue
             if checkpoint is not None and checkpoint.phase is not CheckpointPhase.COMPLETED:
                 found.append(run_id)

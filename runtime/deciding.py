@@ -76,7 +76,13 @@ def decide(
     if evaluation is None or evaluation.evaluation_id != evaluation_id:
         return Begin()
     calls = [c for c in known.run.tools.pending() if c.evaluation_id == evaluation_id]
-    started = tuple(call for call in calls if call.status == "started")
+    # What a person said about a call, nobody doubts; one that is to be tried again is doubted.
+    known_to_somebody = ("completed", "failed")
+    started = tuple(
+        call
+        for call in calls
+        if call.status == "started" and call.decision not in known_to_somebody
+    )
     if started:
         return Doubt(started)
     plans = [(call, _plan(call, on_interrupt)) for call in calls]

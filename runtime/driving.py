@@ -6,6 +6,7 @@ from the journal, and is not done again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from ledger import (
     CheckpointCleared,
+    InvalidInputError,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -36,7 +38,7 @@ from runtime.response import PromptResponse
 from runtime.saving import Saved, checkpoint_of
 from runtime.session import Session
 from runtime.throttle import RetryCancelledError
-from runtime.tool_runs import checkpoint
+from runtime.tool_results import checkpoint
 from runtime.visibility import (
     SetVisibilityOverride,
     VisibilityExpansionRequired,
@@ -46,7 +48,10 @@ from runtime.visibility import (
 if TYPE_CHECKING:
     from runtime.main_loop import MainLoop
 
+logger = logging.getLogger("turnledger.recovery")
 MOST_EXPANSIONS = 10
+# How much of what an error says is recorded: some hold whole pages.
+_MOST_SAID = 20_000
 # These leave the run as it is: it can be resumed, and nothing about it has failed.
 _NO_FAILURE = (
     ConversationNotFound,
@@ -72,16 +77,27 @@ class Assignment:
     deadline: Deadline | timedelta | None = None
     saved: Saved = field(default_factory=Saved)
     state: ExecutionState | None = None
+    began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.loop._clock.micros()
+
+    @property
+    def seconds(self) -> float:
+        """How long it was worked on, now and before."""
+        return self.used.total_seconds() + (self.loop._clock.micros() - self.began) / 1e6
 
     def limit(self) -> Deadline | None:
         """Until when it may take."""
-        started = self.started
-        wanted: Deadline | timedelta | None = self.deadline
-        if wanted is None and started.deadline is not None:
-            wanted = Deadline(expires_at=started.deadline)
-        if wanted is None and started.time_limit is not None:
-            wanted = timedelta(seconds=started.time_limit)
-        return deadline_for(wanted, used=self.used, clock=self.loop._clock)
+        started, clock = self.started, self.loop._clock
+        if self.deadline is not None:
+            return deadline_for(self.deadline, clock=clock)
+        if started.deadline is not None:
+            return Deadline(expires_at=started.deadline, clock=clock)
+        if started.time_limit is None:
+            return None
+        limit = timedelta(seconds=started.time_limit)
+        return deadline_for(limit, used=self.used, clock=clock)
 
     def tracker(self) -> BudgetTracker | None:
         """The run's budget, with what it used already."""
@@ -184,25 +200,38 @@ def _complete(work: Assignment) -> None:
         journal.add(checkpoint(journal, "completed"))
         if recovery.cleanup_on_success:
             journal.add(CheckpointCleared(reason="the run is completed"))
-    journal.commit()
-    if recovery is not None and recovery.backend is not None and recovery.cleanup_on_success:
-        recovery.backend.delete(work.run_id)
+    try:
+        journal.commit()
+        if recovery is not None and recovery.cleanup_on_success and work.loop.beside is not None:
+            work.loop.beside.delete(work.run_id)
+    except Exception as error:
+        if journal.committed.run.summary.status != "completed":
+            raise
+        # It is on record: what could not be kept or cleared elsewhere does not undo it.
+        logger.warning("run %s is completed, but its checkpoint: %s", work.run_id, error)
 
 
 def _fail(work: Assignment, error: Exception) -> None:
     """Record the failure, if it can be: the error itself is what the caller gets."""
     journal = work.journal
-    try:
-        journal.add(
-            RunFailed(
-                error_type=type(error).__name__,
-                error_message=str(error).encode(errors="replace").decode(),
-                phase=getattr(error, "phase", ""),
-            )
-        )
+    said = str(error)[:_MOST_SAID].encode(errors="replace").decode()
+    failed = RunFailed(
+        error_type=type(error).__name__, error_message=said, phase=getattr(error, "phase", "")
+    )
+
+    def record() -> None:
+        journal.add(failed)
         if work.loop._recovery is not None:
             journal.add(checkpoint(journal, "failed"))
         journal.commit()
+
+    try:
+        try:
+            record()
+        except InvalidInputError:
+            # What was about to be recorded is the trouble: without it the failure can be.
+            journal.discard()
+            record()
     except Exception as trouble:
         error.add_note(f"The failure could not be recorded: {trouble}")
 
@@ -210,17 +239,22 @@ def _fail(work: Assignment, error: Exception) -> None:
 def _saving(work: Assignment, state: ExecutionState) -> Callable[[Known, Known], None]:
     """Tells of each checkpoint once it is on disk, and keeps it where it is to be kept."""
 
+    is_first = True
+
     def listen(before: Known, now: Known) -> None:
+        nonlocal is_first
         recovery, bus = work.loop._recovery, work.loop._bus
         entries = now.run.checkpoints.entries
         new = len(entries) - len(before.run.checkpoints.entries)
         latest = list(_take(entries.backwards(), max(new, 0)))
         if recovery is None:
             return
-        backend = recovery.backend
+        backend = work.loop.beside
         started = before.run.tools.open != now.run.tools.open
-        if backend is not None and (latest or started):
+        if backend is not None and (latest or started or is_first):
+            # The first one says that another attempt has begun.
             backend.save(work.run_id, checkpoint_of(work, state, now))
+        is_first = False
         for entry in reversed(latest):
             bus.publish(
                 CheckpointSaved(

@@ -1,30 +1,29 @@
 """One evaluation: decide, perform, evolve, until there is an answer.
 
-Here are its beginning, its end and the loop; asking the model is `runtime.model_calls`, running
-tools `runtime.tool_runs`. Nothing here asks whether the evaluation is fresh or resumed: what is
-known decides what comes next, and what is known comes from the journal.
+Here are its beginning and the loop; asking the model is `runtime.model_calls`, running tools
+`runtime.side_by_side`, its end `runtime.answering`. Nothing here asks whether the evaluation is
+fresh or resumed: what is known decides what comes next, and what is known comes from the journal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from uuid import UUID, uuid4
-
-import msgspec
+from uuid import uuid4
 
 from ledger import (
-    EvaluationFinished,
     EvaluationStarted,
     InnerMessage,
+    InvalidInputError,
     MessageAppended,
     RunWaiting,
-    ToolMessageAmended,
 )
 from ledger.clock import to_datetime
+from runtime.answering import finish
 from runtime.bus import EventBus
-from runtime.bus_events import PromptExecuted, PromptRendered, ToolInvoked
+from runtime.bus_events import PromptRendered, ToolInvoked
 from runtime.deciding import (
     Begin,
     CallModel,
@@ -41,21 +40,25 @@ from runtime.errors import (
     DeadlineExceededError,
     DecisionRequiredError,
     EvaluationPhase,
+    PromptError,
     PromptEvaluationError,
     PromptMismatch,
     SchemaError,
+    SessionError,
 )
 from runtime.execution_state import ExecutionState
-from runtime.journal import Journal
+from runtime.journal import Journal, Known
 from runtime.json_values import to_plain
 from runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
 from runtime.model_calls import call_model
+from runtime.overlay import scope_of
 from runtime.progress import EvaluationProgress
 from runtime.prompt import Prompt
 from runtime.rendering import PromptOverridesStore, RenderedPrompt
 from runtime.response import PromptResponse
 from runtime.session import Session
-from runtime.tool_runs import doubt, run_tools, settle
+from runtime.side_by_side import run_tools
+from runtime.tool_runs import doubt, settle
 from runtime.tools import ToolRegistry
 from runtime.visibility import VisibilityOverrides
 
@@ -94,14 +97,14 @@ class Evaluation(Generic[OutputT]):
         self.wishes = wishes
         self.bus = wishes.bus
         self.evaluation_id: str | None = None
-        # Calls that were asked for before this process took part.
-        self.calls_before: frozenset[str] = frozenset()
+        # Calls that were asked for before this process took part, by number.
+        self.calls_before: frozenset[int] = frozenset()
         self.invoked: list[ToolInvoked] = []
         self.payload: dict[str, Any] | None = None
         self.rendered: RenderedPrompt[OutputT] = self._render()
         self.tools = ToolRegistry(self.rendered.tools)
         self.deadline = wishes.deadline or self.rendered.deadline
-        self._used = self.journal.state.usage.total
+        self.used_before = self.journal.state.usage.total
 
     @property
     def journal(self) -> Journal:
@@ -110,8 +113,15 @@ class Evaluation(Generic[OutputT]):
     @property
     def progress(self) -> EvaluationProgress:
         """The evaluation as it stands; it must have begun."""
-        found = self.journal.progress.of(self.evaluation_id or "")
-        assert found is not None
+        return self._progress_in(self.journal.known)
+
+    def _progress_in(self, known: Known) -> EvaluationProgress:
+        found = known.progress.of(self.evaluation_id or "")
+        if found is None:
+            raise SessionError(
+                f"Another evaluation was begun in {self.session!r} while one of "
+                f"{self.prompt.label!r} was under way. Give each a session of its own."
+            )
         return found
 
     @property
@@ -127,15 +137,26 @@ class Evaluation(Generic[OutputT]):
     # --- the loop ---
 
     def bring(self, messages: Iterable[InnerMessage]) -> None:
-        """Add the messages of a conversation that the journal lacks."""
+        """Add the messages of a conversation that the journal lacks, if it is one of the prompt."""
         known = {said.message_id for said in self.journal.state.conversation.said}
         lacking = [message for message in messages if message.message_id not in known]
-        self.journal.add(*(MessageAppended(message=message) for message in lacking))
+        added = self.journal.add(*(MessageAppended(message=message) for message in lacking))
+        try:
+            self._take_up()
+        except (ConversationNotFound, PromptMismatch):
+            self.journal.withdraw(added)
+            raise
 
     def run(self, *, resume: bool = False) -> PromptResponse[OutputT]:
         """Go on until there is an answer; a new conversation unless `resume`."""
+        if scope_of(self.session) is not None:
+            raise InvalidInputError(
+                "A tool can't evaluate a prompt in the session that it runs in. Give the prompt "
+                "a session of its own: Session(), or context.session.clone()."
+            )
         if resume:
             self._take_up()
+        self._record_resources()
         self._publish_rendered()
         policies = {tool.name: tool.on_interrupt for tool in self.tools}
         while True:
@@ -155,20 +176,24 @@ class Evaluation(Generic[OutputT]):
                 case Wait():
                     self._wait(effect)
                 case Finish():
-                    return self._finish()
+                    return finish(self)
 
     def _render(self) -> RenderedPrompt[OutputT]:
         native = self.adapter.use_native_response_format and self.wishes.parse_output
         wanted = self.prompt.template.output is not None
-        return self.prompt.render(
-            overrides_store=self.wishes.overrides_store,
-            overrides_tag=self.wishes.overrides_tag,
-            visibility=self.session[VisibilityOverrides].latest(),
-            inject_output_instructions=False if native and wanted else None,
-        )
+        try:
+            return self.prompt.render(
+                overrides_store=self.wishes.overrides_store,
+                overrides_tag=self.wishes.overrides_tag,
+                visibility=self.session[VisibilityOverrides].latest(),
+                inject_output_instructions=False if native and wanted else None,
+            )
+        except PromptError as error:
+            raise self.failed(str(error), "request") from error
 
     def _take_up(self) -> None:
         """Go on with the latest conversation, if it is one of this prompt."""
+        self.journal.refresh()
         found = self.journal.progress.evaluation
         if found is None or found.superseded or not found.sequence:
             raise ConversationNotFound
@@ -179,10 +204,16 @@ class Evaluation(Generic[OutputT]):
             raise PromptMismatch("digest", recorded=found.prompt_digest, found=self.rendered.digest)
         self.evaluation_id = found.evaluation_id
         self.calls_before = frozenset(
-            call.call_id
+            call.number
             for call in self.journal.state.tools.pending()
             if call.evaluation_id == found.evaluation_id
         )
+
+    def _record_resources(self) -> None:
+        """Have it on record what they are, so that a tool that fails can be undone."""
+        state, recorded = self.resources, self.journal.known.facts.resources
+        if state is not None and any(name not in recorded for name in state.resources):
+            state.record(self.journal)
 
     def _publish_rendered(self) -> None:
         rendered = self.rendered
@@ -211,8 +242,10 @@ class Evaluation(Generic[OutputT]):
             tools_digest=rendered.tools_digest,
             adapter=self.adapter.name,
         )
-        self.journal.add(started)
-        self.journal.add(self.message("system", rendered.text))
+        try:
+            self.journal.add(started, self.later_message("system", rendered.text))
+        except (InvalidInputError, SessionError) as error:
+            raise self.failed(f"The prompt can't be recorded: {error}", "request") from error
 
     def _wait(self, effect: Wait) -> None:
         ids = tuple(call.call_id for call in effect.calls)
@@ -223,92 +256,15 @@ class Evaluation(Generic[OutputT]):
         self.journal.commit()
         raise DecisionRequiredError(str(self.journal.run_id), ids)
 
-    # --- the answer ---
-
-    def _finish(self) -> PromptResponse[OutputT]:
-        self.check_limits("response")
-        progress = self.progress
-        text: str | None = progress.reply_text
-        output: OutputT | None = None
-        plain: Any = None
-        if self.wants_output:
-            output = self._parsed(progress)
-            plain, text = to_plain(output), None
-        if not progress.finished:
-            self._record_answer(progress, plain)
-        self.journal.commit()
-        response = PromptResponse(
-            prompt_name=self.prompt.label,
-            text=text,
-            output=output,
-            tool_results=tuple(self.invoked),
-            provider_payload=self.payload,
-        )
-        self._publish_executed(response)
-        return response
-
-    def _parsed(self, progress: EvaluationProgress) -> OutputT:
-        spec = self.rendered.output
-        assert spec is not None
-        try:
-            if progress.parsed is not None:
-                return spec.parse_native(progress.parsed)
-            return spec.parse(progress.reply_text)
-        except SchemaError as error:
-            self.journal.commit()
-            raise self.failed(
-                f"The reply is no {spec.container} as asked: {error}", "response"
-            ) from error
-
-    def _record_answer(self, progress: EvaluationProgress, output: Any) -> None:
-        """The answer; the last tool that succeeded carries a parsed one, for the next turn."""
-        if output is not None:
-            last = self._last_successful()
-            if last is not None:
-                message_id, said = last
-                content = f"{said}\n\n{msgspec.json.encode(output).decode()}".lstrip()
-                self.journal.add(
-                    ToolMessageAmended(
-                        message_id=message_id, content=content, reason="the parsed output"
-                    )
-                )
-        self.journal.add(
-            EvaluationFinished(
-                evaluation_id=progress.evaluation_id, message_id=progress.reply_id, output=output
-            )
-        )
-
-    def _last_successful(self) -> tuple[UUID, str] | None:
-        """The message of the evaluation's last call that succeeded, and what it says."""
-        calls = self.journal.state.tools.calls
-        for call in reversed(calls):
-            is_ours = call.evaluation_id == self.evaluation_id and call.status == "completed"
-            if is_ours and call.message_id is not None:
-                return call.message_id, call.result or ""
-        return None
-
-    def _publish_executed(self, response: PromptResponse[OutputT]) -> None:
-        used = self.journal.state.usage.total
-        usage = type(used)(
-            *(getattr(used, n) - getattr(self._used, n) for n in used.__struct_fields__)
-        )
-        self.bus.publish(
-            PromptExecuted(
-                ns=self.rendered.ns,
-                key=self.rendered.key,
-                name=self.rendered.name,
-                adapter=self.adapter.name,
-                session_id=self.session.session_id,
-                response=response,
-                usage=usage,
-            )
-        )
-
     # --- what its parts share ---
 
-    def message(self, role: Any, content: str, **more: Any) -> MessageAppended:
-        """The evaluation's next message."""
-        progress = self.progress
+    def message(
+        self, role: Any, content: str, *, known: Known | None = None, **more: Any
+    ) -> MessageAppended:
+        """The evaluation's next message, after what is known."""
+        progress = self.progress if known is None else self._progress_in(known)
+        more.setdefault("created_at", to_datetime(self.journal.clock.micros()))
+        more.setdefault("message_id", uuid4())
         return MessageAppended(
             message=InnerMessage(
                 role=role,
@@ -318,11 +274,22 @@ class Evaluation(Generic[OutputT]):
                 turn=progress.turn + (role == "assistant"),
                 prompt_ns=self.rendered.ns,
                 prompt_key=self.rendered.key,
-                created_at=to_datetime(self.journal.clock.micros()),
-                message_id=uuid4(),
                 **more,
             )
         )
+
+    def later_message(
+        self, role: Any, content: str, **more: Any
+    ) -> Callable[[Known], MessageAppended]:
+        """A message that is numbered when it is known what comes before it."""
+        more.setdefault("created_at", to_datetime(self.journal.clock.micros()))
+        more.setdefault("message_id", uuid4())
+        return partial(self._message, role, content, more)
+
+    def _message(
+        self, role: Any, content: str, more: dict[str, Any], known: Known
+    ) -> MessageAppended:
+        return self.message(role, content, known=known, **more)
 
     def failed(
         self, message: str, phase: EvaluationPhase, payload: dict[str, Any] | None = None

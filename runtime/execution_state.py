@@ -21,8 +21,8 @@ from runtime.json_values import read_json, to_plain
 from runtime.session import Session
 from runtime.snapshot import Snapshot, json_of
 
-# The one file of a resource that is no directory.
-_ONLY_FILE = "snapshot.json"
+# The one file of a resource that is no directory; no file of a directory is called so.
+_ONLY_FILE = "snapshot//json"
 
 
 class Snapshotable(Protocol):
@@ -129,6 +129,13 @@ class ExecutionState:
                 resource.restore(files, blob)
             else:
                 resource.restore(_only_file(name, files, blob))
+
+
+def resource_at(files: Mapping[str, str], blob: Callable[[str], bytes]) -> Any:
+    """A resource as it was recorded, as a composite snapshot holds it."""
+    if _ONLY_FILE in files:
+        return read_json(blob(files[_ONLY_FILE]).decode())
+    return FilesystemSnapshot(files, {name: blob(name) for name in files.values()}).to_plain()
 
 
 def _plain(snapshot: Any) -> Any:

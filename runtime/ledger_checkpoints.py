@@ -6,6 +6,7 @@ Nothing is ever overwritten: the latest that was not cleared is the one that cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -17,10 +18,11 @@ from ledger import (
     Ledger,
     RunStarted,
 )
-from projections import Declarations, fold, standing, state_at
+from projections import Declarations, fold_together, standing, state_at
 from runtime.bus_events import CheckpointPhase
 from runtime.checkpoints import Checkpoint
-from runtime.execution_state import CompositeSnapshot
+from runtime.execution_state import CompositeSnapshot, resource_at
+from runtime.facts import Facts
 from runtime.progress import Progress
 from runtime.snapshot import Snapshot
 
@@ -46,7 +48,7 @@ class LedgerCheckpointBackend:
         started = RunStarted(
             request_id=checkpoint.request_id,
             request_type=checkpoint.request_type,
-            request=msgspec.json.decode(checkpoint.request_payload),
+            request=_json_or_none(checkpoint.request_payload),
             requested_at=checkpoint.created_at,
         )
         self.ledger.append(run_id, [started, stored], ANY)
@@ -62,7 +64,8 @@ class LedgerCheckpointBackend:
             assert isinstance(event, CheckpointStored)
             return Checkpoint.from_json(event.checkpoint)
         state = state_at(self.ledger, run_id, latest.version, declarations=self.declarations)
-        progress = fold(self.ledger.read(run_id, until=latest.version), Progress())
+        records = self.ledger.read(run_id, until=latest.version)
+        progress, facts = fold_together(records, (Progress(), Facts()))
         started = progress.started
         if started is None or started.request_id is None:
             return None
@@ -71,7 +74,11 @@ class LedgerCheckpointBackend:
             request_id=started.request_id,
             created_at=latest.created_at,
             composite_snapshot=CompositeSnapshot(
-                session=Snapshot.of_slices(state.slices, self.declarations), resources={}
+                session=Snapshot.of_slices(state.slices, self.declarations),
+                resources={
+                    name: resource_at(files, self.ledger.blob)
+                    for name, files in facts.resources.items()
+                },
             ),
             request_payload=msgspec.json.encode(started.request),
             request_type=started.request_type,
@@ -95,5 +102,14 @@ class LedgerCheckpointBackend:
 
     def _append(self, run_id: UUID, event: CheckpointStored | CheckpointCleared) -> None:
         """As the run's worker: RunClaimedError if another one has it."""
-        with self.ledger.claim(run_id) as claim:
+        worker = f"{self.ledger.worker}/checkpoints"
+        with self.ledger.claim(run_id, worker=worker) as claim:
             self.ledger.append(run_id, event, ANY, claim.epoch)
+
+
+def _json_or_none(payload: bytes) -> Any:
+    """What is no JSON is kept in the checkpoint as it was given, and found out about there."""
+    try:
+        return msgspec.json.decode(payload)
+    except ValueError:
+        return None

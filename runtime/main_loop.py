@@ -7,6 +7,7 @@ dies with its process.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,11 @@ import msgspec
 
 from ledger import (
     NEW,
+    CheckpointCleared,
     Clock,
     ConcurrentAppendError,
     InvalidInputError,
+    InvalidRunIdError,
     Ledger,
     RunAbandoned,
     RunClaimedError,
@@ -31,7 +34,7 @@ from ledger import (
 )
 from runtime.adapter import ProviderAdapter
 from runtime.bus import ControlBus
-from runtime.bus_events import MainLoopCompleted, MainLoopFailed, MainLoopRequest
+from runtime.bus_events import MainLoopCompleted, MainLoopFailed, MainLoopRequest, RecoveryFailed
 from runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
 from runtime.driving import Assignment, drive
 from runtime.journal import Journal
@@ -39,8 +42,9 @@ from runtime.keeping_alive import KeptAlive
 from runtime.ledger_checkpoints import LedgerCheckpointBackend
 from runtime.limits import Budget, Deadline
 from runtime.prompt import Prompt
-from runtime.recovering import recover_from_checkpoint, recover_from_ledger, recoverable
-from runtime.request_types import recorded_request, request_type_of
+from runtime.recoverable import recoverable
+from runtime.recovering import recover_from_checkpoint, recover_from_ledger
+from runtime.request_types import is_of, recorded_request, request_type_of
 from runtime.response import PromptResponse
 from runtime.session import Session, enable_inner_message_recording
 
@@ -48,6 +52,7 @@ UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
 
 LEASE = timedelta(seconds=60)
+logger = logging.getLogger("turnledger.loop")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self._adapter = adapter
         self._bus = bus
         self._config = config or MainLoopConfig()
+        if ledger is None and recovery is not None:
+            ledger = _ledger_of(recovery.backend)
         self._ledger = ledger
         self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
         self._clock = clock or SystemClock()
@@ -111,7 +118,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self, request: UserRequestT, *, run_id: UUID | None = None
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Do what a request asks for; its answer, and the session with the state it left."""
-        return self._execute(MainLoopRequest(request=request), run_id)
+        session = self._session()
+        return self._execute(MainLoopRequest(request=request), run_id, session), session
 
     def recover(
         self,
@@ -126,9 +134,12 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         person. A `deadline` takes the place of the recorded one.
         """
         run_id = _id_of(run)
-        if self._ledger is not None:
-            return recover_from_ledger(self, run_id, deadline)
-        return recover_from_checkpoint(self, run_id, deadline)
+        recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
+        try:
+            return recover(self, run_id, deadline)
+        except Exception as error:
+            self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
+            raise
 
     def list_recoverable(self) -> Sequence[RecoverableRun]:
         """The interrupted runs that nobody is at, oldest first."""
@@ -139,15 +150,16 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
-                with self._ledger.claim(run_id, ttl=self._lease) as claim:
-                    journal = Journal(self._ledger, run_id, claim=claim, clock=self._clock)
+                with self.claimed(run_id) as journal:
                     if journal.state.summary.status not in ("completed", "abandoned"):
                         journal.add(RunAbandoned(reason=reason))
-                        journal.commit()
+                    if journal.state.checkpoints.latest is not None:
+                        journal.add(CheckpointCleared(reason="the run is abandoned"))
+                    journal.commit()
             except RunClaimedError:
                 return
-        if self.backend is not None:
-            self.backend.delete(run_id)
+        if self.beside is not None:
+            self.beside.delete(run_id)
 
     # --- what its parts share ---
 
@@ -161,14 +173,27 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         assert self._ledger is not None
         return LedgerCheckpointBackend(self._ledger)
 
+    @property
+    def beside(self) -> CheckpointBackend | None:
+        """Where checkpoints are kept beside the loop's own ledger, if anywhere."""
+        backend = self._recovery.backend if self._recovery is not None else None
+        kept_there = self._ledger is not None and _ledger_of(backend) is self._ledger
+        return None if kept_there else backend
+
     def _handle(self, asked: MainLoopRequest[UserRequestT]) -> None:
-        """A request from the bus: its outcome goes there too."""
+        """A request from the bus: its outcome goes there too.
+
+        One of another type is left to the loop that takes it: several may share a bus.
+        """
+        if not is_of(self.request_type, asked.request):
+            logger.info("request %s is left to another loop", asked.request_id)
+            return
         session_id: UUID | None = None
         try:
-            response, session = self._execute(asked, None)
+            session = self._session()
             session_id = session.session_id
+            response = self._execute(asked, None, session)
         except Exception as error:
-            session_id = getattr(error, "session_id", session_id)
             self._bus.publish(
                 MainLoopFailed(request_id=asked.request_id, error=error, session_id=session_id)
             )
@@ -178,10 +203,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         )
 
     def _execute(
-        self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None
-    ) -> tuple[PromptResponse[OutputT], Session]:
+        self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None, session: Session
+    ) -> PromptResponse[OutputT]:
         run = run_id or new_run_id()
-        session = self._session()
         started = self._started(asked, session)
         with self._journal(run, started, session) as journal:
             assignment = Assignment(
@@ -192,7 +216,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                 request=asked.request,
                 started=started,
             )
-            return drive(assignment), session
+            return drive(assignment)
 
     def _session(self) -> Session:
         session = self.create_session()
@@ -238,13 +262,24 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     def claimed(self, run: UUID, session: Session | None = None) -> Iterator[Journal]:
         """The journal of a run in the ledger, for as long as this worker has it."""
         assert self._ledger is not None
-        claim = self._ledger.claim(run, ttl=self._lease)
+        # A name of its own: not even another thread with the same ledger shares the claim.
+        worker = f"{self._ledger.worker}/{str(new_run_id())[-6:]}"
+        claim = self._ledger.claim(run, worker=worker, ttl=self._lease)
         with KeptAlive(claim):
             declared = session.declarations if session is not None else None
             yield Journal(self._ledger, run, declarations=declared, claim=claim, clock=self._clock)
 
 
+def _ledger_of(backend: CheckpointBackend | None) -> Ledger | None:
+    return backend.ledger if isinstance(backend, LedgerCheckpointBackend) else None
+
+
 def _id_of(run: RecoverableRun | UUID | str) -> UUID:
     if isinstance(run, RecoverableRun):
         return run.run_id
-    return run if isinstance(run, UUID) else UUID(run)
+    if isinstance(run, UUID):
+        return run
+    try:
+        return UUID(run)
+    except (ValueError, AttributeError):
+        raise InvalidRunIdError(f"{run!r} is no run: give its UUID, or what was listed.") from None

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import ModelCalled, ModelCallFailed, ModelReplied, ToolCallRecord
+from ledger import InvalidInputError, ModelCalled, ModelCallFailed, ModelReplied, ToolCallRecord
 from runtime.deciding import CallModel
-from runtime.errors import DeadlineExceededError
+from runtime.errors import DeadlineExceededError, SessionError
+from runtime.journal import Journal, Pending
 from runtime.limits import deadline_provider_payload
 from runtime.progress import provider_data
 from runtime.requests import Reply, Request
@@ -20,12 +21,24 @@ if TYPE_CHECKING:
     from runtime.evaluation import Evaluation
 
 
+# How much of what an error says is recorded: some hold whole pages.
+_MOST_SAID = 20_000
+
+
 class EmptyReplyError(ValueError):
     """A model answered with neither text nor calls."""
 
 
 class BadReplyError(ValueError):
     """A model answered with something that can't be recorded."""
+
+
+class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and nobody else sees it
+    """The ledger refused, which is no failure of the model: the error passes as it is."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
 
 
 def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
@@ -63,8 +76,9 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         journal.commit()
         raise evaluation.failed(f"The request can't be made: {_said(error)}", "request") from error
 
-    def attempt(number: int) -> Reply:
-        journal.add(
+    def attempt(number: int) -> None:
+        _commit(
+            journal,
             ModelCalled(
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
@@ -72,15 +86,18 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 adapter=adapter.name,
                 model=adapter.model,
                 attempt=effect.attempt + number - 1,
-            )
+            ),
         )
-        journal.commit()
-        return _decoded(evaluation, adapter.send(payload))
+        reply = _decoded(evaluation, adapter.send(payload))
+        _record(evaluation, effect.turn, reply)
 
     def failed(failure: FailedAttempt) -> None:
         error = failure.error
+        if isinstance(error, _NotRecorded):
+            return
         status = getattr(error, "status_code", getattr(error, "status", None))
-        journal.add(
+        _commit(
+            journal,
             ModelCallFailed(
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
@@ -89,12 +106,11 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 retryable=failure.retryable,
                 status=status if type(status) is int else None,
                 attempt=effect.attempt + failure.attempt - 1,
-            )
+            ),
         )
-        journal.commit()
 
     try:
-        reply = call_with_retries(
+        call_with_retries(
             attempt,
             policy=adapter.throttle,
             deadline=evaluation.deadline,
@@ -104,6 +120,8 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         )
     except RetryCancelledError:
         raise
+    except _NotRecorded as refused:
+        raise refused.error from None
     except DeadlineExceededError as error:
         journal.commit()
         late = deadline_provider_payload(evaluation.deadline)
@@ -112,7 +130,14 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         raise evaluation.failed(str(error), "response") from error
     except Exception as error:
         raise evaluation.failed(f"The model call failed: {_said(error)}", "request") from error
-    _record(evaluation, effect.turn, reply)
+
+
+def _commit(journal: Journal, event: Pending) -> None:
+    try:
+        journal.add(event)
+        journal.commit()
+    except Exception as error:
+        raise _NotRecorded(error) from error
 
 
 def _decoded(evaluation: Evaluation[Any], raw: Any) -> Reply:
@@ -123,9 +148,13 @@ def _decoded(evaluation: Evaluation[Any], raw: Any) -> Reply:
     evaluation.payload = reply.payload
     if reply.is_empty:
         raise EmptyReplyError("The model replied with neither text nor tool calls.")
+    seen: set[str] = set()
     for call in reply.tool_calls:
         if not call.call_id or not call.name:
             raise BadReplyError(f"The model calls a tool without an id or a name: {call!r}.")
+        if call.call_id in seen:
+            raise BadReplyError(f"The model uses the call id {call.call_id!r} twice in one reply.")
+        seen.add(call.call_id)
     return reply
 
 
@@ -134,22 +163,27 @@ def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
     calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
     said = evaluation.message("assistant", reply.text or "", tool_calls=calls)
     message_id: UUID = said.message.message_id
-    evaluation.journal.add(
-        said,
-        ModelReplied(
-            evaluation_id=said.message.evaluation_id,
-            turn=turn,
-            message_id=message_id,
-            usage=reply.usage,
-            finish_reason=reply.finish_reason,
-            model=reply.model or evaluation.adapter.model,
-            provider_data=provider_data(reply.provider_data, reply.parsed),
-        ),
+    replied = ModelReplied(
+        evaluation_id=said.message.evaluation_id,
+        turn=turn,
+        message_id=message_id,
+        usage=reply.usage,
+        finish_reason=reply.finish_reason,
+        model=reply.model or evaluation.adapter.model,
+        provider_data=provider_data(reply.provider_data, reply.parsed),
     )
+    try:
+        evaluation.journal.add(said, replied)
+    except (InvalidInputError, SessionError) as error:
+        raise BadReplyError(f"The reply can't be recorded: {_said(error)}") from error
     if evaluation.wishes.budget_tracker is not None:
         evaluation.wishes.budget_tracker.record(reply.usage)
 
 
 def _said(error: BaseException) -> str:
     """An exception in words that can be stored."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ").encode(errors="replace").decode()
+    try:
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:
+        said = f"{type(error).__name__} (it can't say why)"
+    return said[:_MOST_SAID].encode(errors="replace").decode()

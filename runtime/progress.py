@@ -12,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from ledger import (
+    CheckpointStored,
     EvaluationFinished,
     EvaluationStarted,
     EvaluationSuperseded,
@@ -24,6 +25,7 @@ from ledger import (
     RunStarted,
     SliceEventApplied,
     ToolCallCompleted,
+    ToolCallFailed,
 )
 from projections import Projection
 from projections.persistent import HashedList
@@ -104,6 +106,8 @@ class Progress(Projection[ProgressState]):
         EvaluationFinished,
         EvaluationSuperseded,
         ToolCallCompleted,
+        ToolCallFailed,
+        CheckpointStored,
         RunResumed,
         SliceEventApplied,
     )
@@ -117,10 +121,9 @@ class Progress(Projection[ProgressState]):
             case RunStarted():
                 return _begun(state, event)
             case EvaluationStarted():
-                evaluation = EvaluationProgress(
-                    evaluation_id=event.evaluation_id,
-                    prompt_ns=event.prompt_ns,
-                    prompt_key=event.prompt_key,
+                # What was said in it before it is begun was brought along.
+                evaluation = change(
+                    state.of(event.evaluation_id) or _nothing_said(event),
                     prompt_digest=event.prompt_digest,
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
@@ -137,6 +140,10 @@ class Progress(Projection[ProgressState]):
             case ToolCallCompleted():
                 done = state.tool_calls_completed + 1
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
+            case ToolCallFailed():
+                return change(state, steps=state.steps + 1)
+            case CheckpointStored():
+                return change(state, tool_calls_completed=event.tool_calls_completed)
             case SliceEventApplied():
                 if state.prompted_at is None and event.call_id == CREATE_PROMPT:
                     return change(state, prompted_at=record.version - 1)
@@ -185,6 +192,14 @@ def _begun(state: ProgressState, event: RunStarted) -> ProgressState:
     return change(state, started=event, tool_calls_completed=0)
 
 
+def _nothing_said(event: EvaluationStarted) -> EvaluationProgress:
+    return EvaluationProgress(
+        evaluation_id=event.evaluation_id,
+        prompt_ns=event.prompt_ns,
+        prompt_key=event.prompt_key,
+    )
+
+
 def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
     message = event.message
     found = state.of(message.evaluation_id) or EvaluationProgress(
@@ -204,6 +219,8 @@ def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
         reply_text=message.content if by_assistant else found.reply_text,
         requests=0 if by_assistant else found.requests,
         parsed=None if by_assistant else found.parsed,
+        # Whoever says something after the answer wants another one.
+        finished=found.finished and message.role != "user",
     )
     return change(state, evaluation=evaluation)
 

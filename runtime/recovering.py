@@ -1,4 +1,4 @@
-"""Recovering runs: which there are, and going on with one.
+"""Recovering runs: going on with one that was interrupted.
 
 In this order: load, age, request, claim, a fresh session, its state, resources, the prompt, and
 then the same loop as ever. From a ledger the state is folded from the run's events; from a
@@ -7,21 +7,31 @@ checkpoint alone it is what the checkpoint holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import Ledger, RunParked, RunResumed, RunStarted, ToolCallStarted
+from ledger import (
+    CheckpointCleared,
+    CheckpointStored,
+    CustomEvent,
+    EvaluationSuperseded,
+    Ledger,
+    RunClaimed,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    ToolCallDecided,
+    ToolCallStarted,
+)
 from ledger.clock import to_datetime
 from projections import RunState, standing
+from projections.checkpoints import CheckpointEntry
 from runtime.bus_events import (
-    CheckpointPhase,
     RecoveryCompleted,
-    RecoveryFailed,
     RecoveryStarted,
 )
-from runtime.checkpoints import Checkpoint, RecoverableRun
+from runtime.checkpoints import Checkpoint
 from runtime.driving import Assignment, drive
 from runtime.errors import (
     CheckpointExpiredError,
@@ -31,15 +41,22 @@ from runtime.errors import (
 )
 from runtime.execution_state import ExecutionState
 from runtime.journal import Journal
+from runtime.ledger_checkpoints import LedgerCheckpointBackend
 from runtime.limits import Deadline
-from runtime.request_types import request_from, type_name
+from runtime.request_types import request_from
 from runtime.response import PromptResponse
 from runtime.saving import Saved, payload_of, saved_in
 from runtime.session import Session
+from runtime.tool_results import checkpoint as checkpoint_event
 
 if TYPE_CHECKING:
     from runtime.main_loop import MainLoop
 
+# What is recorded while nobody works on a run, or before its worker begins.
+_NOT_WORK = frozenset(
+    kind.tag
+    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
+)
 
 # --- from the ledger -----------------------------------------------------------------
 
@@ -51,8 +68,10 @@ def recover_from_ledger(
     ledger = loop._ledger
     assert ledger is not None
     if not ledger.head(run_id):
-        raise CheckpointNotFoundError(str(run_id))
-    _check_state(loop, run_id, standing(ledger, run_id))
+        _take_over(loop, ledger, run_id)
+    found = standing(ledger, run_id)
+    _check_state(loop, run_id, found)
+    _check_request(loop, ledger, run_id, found)
     session = loop._session()
     with loop.claimed(run_id, session) as journal:
         started = journal.progress.started
@@ -63,10 +82,19 @@ def recover_from_ledger(
         request = request_from(
             str(run_id), loop.request_type, started.request_type, started.request
         )
+        used = time_used(ledger, run_id)
+        latest = journal.state.checkpoints.latest
         _count_attempt(loop, run_id, journal)
         session.attach(journal)
         state = ExecutionState(session=session, resources=loop._build_resources() or {})
-        state.restore_recorded(journal.known, journal.blob)
+        if latest is not None and latest.is_users:
+            checkpoint = LedgerCheckpointBackend(ledger).load(run_id)
+            assert checkpoint is not None
+            _go_back_to(checkpoint, state, journal)
+            # From here on the run's own events say how it stands.
+            journal.add(checkpoint_event(journal, checkpoint.phase.value))
+        else:
+            state.restore_recorded(journal.known, journal.blob)
         work = Assignment(
             loop=loop,
             run_id=run_id,
@@ -74,11 +102,50 @@ def recover_from_ledger(
             session=session,
             request=request,
             started=started,
-            used=time_used(ledger, run_id),
+            used=used,
             deadline=deadline,
             state=state,
         )
-        return _recovered(work), session
+        return _recovered(work, latest), session
+
+
+def _take_over(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
+    """Begin a run in the ledger with what is kept of it elsewhere."""
+    checkpoint = loop.beside.load(run_id) if loop.beside is not None else None
+    if checkpoint is None:
+        raise CheckpointNotFoundError(str(run_id))
+    _check_age(loop, run_id, checkpoint.created_at)
+    LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
+
+
+def _check_request(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID, state: RunState) -> None:
+    """Before anything is made for it: a request of another loop's is left alone."""
+    event = ledger.record(run_id, state.summary.parent_version + 1).event
+    if isinstance(event, RunStarted) and event.request_id is not None:
+        request_from(str(run_id), loop.request_type, event.request_type, event.request)
+
+
+def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
+    """Bring back what a checkpoint holds."""
+    saved = saved_in(checkpoint)
+    if saved.evaluation is not None:
+        journal.add(saved.evaluation)  # its prompt is made from the state before it
+    state.restore(checkpoint.composite_snapshot)
+    if saved.evaluation is not None:
+        journal.add(saved.evaluation)  # and it is the one that goes on
+    if saved.superseded:
+        journal.add(EvaluationSuperseded(evaluation_id=saved.superseded, reason="restored"))
+    for call in saved.under_way:
+        # It was started: what became of it nobody knows, and `decide` will see that.
+        journal.add(
+            ToolCallStarted(
+                evaluation_id=call.evaluation_id,
+                call_id=call.call_id,
+                name=call.name,
+                attempt=call.attempt,
+            )
+        )
+    state.record(journal)
 
 
 def _check_state(loop: MainLoop[Any, Any], run_id: UUID, state: RunState) -> None:
@@ -134,16 +201,15 @@ def time_used(ledger: Ledger, run_id: UUID) -> timedelta:
     """How long the run was worked on so far: pauses between attempts do not count."""
     used, began, last = timedelta(0), None, None
     for record in ledger.read(run_id):
-        if record.tag in (RunStarted.tag, RunResumed.tag):
-            if began is not None and last is not None and record.tag == RunResumed.tag:
-                used += last - began
-            elif record.tag == RunStarted.tag:
-                used = timedelta(0)
+        if record.tag in _NOT_WORK:
+            continue
+        if record.tag == RunStarted.tag:
+            used, began = timedelta(0), record.recorded_at
+        elif record.tag == RunResumed.tag:
+            used += last - began if began is not None and last is not None else timedelta(0)
             began = record.recorded_at
         last = record.recorded_at
-    if began is not None and last is not None:
-        used += last - began
-    return used
+    return used + (last - began) if began is not None and last is not None else used
 
 
 # --- from a checkpoint ---------------------------------------------------------------
@@ -168,32 +234,33 @@ def recover_from_checkpoint(
             f"Run {run_id} was tried {saved.attempts} times and got nowhere.", run_id=str(run_id)
         )
     session = loop._session()
-    state = ExecutionState(session=session, resources=loop._build_resources() or {})
-    state.restore(checkpoint.composite_snapshot)
-    journal = session.journal
-    for call in saved.under_way:
-        # It was started: what became of it nobody knows, and `decide` will see that.
-        journal.add(
-            ToolCallStarted(
-                evaluation_id=call.evaluation_id,
-                call_id=call.call_id,
-                name=call.name,
-                attempt=call.attempt,
-            )
+    started = saved.started or _started_by(checkpoint)
+    journal = session.begin_run(started)
+    # What the run did before is in no ledger; where it stands is.
+    journal.add(
+        CheckpointStored(
+            checkpoint="",
+            phase=checkpoint.phase.value,
+            tool_calls_completed=checkpoint.tool_calls_completed,
+            created_at=checkpoint.created_at,
         )
+    )
+    state = ExecutionState(session=session, resources=loop._build_resources() or {})
+    _go_back_to(checkpoint, state, journal)
+    journal.commit()
     work = Assignment(
         loop=loop,
         run_id=run_id,
         journal=journal,
         session=session,
         request=request,
-        started=saved.started or _started_by(checkpoint),
+        started=started,
         used=timedelta(seconds=saved.seconds),
         deadline=deadline,
         saved=Saved(attempts=saved.attempts + 1, usage=saved.usage),
         state=state,
     )
-    return _recovered(work), session
+    return _recovered(work, journal.state.checkpoints.latest), session
 
 
 def _started_by(checkpoint: Checkpoint) -> RunStarted:
@@ -204,9 +271,9 @@ def _started_by(checkpoint: Checkpoint) -> RunStarted:
     )
 
 
-def _recovered(work: Assignment) -> PromptResponse[Any]:
+def _recovered(work: Assignment, latest: CheckpointEntry | None) -> PromptResponse[Any]:
     """The same loop as ever, and who listens is told that it is a recovery."""
-    bus, latest = work.loop._bus, work.journal.state.checkpoints.latest
+    bus = work.loop._bus
     now = to_datetime(work.journal.clock.micros())
     bus.publish(
         RecoveryStarted(
@@ -215,64 +282,6 @@ def _recovered(work: Assignment) -> PromptResponse[Any]:
             tool_calls_completed=work.journal.progress.tool_calls_completed,
         )
     )
-    try:
-        response = drive(work)
-    except Exception as error:
-        bus.publish(RecoveryFailed(run_id=work.run_id, error=error))
-        raise
+    response = drive(work)
     bus.publish(RecoveryCompleted(run_id=work.run_id))
     return response
-
-
-# --- which there are -----------------------------------------------------------------
-
-
-def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
-    """The interrupted runs of this loop's kind that nobody is at, oldest first."""
-    if loop._ledger is None:
-        return _saved_ones(loop)
-    ledger, wanted = loop._ledger, type_name(loop.request_type)
-    found: list[RecoverableRun] = []
-    for status in ("running", "failed"):
-        for info in ledger.runs(status=status):
-            state = standing(ledger, info.run_id)
-            if state.summary.request_id is None or state.summary.request_type != wanted:
-                continue
-            latest = state.checkpoints.latest
-            if latest is None and len(state.checkpoints.entries):
-                continue
-            if ledger.worker_of(info.run_id) is not None:
-                continue
-            found.append(
-                RecoverableRun(
-                    run_id=info.run_id,
-                    request_id=UUID(state.summary.request_id),
-                    phase=CheckpointPhase(latest.phase if latest else "initialized"),
-                    tool_calls_completed=latest.tool_calls_completed if latest else 0,
-                    created_at=latest.created_at if latest else info.started_at,
-                )
-            )
-    return sorted(found, key=lambda run: (run.created_at, run.run_id))
-
-
-def _saved_ones(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
-    backend, recovery = loop.backend, loop._recovery
-    if backend is None or recovery is None:
-        return []
-    wanted, found = type_name(loop.request_type), []
-    for run_id in backend.list_incomplete():
-        checkpoint = backend.load(run_id)
-        if checkpoint is None or (wanted and checkpoint.request_type != wanted):
-            continue
-        if saved_in(checkpoint).attempts >= recovery.max_attempts:
-            continue
-        found.append(
-            RecoverableRun(
-                run_id=run_id,
-                request_id=checkpoint.request_id,
-                phase=checkpoint.phase,
-                tool_calls_completed=checkpoint.tool_calls_completed,
-                created_at=checkpoint.created_at,
-            )
-        )
-    return sorted(found, key=lambda run: (run.created_at, run.run_id))

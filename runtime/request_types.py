@@ -32,6 +32,16 @@ def request_type_of(loop: Any, base: type, given: Any) -> Any:
     return None if found is None or isinstance(found, TypeVar) or found is Any else found
 
 
+def is_of(kind: Any, request: Any) -> bool:
+    """Whether a request is of a type; also if that can't be said."""
+    if not isinstance(kind, type):
+        return True
+    try:
+        return isinstance(request, kind)
+    except TypeError:  # a TypedDict, say
+        return True
+
+
 def type_name(kind: Any) -> str:
     """What a type is called in a ledger: its own name, no module."""
     return getattr(kind, "__name__", str(kind)) if kind is not None else ""

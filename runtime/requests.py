@@ -21,15 +21,21 @@ ToolChoice: TypeAlias = str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model asks for; `arguments` is JSON text, as the model wrote it."""
+    """A call that a model asks for; `arguments` is JSON text, as the model wrote it.
+
+    A mapping becomes such text, and None an empty object's.
+    """
 
     call_id: str
     name: str
     arguments: str = "{}"
 
     def __post_init__(self) -> None:
-        if isinstance(self.arguments, Mapping):
-            object.__setattr__(self, "arguments", canonical(self.arguments).decode())
+        given: Any = self.arguments
+        if given is None:
+            object.__setattr__(self, "arguments", "{}")
+        elif isinstance(given, Mapping):
+            object.__setattr__(self, "arguments", canonical(given).decode())
 
 
 _NO_USAGE = TokenUsage()

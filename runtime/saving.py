@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ledger import RunStarted
+from ledger import EvaluationStarted, RunStarted
 from ledger.clock import to_datetime
 from projections.usage import Tokens
 from runtime.bus_events import CheckpointPhase
@@ -18,9 +18,14 @@ from runtime.checkpoints import Checkpoint
 from runtime.errors import CheckpointCorruptedError
 from runtime.execution_state import ExecutionState
 from runtime.journal import Known
+from runtime.progress import EvaluationProgress
 
 if TYPE_CHECKING:
     from runtime.driving import Assignment
+
+
+# What the state that this module writes is known by: others may save what they like.
+_OURS = b'"turnledger.run"'
 
 
 class StartedCall(msgspec.Struct, frozen=True):
@@ -32,7 +37,7 @@ class StartedCall(msgspec.Struct, frozen=True):
     attempt: int
 
 
-class Saved(msgspec.Struct, frozen=True):
+class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
     """What a checkpoint's `adapter_state` holds."""
 
     attempts: int = 0
@@ -40,45 +45,64 @@ class Saved(msgspec.Struct, frozen=True):
     started: RunStarted | None = None
     seconds: float = 0.0
     under_way: tuple[StartedCall, ...] = ()
+    # The evaluation that goes on; or the one that another is to take the place of.
+    evaluation: EvaluationStarted | None = None
+    superseded: str = ""
 
 
 def checkpoint_of(work: Assignment, state: ExecutionState, known: Known) -> Checkpoint:
     """The run as it is on disk now."""
-    latest = known.run.checkpoints.latest
+    last = next(iter(known.run.checkpoints.entries.backwards()), None)
     used = known.run.usage.total
     before = work.saved.usage
     if before is not None:
         used = Tokens(*(getattr(used, n) + getattr(before, n) for n in used.__struct_fields__))
+    found = known.progress.evaluation
     saved = Saved(
-        attempts=work.saved.attempts,
+        # An attempt that got somewhere does not count.
+        attempts=work.saved.attempts if not known.progress.steps else 0,
         usage=used,
         started=work.started,
-        seconds=work.used.total_seconds(),
+        seconds=work.seconds,
         under_way=tuple(
             StartedCall(call.evaluation_id, call.call_id, call.name, call.attempts)
             for call in known.run.tools.pending()
             if call.status in ("started", "in_doubt")
         ),
+        evaluation=None if found is None or found.superseded else _begun(found),
+        superseded=found.evaluation_id if found is not None and found.superseded else "",
     )
     started = work.started
     assert started.request_id is not None
     return Checkpoint(
         run_id=work.run_id,
         request_id=started.request_id,
-        created_at=to_datetime(work.journal.clock.micros()),
+        created_at=to_datetime(work.loop._clock.micros()),
         composite_snapshot=state.snapshot(),
         request_payload=msgspec.json.encode(started.request),
         request_type=started.request_type,
         tool_calls_completed=known.progress.tool_calls_completed,
-        phase=CheckpointPhase(latest.phase) if latest is not None else CheckpointPhase.INITIALIZED,
+        phase=CheckpointPhase(last.phase if last is not None else "initialized"),
         adapter_state=msgspec.json.encode(saved),
+    )
+
+
+def _begun(found: EvaluationProgress) -> EvaluationStarted:
+    return EvaluationStarted(
+        evaluation_id=found.evaluation_id,
+        prompt_ns=found.prompt_ns,
+        prompt_key=found.prompt_key,
+        prompt_digest=found.prompt_digest,
+        tools_digest=found.tools_digest,
+        adapter=found.adapter,
     )
 
 
 def saved_in(checkpoint: Checkpoint) -> Saved:
     """What a checkpoint says beside the session; nothing if it is not one of ours."""
-    if checkpoint.adapter_state is None:
+    if _OURS not in (checkpoint.adapter_state or b""):
         return Saved()
+    assert checkpoint.adapter_state is not None
     try:
         return msgspec.json.decode(checkpoint.adapter_state, type=Saved)
     except ValueError as error:

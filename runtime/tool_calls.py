@@ -22,6 +22,8 @@ from runtime.tools import Tool, ToolContext, ToolRegistry, ToolResult
 from runtime.visibility import VisibilityExpansionRequired
 
 DONE = "Done."
+# How much of what an exception says the model is told: some hold whole pages.
+_MOST_SAID = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +54,45 @@ def invoke(tool: Tool[Any, Any], arguments: str | None, context: ToolContext) ->
 
 def call_tool(tool: Tool[Any, Any], arguments: str | None, context: ToolContext) -> Invocation:
     """The same as `invoke`, with all that is known about the call."""
+    ready = _prepared(tool, arguments)
+    return ready if isinstance(ready, Invocation) else call_prepared(ready, context)
+
+
+def call_by_name(
+    registry: ToolRegistry, name: str, arguments: str | None, context: ToolContext
+) -> Invocation:
+    """Call the tool that a model named, if there is one."""
+    ready = prepared(registry, name, arguments)
+    return ready if isinstance(ready, Invocation) else call_prepared(ready, context)
+
+
+@dataclass(frozen=True)
+class PreparedCall:
+    """A call that can be made: there is such a tool, and these are parameters that it takes."""
+
+    tool: Tool[Any, Any]
+    params: Any
+
+
+def prepared(registry: ToolRegistry, name: str, arguments: str | None) -> PreparedCall | Invocation:
+    """What a model asks for, ready to be called; if it can't be, what becomes of it instead."""
+    tool = registry.get(name)
+    if tool is None:
+        known = ", ".join(registry.names()) or "none"
+        return rejected(name, arguments, f"There is no tool {name!r}. The tools are: {known}.")
+    return _prepared(tool, arguments)
+
+
+def _prepared(tool: Tool[Any, Any], arguments: str | None) -> PreparedCall | Invocation:
     try:
-        params = parse_params(tool, arguments)
+        return PreparedCall(tool, parse_params(tool, arguments))
     except DataDecodeError as error:
         return rejected(tool.name, arguments, f"Invalid parameters for tool {tool.name!r}: {error}")
+
+
+def call_prepared(call: PreparedCall, context: ToolContext) -> Invocation:
+    """Have the handler called; there is always a result."""
+    tool, params = call.tool, call.params
     try:
         returned = _handled(tool, params, context)
     except (DeadlineExceededError, VisibilityExpansionRequired):
@@ -63,17 +100,6 @@ def call_tool(tool: Tool[Any, Any], arguments: str | None, context: ToolContext)
     except Exception as error:
         return failed(tool.name, params, type(error).__name__, _said_by(error))
     return _invocation(tool.name, params, as_result(returned))
-
-
-def call_by_name(
-    registry: ToolRegistry, name: str, arguments: str | None, context: ToolContext
-) -> Invocation:
-    """Call the tool that a model named, if there is one."""
-    tool = registry.get(name)
-    if tool is None:
-        known = ", ".join(registry.names()) or "none"
-        return rejected(name, arguments, f"There is no tool {name!r}. The tools are: {known}.")
-    return call_tool(tool, arguments, context)
 
 
 def parse_arguments(text: str | None) -> dict[str, Any]:
@@ -182,7 +208,8 @@ def _said_by(error: Exception) -> str:
         said = str(error)
     except Exception:
         said = "(it can't say why)"
-    return f"{type(error).__name__}: {said}".removesuffix(": ").encode(errors="replace").decode()
+    told = f"{type(error).__name__}: {said}".removesuffix(": ")[:_MOST_SAID]
+    return told.encode(errors="replace").decode()
 
 
 def _kind(data: object) -> str:

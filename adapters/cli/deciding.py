@@ -23,9 +23,11 @@ from adapters.cli.viewing import shortened
 from adapters.cli.visible import visible
 from ledger import (
     ANY,
+    CheckpointCleared,
     InvalidInputError,
     Ledger,
     RunAbandoned,
+    RunClaimedError,
     RunNotFoundError,
     ToolCallDecided,
     TurnledgerError,
@@ -33,7 +35,7 @@ from ledger import (
 from projections import ToolCallView, standing
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
-    from runtime import MainLoop
+    from runtime import MainLoop, PromptResponse
 
 # How much of a call's arguments a line shows.
 CELL = 60
@@ -130,7 +132,8 @@ def resolve(
             raise click.BadParameter(f"it is no JSON: {error}", param_hint="--completed") from None
     with open_ledger() as ledger:
         ledger.run(run)
-        _check_in_doubt(ledger, run, call_id)
+        if not _is_in_doubt(ledger, run, call_id):
+            finish(ExitCode.NOT_FOUND)
         decision = ToolCallDecided(
             call_id=call_id,
             decision="retry" if retry else "completed" if failed is None else "failed",
@@ -144,19 +147,28 @@ def resolve(
     )
 
 
-def _check_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> None:
-    calls = standing(ledger, run).tools.pending()
+def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
+    """Whether there is such a call; an error if it is there and there is nothing to decide."""
+    state = standing(ledger, run)
+    calls = state.tools.pending()
     found = [call for call in calls if call.call_id == call_id]
     if not found:
         known = ", ".join(call.call_id for call in calls) or "none"
-        raise InvalidInputError(
-            f"Run {run} has no call {call_id!r} that has not ended. Those are: {known}."
+        say(
+            f"Error: Run {run} has no call {visible(call_id)} that has not ended. "
+            f"Those are: {visible(known)}."
         )
+        return False
     if found[-1].status not in ("started", "in_doubt"):
         raise InvalidInputError(
             f"The call {call_id!r} of run {run} is {found[-1].status}: it was never started, "
             "and runs when the run goes on."
         )
+    worker = ledger.worker_of(run)
+    if found[-1].status == "started" and worker is not None:
+        # It is not in doubt: somebody is at it.
+        raise RunClaimedError(str(run), worker=worker, epoch=state.summary.epoch)
+    return True
 
 
 def _user() -> str:
@@ -187,8 +199,8 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
     """Go on with runs that were interrupted, to their end.
 
     The code is yours: FACTORY is called with the ledger and gives the loop. A run that
-    another worker has exits with 7, one that waits for a decision with 8. SIGTERM and
-    Ctrl-C stop it and leave the run resumable.
+    another worker has exits with 7, one that waits for a decision with 8; with --all the
+    highest code counts. SIGTERM and Ctrl-C stop it and leave the run resumable.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
@@ -197,35 +209,46 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
         if run is not None:
             if not ledger.head(run):
                 raise RunNotFoundError(str(run))
-            _print(run, *loop.recover(run))
+            response, _ = loop.recover(run)
+            _print(_recovered(run, response))
             return
         finish(_recover_all(loop))
 
 
 def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
+    """Each run as it is recovered; the highest code of those that were not."""
     worst = ExitCode.OK
-    for found in loop.list_recoverable():
-        try:
-            _print(found.run_id, *loop.recover(found))
-        except TurnledgerError as error:
-            say(f"{found.run_id}: {error}")
-            worst = max(worst, exit_code_of(error))
+
+    def recovered() -> Iterator[dict[str, Any]]:
+        nonlocal worst
+        for found in loop.list_recoverable():
+            try:
+                response, _ = loop.recover(found)
+                yield _recovered(found.run_id, response)
+            except TurnledgerError as error:
+                say(f"{found.run_id}: {error}")
+                worst = max(worst, exit_code_of(error))
+            except Exception as error:
+                # The program's own: the other runs are not to suffer from it.
+                say(f"{found.run_id}: {type(error).__name__}: {error}")
+                worst = max(worst, ExitCode.ERROR)
+
+    printer().many(recovered(), lambda one: f"{one['run_id']}  {_answer(one)}", flush=True)
     return worst
 
 
-def _print(run: UUID, response: Any, session: Any) -> None:
+def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
+    return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
+
+
+def _print(value: dict[str, Any]) -> None:
     out = printer()
-    value = {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
-    out.one(
-        value,
-        lambda: out.pairs(
-            [
-                ("run", str(run)),
-                ("verdict", "recovered"),
-                ("answer", visible(response.text or str(value["output"]))),
-            ]
-        ),
-    )
+    pairs = [("run", value["run_id"]), ("verdict", "recovered"), ("answer", _answer(value))]
+    out.one(value, lambda: out.pairs(pairs))
+
+
+def _answer(value: dict[str, Any]) -> str:
+    return visible(value["text"] or str(value["output"]))
 
 
 def _plain(output: Any) -> Any:
@@ -248,7 +271,8 @@ def abandon(run: UUID, reason: str) -> None:
             say(f"Run {run} is {status} already.")
             return
         with ledger.claim(run) as claim:
-            ledger.append(run, RunAbandoned(reason=reason), ANY, claim.epoch)
+            cleared = CheckpointCleared(reason="the run is abandoned")
+            ledger.append(run, [RunAbandoned(reason=reason), cleared], ANY, claim.epoch)
     say(f"Run {run} is abandoned.")
 
 
@@ -265,9 +289,9 @@ def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
         sys.path.insert(0, here)  # a program in the current folder is found
     try:
         factory = getattr(import_module(module), name, None)
-    except ImportError as error:
+    except Exception as error:
         raise click.BadParameter(
-            f"{app!r} can't be imported: {error}", param_hint="--app"
+            f"{app!r} can't be imported: {type(error).__name__}: {error}", param_hint="--app"
         ) from error
     if not callable(factory):
         raise click.BadParameter(f"{app!r} is no factory: module:factory", param_hint="--app")
@@ -284,7 +308,7 @@ def _ending_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the work like Ctrl-C: leases are given back, runs stay resumable."""
 
     def stop(number: int, frame: Any) -> None:
-        raise SystemExit(128 + number)
+        raise SystemExit(ExitCode.TERMINATED)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -35,6 +35,7 @@ class ExitCode(IntEnum):
     WAITING = 8
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
 
 
 MEANINGS: Mapping[ExitCode, str] = {
@@ -49,6 +50,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.WAITING: "the run waits for a person's decision",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
     ExitCode.BROKEN_PIPE: "the reader of the output went away",
+    ExitCode.TERMINATED: "ended by SIGTERM, while recovering",
 }
 
 # The first that fits counts; subclasses come with their parents.

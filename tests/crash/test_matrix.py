@@ -99,6 +99,15 @@ def test_checkpoint_files_alone_are_enough_to_recover(policy: str, tmp_path: Pat
     assert runs[-1]["effects"] == ["a1", "a2", "a3"]
 
 
+@pytest.mark.parametrize("kind", ["parallel", "failing", "expansion", "structured"])
+def test_files_are_enough_for_every_kind_of_agent(kind: str, tmp_path: Path) -> None:
+    """X11: whatever it was at when it was killed, everything is done, and said, in the end."""
+    runs = matrix("", tmp_path, kind, files_only=True)
+    for run in runs:
+        assert set(run["effects"]) == set(PAYMENTS[kind]), run
+    assert len({run["text"] for run in runs} - {None}) <= 1
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_of_it_on_postgresql(kind: str, server_url: str, tmp_path: Path) -> None:

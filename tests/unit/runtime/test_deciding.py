@@ -144,6 +144,14 @@ def test_a_decision_goes_before_the_policy(what: str, effect: type) -> None:
         assert isinstance(decided(*events, policies={"search": policy}), effect)
 
 
+@pytest.mark.parametrize("what", ["completed", "failed"])
+def test_a_decision_about_a_call_that_was_just_started_is_enough(what: str) -> None:
+    """There is no doubt to record: a person knows."""
+    for policy in ("retry", "fail", "ask"):
+        events = (*ASKED, asks(1, "c1"), starts("c1"), decision(what))
+        assert isinstance(decided(*events, policies={"search": policy}), Settle)
+
+
 def test_a_decision_of_an_earlier_doubt_does_not_count() -> None:
     """It was run again and was interrupted again."""
     again = (starts("c1", attempt=2), in_doubt())
@@ -174,3 +182,11 @@ def test_a_call_that_was_open_where_a_run_was_forked_is_in_doubt_in_the_child() 
     """It goes on elsewhere, or not at all."""
     events = (*ASKED, asks(1, "c1"), starts("c1"), forks(5))
     assert shown(decided(*events, policies={"search": "ask"})) == ("Wait", "c1")
+
+
+def test_a_decision_made_before_the_doubt_was_recorded_counts() -> None:
+    """Somebody said "retry" right after the crash: it is doubted, and then run."""
+    events = (*ASKED, asks(1, "c1"), starts("c1"), decision("retry"))
+    assert shown(decided(*events, policies={"search": "ask"})) == ("Doubt", "c1")
+    effect = decided(*events, in_doubt(), policies={"search": "ask"})
+    assert shown(effect) == ("RunTools", "c1")

@@ -1,0 +1,94 @@
+"""An agent for tests of the command: `--app tests.e2e.agent_for_cli:loop`.
+
+Its tools pay into a file. What they do beside that is said by the environment: AGENT_DIES is the
+call within which the process kills itself, AGENT_WAITS the one within which it stands still.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from ledger import Ledger
+from runtime import (
+    InProcessEventBus,
+    MainLoop,
+    MarkdownSection,
+    Prompt,
+    PromptTemplate,
+    Reply,
+    ScriptedAdapter,
+    Session,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolResult,
+)
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What is to be paid; an amount of 13 is a program's fault."""
+
+    amount: int = 5
+
+
+@dataclass(frozen=True)
+class Pay:
+    amount: int
+
+
+def pay(params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+    if os.environ.get("AGENT_DIES") == context.call_id:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if os.environ.get("AGENT_WAITS") == context.call_id:
+        print("waits", flush=True)
+        signal.pause()
+    with Path(os.environ["AGENT_BANK"]).open("a") as bank:
+        bank.write(f"{context.call_id}\n")
+    return ToolResult(f"Paid {params.amount}.")
+
+
+REPLIES = [
+    Reply(tool_calls=(ToolCall("p1", "pay", '{"amount": 2}'),)),
+    Reply(tool_calls=(ToolCall("p2", "pay", '{"amount": 3}'),)),
+    Reply(text="Paid \x1b[31mall\x1b[0m of it."),
+]
+
+
+class Payer(MainLoop[Bill, str]):
+    def create_session(self) -> Session:
+        return Session(bus=self._bus)
+
+    def create_prompt(self, request: Bill) -> Prompt[str]:
+        if request.amount == 13 and os.environ.get("AGENT_BROKEN"):
+            raise ZeroDivisionError("thirteen")
+        tool = Tool[Pay, Any](
+            name="pay",
+            description="Pay.",
+            handler=pay,
+            on_interrupt=os.environ.get("AGENT_POLICY", "ask"),  # type: ignore[arg-type]
+        )
+        task = MarkdownSection[Bill](
+            title="Task", template="Pay ${amount}.", key="task", tools=[tool]
+        )
+        return Prompt(PromptTemplate(ns="tests", key="pay", sections=[task])).bind(request)
+
+
+def loop(ledger: Ledger) -> Payer:
+    """The agent on a ledger."""
+    return Payer(adapter=ScriptedAdapter(REPLIES), bus=InProcessEventBus(), ledger=ledger)
+
+
+def no_loop(ledger: Ledger) -> str:
+    return "no loop"
+
+
+if __name__ == "__main__":
+    with Ledger.open(sys.argv[1]) as book:
+        loop(book).execute(Bill(int(sys.argv[3])), run_id=UUID(sys.argv[2]))

@@ -1,0 +1,140 @@
+"""Evaluations for tests: short ways to a prompt, a scripted model, tools and a ledger's records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledger import Event, InnerMessage, Ledger, TokenUsage
+from runtime import (
+    InProcessEventBus,
+    MarkdownSection,
+    PromptExecuted,
+    PromptRendered,
+    PromptTemplate,
+    Reply,
+    Request,
+    ScriptedAdapter,
+    Session,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolInvoked,
+    ToolResult,
+)
+from runtime.journal import Journal
+from runtime.prompt import Prompt
+
+USAGE = TokenUsage(input_tokens=10, output_tokens=3)
+
+
+@dataclass(frozen=True)
+class Add:
+    """A tool's parameters."""
+
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A slice, and a structured answer."""
+
+    total: int
+
+
+def says(text: str | None, **more: Any) -> Reply:
+    return Reply(text=text, usage=USAGE, **more)
+
+
+def calls(*asked: tuple[str, str, str] | tuple[str, str], text: str | None = None) -> Reply:
+    """A reply with calls: id, tool and arguments."""
+    return Reply(text=text, tool_calls=tuple(ToolCall(*one) for one in asked), usage=USAGE)
+
+
+def tool(
+    handler: Callable[..., Any] | None = None, name: str = "add", **options: Any
+) -> Tool[Add, Any]:
+    """A tool that adds to the session's sums, unless it is told what to do."""
+    return Tool[Add, Any](
+        name=name, description="Adds.", handler=handler or adding, params_type=Add, **options
+    )
+
+
+def adding(params: Add, *, context: ToolContext) -> ToolResult[int]:
+    context.session[Sum].append(Sum(params.n))
+    return ToolResult(f"Added {params.n}.", value=params.n)
+
+
+def prompt_of(
+    *tools: Tool[Any, Any], output: Any = None, key: str = "sum", text: str = "Add it up."
+) -> Prompt[Any]:
+    section: MarkdownSection[Any] = MarkdownSection(
+        title="Task", key="task", template=text, tools=list(tools)
+    )
+    kind: Any = PromptTemplate if output is None else PromptTemplate[output]
+    template = kind(ns="tests", key=key, sections=[section])
+    return Prompt(template)
+
+
+def on(ledger: Ledger) -> Session:
+    """A session that records in a ledger."""
+    return Session(bus=InProcessEventBus(), ledger=ledger)
+
+
+def again(session: Session) -> Session:
+    """Another process's session on the same run: only what is on disk is known."""
+    old = session.journal
+    other = Session(bus=InProcessEventBus())
+    for kind in (Sum,):
+        other.install(kind)
+    if session.types.records_messages:
+        from runtime import enable_inner_message_recording
+
+        enable_inner_message_recording(other)
+    other.attach(Journal(old.ledger, old.run_id, declarations=other.declarations))
+    return other
+
+
+def events(session: Session, *kinds: type[Any]) -> list[Any]:
+    """What is on disk of a session's run, of these kinds."""
+    journal = session.journal
+    found: list[Event] = [record.event for record in journal.ledger.read(journal.run_id)]
+    return [event for event in found if not kinds or isinstance(event, kinds)]
+
+
+def messages(session: Session) -> list[InnerMessage]:
+    from ledger import MessageAppended
+
+    return [event.message for event in events(session, MessageAppended)]
+
+
+@dataclass
+class Heard:
+    """What was told on a bus, in order, and whatever else a test adds."""
+
+    said: list[Any] = field(default_factory=list)
+
+    def listen(self, bus: Any) -> Heard:
+        for kind in (PromptRendered, ToolInvoked, PromptExecuted):
+            bus.subscribe(kind, self.said.append)
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        return [one if isinstance(one, str) else type(one).__name__ for one in self.said]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [one for one in self.said if isinstance(one, kind)]
+
+
+class Scripted(ScriptedAdapter[Any]):
+    """A scripted model that remembers what it was sent."""
+
+    def __init__(self, replies: Sequence[Reply | Exception] | Any, **options: Any) -> None:
+        super().__init__(replies, **options)
+        self.requests: list[Request] = []
+
+    def send(self, payload: Any) -> Any:
+        self.requests.append(payload)
+        return super().send(payload)
