@@ -40,6 +40,7 @@ from ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
 from ledger.run_index import RunInfo, RunStatus, describe, fold_index
 from ledger.shelves import Shelf
 from ledger.stores import open_store
+from ledger.transaction import Lease, Transaction
 from ledger.verifying import Report
 
 DEFAULT_TTL = timedelta(seconds=60)
@@ -351,6 +352,30 @@ class Ledger:
         lease, version = self._store.write(
             lambda tx: claiming.claim(tx, run, name, holder, micros, clock, codec)
         )
+        return Claim(self, lease, version, micros)
+
+    def begin(
+        self,
+        run_id: RunId,
+        started: RunStarted | Draft,
+        *,
+        worker: str | None = None,
+        ttl: timedelta = DEFAULT_TTL,
+    ) -> Claim:
+        """Begin a run and become its worker, in one transaction: nobody finds it unclaimed.
+
+        AppendRefusedError (ConcurrentAppendError, or RunClaimedError) if it is there already.
+        """
+        clock, codec = self._clock, self._codec
+        request = build_request(run_id, started, NEW, None, (), codec, clock)
+        name, holder = worker or self.worker, self._store.holder()
+        micros = max(ttl // timedelta(microseconds=1), 0)
+
+        def work(tx: Transaction) -> tuple[Lease, int]:
+            append(tx, request, clock)
+            return claiming.claim(tx, request.run_id, name, holder, micros, clock, codec)
+
+        lease, version = self._store.write(work)
         return Claim(self, lease, version, micros)
 
     def worker_of(self, run_id: RunId) -> str | None:

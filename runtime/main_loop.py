@@ -19,10 +19,10 @@ from uuid import UUID
 import msgspec
 
 from ledger import (
-    NEW,
+    AppendRefusedError,
     CheckpointCleared,
+    Claim,
     Clock,
-    ConcurrentAppendError,
     InvalidInputError,
     InvalidRunIdError,
     Ledger,
@@ -250,21 +250,27 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             at = self._ledger.head(parent)
             started = msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
         try:
-            self._ledger.append(run, started, expected_version=NEW)
-        except ConcurrentAppendError as error:
+            claim = self._ledger.begin(run, started, worker=self._worker(), ttl=self._lease)
+        except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with self.claimed(run, session) as journal:
+        with self.claimed(run, session, claim) as journal:
             session.attach(journal)
             yield journal
 
+    def _worker(self) -> str:
+        """A name of its own: not even another thread with the same ledger shares the claim."""
+        assert self._ledger is not None
+        return f"{self._ledger.worker}/{str(new_run_id())[-6:]}"
+
     @contextmanager
-    def claimed(self, run: UUID, session: Session | None = None) -> Iterator[Journal]:
+    def claimed(
+        self, run: UUID, session: Session | None = None, claim: Claim | None = None
+    ) -> Iterator[Journal]:
         """The journal of a run in the ledger, for as long as this worker has it."""
         assert self._ledger is not None
-        # A name of its own: not even another thread with the same ledger shares the claim.
-        worker = f"{self._ledger.worker}/{str(new_run_id())[-6:]}"
-        claim = self._ledger.claim(run, worker=worker, ttl=self._lease)
+        if claim is None:
+            claim = self._ledger.claim(run, worker=self._worker(), ttl=self._lease)
         with KeptAlive(claim):
             declared = session.declarations if session is not None else None
             yield Journal(self._ledger, run, declarations=declared, claim=claim, clock=self._clock)

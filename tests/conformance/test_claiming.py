@@ -11,6 +11,7 @@ import pytest
 from ledger import (
     ANY,
     NEW,
+    AppendRefusedError,
     ConcurrentAppendError,
     InvalidEventError,
     InvalidInputError,
@@ -307,3 +308,28 @@ def can_claim(ledger: Ledger, run: str) -> bool:
     except RunClaimedError:
         return False
     return True
+
+
+def test_a_run_can_be_begun_and_claimed_at_once(store: StoreUnderTest) -> None:
+    """In one commit: nobody finds it without a worker. A second beginning changes nothing."""
+    ledger, other = store.open(), store.open()
+    run = new_run_id()
+    claim = ledger.begin(run, RunStarted(tags={"a": "b"}), worker="one")
+    assert [record.tag for record in ledger.read(run)] == ["run.started", "run.claimed"]
+    assert (claim.epoch, claim.version, ledger.worker_of(run)) == (1, 2, "one")
+    with pytest.raises(RunClaimedError):
+        other.claim(run, worker="two")
+    with pytest.raises(RunClaimedError):
+        other.begin(run, RunStarted(), worker="two")
+    assert other.worker_of(run) == "one"
+    ledger.append(run, note(), 2, claim.epoch)
+    claim.release()
+    assert other.worker_of(run) is None
+    with pytest.raises(AppendRefusedError):
+        other.begin(run, RunStarted(), worker="two")
+    assert other.worker_of(run) is None
+    assert (ledger.head(run), ledger.verify(run).ok) == (3, True)
+    child = new_run_id()
+    goes_on = RunStarted(parent=run, at=ledger.head(run), kind="continuation")
+    assert other.begin(child, goes_on).version == ledger.head(run) + 2
+    assert other.verify(child).ok

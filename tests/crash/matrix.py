@@ -103,7 +103,7 @@ def _fuse(voice: Voice, length: int) -> Callable[[str], None]:
 
 def _lay(ledger: Ledger, point: Callable[[str], None]) -> None:
     """Before and after everything that is written to the ledger."""
-    for name in ("append", "claim", "release"):
+    for name in ("begin", "append", "claim", "release"):
         whole = getattr(ledger, name)
 
         def counted(*args: Any, _whole: Any = whole, _name: str = name, **kwargs: Any) -> Any:

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.crash.agents import KINDS
+from ledger import Ledger, new_run_id
+from projections import state_at
+from runtime import ToolContext, ToolResult
+from runtime.tool_runs import UNKNOWN
+from tests.crash.agents import KINDS, Agent, Order, Pay
 from tests.crash.driver import drive
 
 PAYMENTS = {
@@ -85,6 +89,25 @@ def test_what_must_not_happen_twice_happens_at_most_once(
         else:
             assert run["status"] == "completed", run
     assert any(run["doubts"] for run in runs)
+    if policy == "fail":
+        for run in runs:
+            assert run["outcome"] == outcome_if_unknown(tmp_path, kind, run["doubts"]), run
+
+
+def outcome_if_unknown(folder: Path, kind: str, calls: list[str]) -> str:
+    """The outcome of a run that nobody killed, but whose tool said that it does not know."""
+
+    class Unsure(Agent):
+        def _pay(self, params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+            if context.call_id in calls:
+                return ToolResult(UNKNOWN, success=False)
+            return super()._pay(params, context=context)
+
+    run = new_run_id()
+    with Ledger.open("memory://") as ledger:
+        agent = Unsure(kind, folder / f"effects of {run}", ledger, on_interrupt="fail")
+        agent.execute(Order(), run_id=run)
+        return state_at(ledger, run).outcome_digest
 
 
 @pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
