@@ -24,8 +24,7 @@ class Forecaster(tl.MainLoop[Question, str]):
         task = tl.MarkdownSection[Question](
             title="Task", template="How is the weather in ${city}?", key="task", tools=[tool]
         )
-        template = tl.PromptTemplate[str](ns="demo", key="forecast", sections=[task])
-        return tl.Prompt(template).bind(request)
+        return tl.Prompt(tl.PromptTemplate(ns="demo", key="city", sections=[task])).bind(request)
 
 
 REPLIES = [
@@ -35,6 +34,6 @@ REPLIES = [
 
 if __name__ == "__main__":
     with Ledger.open("forecasts.db") as ledger:
-        adapter: tl.ScriptedAdapter[str] = tl.ScriptedAdapter(REPLIES)
-        loop = Forecaster(adapter=adapter, bus=tl.InProcessEventBus(), ledger=ledger)
+        model, bus = tl.ScriptedAdapter[str](REPLIES), tl.InProcessEventBus()
+        loop = Forecaster(adapter=model, bus=bus, ledger=ledger)
         print(loop.execute(Question("Lisbon"))[0].text)

@@ -86,6 +86,7 @@ def recover_from_ledger(
         latest = journal.state.checkpoints.latest
         _count_attempt(loop, run_id, journal)
         session.attach(journal)
+        session.session_id = started.session_id or session.session_id
         state = ExecutionState(session=session, resources=loop._build_resources() or {})
         if latest is not None and latest.is_users:
             checkpoint = LedgerCheckpointBackend(ledger).load(run_id)

@@ -100,3 +100,5 @@ def test_a_prompt_that_depends_on_the_session_is_the_same_after_a_recovery(tmp_p
         assert again.prompts == [1]
         assert counts(ledger, run) == [0, -1, 1, 2]
         assert [one.n for one in session[Count].all()] == [0, -1, 1, 2]
+        started = ledger.record(run, 1).event
+        assert session.session_id == started.session_id  # type: ignore[union-attr]
