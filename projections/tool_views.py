@@ -1,0 +1,131 @@
+"""Tool calls as they are known: one call, and all calls of a run with what is expected of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal, final
+from uuid import UUID
+
+import msgspec
+
+from projections.persistent import HashedList, UnderWay
+from projections.running_hash import list_add
+
+CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
+
+
+class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One call: who asked for what, how often it was tried, and its outcome.
+
+    `number` counts the run's calls. `message_id` is the tool message's that answered it.
+    """
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+    evaluation_id: str = ""
+    turn: int = 0
+    number: int = 0
+    status: CallStatus = "pending"
+    attempts: int = 0
+    asked_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    message_id: UUID | None = None
+    result: str | None = None
+    value: Any = None
+    error_type: str | None = None
+    error_message: str | None = None
+    decision: str | None = None
+    decision_value: Any = None
+    decision_text: str = ""
+    decided_by: str = ""
+    superseded: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.status == "completed" or self.status == "failed"
+
+
+def plain_call(call: ToolCallView) -> tuple[object, ...]:
+    """What a digest is of. Not the times: the store gives them, after a digest is made.
+    Not the result: the message that `message_id` names is in the conversation's digest."""
+    return (
+        call.call_id,
+        call.name,
+        call.arguments,
+        call.evaluation_id,
+        call.turn,
+        call.number,
+        call.status,
+        call.attempts,
+        call.message_id,
+        call.value,
+        call.error_type,
+        call.error_message,
+        call.decision,
+        call.decision_value,
+        call.decision_text,
+        call.decided_by,
+        call.superseded,
+    )
+
+
+def add_call(running: bytes, call: ToolCallView) -> bytes:
+    return list_add(running, plain_call(call))
+
+
+def itself(value: bool) -> bool:
+    return value
+
+
+@final
+class ToolsState(msgspec.Struct, frozen=True):
+    """The calls: those of which nothing more is expected, and by key those that go on."""
+
+    settled: HashedList[ToolCallView] = HashedList("tool calls", add_call)
+    # Not completed and not failed.
+    open: UnderWay[ToolCallView] = {}
+    # Completed or failed in the assistant's last turn: what is still missing of them may come.
+    ended: UnderWay[ToolCallView] = {}
+    superseded: UnderWay[bool] = {}
+    # What tool messages were changed to: message id and text.
+    amended: HashedList[tuple[UUID, str]] = HashedList("amended tool messages")
+    # How many calls there were, and the evaluation and turn in which the assistant last spoke.
+    count: int = 0
+    spoke: str = ""
+
+    @property
+    def calls(self) -> tuple[ToolCallView, ...]:
+        """All of them, in the order in which they were asked for."""
+        calls = [*self.settled, *self.ended.values(), *self.open.values()]
+        calls.sort(key=lambda call: call.number)
+        if not len(self.amended):
+            return tuple(calls)
+        texts = dict(self.amended)
+        return tuple(
+            msgspec.structs.replace(call, result=texts[call.message_id])
+            if call.message_id in texts
+            else call
+            for call in calls
+        )
+
+    def pending(self) -> tuple[ToolCallView, ...]:
+        """The calls that somebody still has to see to: not completed, failed or superseded."""
+        return tuple(call for call in self.open.values() if not call.superseded)
+
+    def get(self, call_id: str, evaluation_id: str | None = None) -> ToolCallView | None:
+        """A call by its id, the latest if it was used several times."""
+        if evaluation_id is not None:
+            key = call_key(evaluation_id, call_id)
+            going_on = self.open.get(key) or self.ended.get(key)
+            if going_on is not None and not len(self.amended):
+                return going_on
+        for call in reversed(self.calls):
+            if call.call_id == call_id and evaluation_id in (None, call.evaluation_id):
+                return call
+        return None
+
+
+def call_key(evaluation_id: str, call_id: str) -> str:
+    return f"{evaluation_id}\n{call_id}"
