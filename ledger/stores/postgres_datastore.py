@@ -160,8 +160,12 @@ class LifeSign:
         self._session = session
 
     def close(self) -> None:
-        if self._session is not None:
-            close_quietly(self._session.db)
+        if self._session is None:
+            return
+        # The server takes its time to notice that a connection is gone: say it.
+        with suppress(psycopg.Error):
+            self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
+        close_quietly(self._session.db)
 
     def connections(self) -> list[Db]:
         return [self._session.db] if self._session is not None else []
