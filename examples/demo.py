@@ -122,7 +122,8 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
         last = state.history.to_list()[-1].blocks[-1].text  # type: ignore[union-attr]
         check(f"the answer is the undisturbed run's: {last}", last == answer)
         check("there was one payment, in all", len(stage.payments()) == 1)
-        check("every call ended, none was run twice", not state.tools.pending())
+        once = all(call.is_over and call.attempts == 1 for call in state.tools.calls)
+        check("every call ended, none was run twice", once)
         for event in ledger.read(run):
             if event.tag in ("tool_call.in_doubt", "tool_call.decided", "run.resumed"):
                 tell(f"{event.version:>3}  {event.tag}")
