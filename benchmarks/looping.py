@@ -48,7 +48,7 @@ class _Silent(ProviderAdapter[Any]):
     def encode(self, request: Request) -> Any:
         return request.turn
 
-    def send(self, payload: Any) -> Any:
+    def send(self, payload: Any, sending: Any) -> Any:
         # The processor's time of this thread: waiting for the disk is not bookkeeping.
         self.moments.append(time.thread_time())
         return payload

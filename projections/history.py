@@ -8,7 +8,7 @@ of malformed input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, final
 
 from projections.blocks import (
@@ -172,6 +172,24 @@ class MessageHistory:
             return tuple(turns_until(tip))
         stubs = tuple(stub_for(call) for call in tip.open_calls())
         return (*turns_until(tip), ChatTurn("user", stubs))
+
+    def for_send_after(self, sent: Sequence[ChatTurn]) -> tuple[int, list[ChatTurn]]:
+        """How many of the turns that were sent still stand, and the turns that come after them.
+
+        `sent` is what this gave for an earlier history, put together. It costs what is new
+        and not the history: turns are known again by identity, as histories share them.
+        """
+        turn, fresh = self._tip, []
+        if type(turn) is not UserTurn and turn is not None and turn.waits:
+            fresh.append(ChatTurn("user", tuple(stub_for(call) for call in turn.open_calls())))
+        while turn is not None:
+            said = turn.complete()
+            if turn.number <= len(sent) and sent[turn.number - 1] is said:
+                break
+            fresh.append(said)
+            turn = turn.before
+        fresh.reverse()
+        return (0 if turn is None else turn.number), fresh
 
     def describe(self) -> str:
         """Where the conversation stands, in one line for people."""

@@ -26,6 +26,7 @@ from runtime.bus_events import (
     RecoveryFailed,
     RecoveryStarted,
     RejectedToolParams,
+    TextReceived,
     ToolInvoked,
 )
 from runtime.checkpoints import (
@@ -109,6 +110,7 @@ from runtime.rendering import (
 from runtime.requests import (
     Reply,
     Request,
+    Sending,
     ToolCall,
     ToolChoice,
 )
@@ -252,6 +254,7 @@ __all__ = [
     "ScriptedAdapter",
     "Section",
     "SectionVisibility",
+    "Sending",
     "Session",
     "SessionError",
     "SessionMutation",
@@ -265,6 +268,7 @@ __all__ = [
     "Snapshotable",
     "SnapshotableFilesystem",
     "TemplateTextError",
+    "TextReceived",
     "ThrottlePolicy",
     "ThrottledError",
     "Tool",

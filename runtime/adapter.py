@@ -8,18 +8,20 @@ resuming) is the loop's and the same for every provider.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ledger import InnerMessage, InvalidInputError
 from runtime.bus import EventBus
+from runtime.bus_events import TextReceived
 from runtime.evaluation import Evaluation, Wishes
 from runtime.execution_state import ExecutionState
 from runtime.limits import BudgetTracker, Deadline
 from runtime.prompt import Prompt
 from runtime.rendering import PromptOverridesStore
-from runtime.requests import Reply, Request, ToolCall, ToolChoice
+from runtime.requests import Reply, Request, Sending, ToolCall, ToolChoice
 from runtime.response import PromptResponse
 from runtime.session import Session
 from runtime.throttle import RetryAdvice, ThrottlePolicy, retry_advice
@@ -48,6 +50,9 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         parallel_tools: int = 1,
         throttle: ThrottlePolicy | None = None,
         use_native_response_format: bool = False,
+        request_options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_delta: Callable[[TextReceived], None] | None = None,
     ) -> None:
         if parallel_tools < 1:
             raise InvalidInputError("parallel_tools is 1 or more.")
@@ -56,6 +61,10 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         self.parallel_tools = parallel_tools
         self.throttle = throttle or ThrottlePolicy()
         self.use_native_response_format = use_native_response_format
+        self.request_options = dict(request_options or {})
+        # Whether text is wanted as it comes, and who hears of it beside the bus.
+        self.stream = stream or on_delta is not None
+        self.on_delta = on_delta
         # Set to end a wait between two attempts: the run stays resumable.
         self.cancelled = Flag()
 
@@ -66,8 +75,12 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         """The provider's payload for a request. Pure."""
 
     @abstractmethod
-    def send(self, payload: Any) -> Any:
-        """What the provider answers. The only one that touches the world."""
+    def send(self, payload: Any, sending: Sending) -> Any:
+        """What the provider answers. The only one that touches the world.
+
+        A provider that streams calls `sending.on_text` with the text as it comes, and gives
+        back the whole answer all the same.
+        """
 
     @abstractmethod
     def decode(self, raw: Any) -> Reply:

@@ -44,6 +44,24 @@ class PromptRendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextReceived:
+    """A piece of a reply that is still coming in, from an adapter that streams.
+
+    What was received of an attempt is no message before the reply is complete: when a call
+    fails and is made again, its text comes again with the next `attempt`.
+    """
+
+    prompt_name: str
+    adapter: str
+    session_id: UUID
+    evaluation_id: str
+    turn: int
+    attempt: int
+    text: str
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInvoked:
     """A tool's handler returned, or was not called because its arguments were wrong.
 

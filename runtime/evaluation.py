@@ -101,6 +101,8 @@ class Evaluation(Generic[OutputT]):
         self.calls_before: frozenset[int] = frozenset()
         self.invoked: list[ToolInvoked] = []
         self.payload: dict[str, Any] | None = None
+        # What the encoder keeps from one request to the next.
+        self.kept: dict[str, Any] = {}
         self.rendered: RenderedPrompt[OutputT] = self._render()
         self.tools = ToolRegistry(self.rendered.tools)
         self.deadline = wishes.deadline or self.rendered.deadline

@@ -5,16 +5,19 @@ What led to a request is on disk before it goes out. A reply is recorded whole o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ledger import InvalidInputError, ModelCalled, ModelCallFailed, ModelReplied, ToolCallRecord
+from runtime.bus_events import TextReceived
 from runtime.deciding import CallModel
 from runtime.errors import DeadlineExceededError, SessionError
-from runtime.journal import Journal, Pending
-from runtime.limits import deadline_provider_payload
-from runtime.progress import provider_data
-from runtime.requests import Reply, Request
+from runtime.journal import Journal, Known, Pending
+from runtime.limits import Deadline, deadline_provider_payload
+from runtime.progress import ByPlace, provider_data
+from runtime.requests import Reply, Request, Sending, ToolCall
 from runtime.throttle import FailedAttempt, RetryCancelledError, call_with_retries
 
 if TYPE_CHECKING:
@@ -59,9 +62,12 @@ def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
         response_format=(
             rendered.output.response_format(rendered.key) if native and rendered.output else None
         ),
-        provider_data=dict(progress.provider_data),
+        provider_data=ByPlace(progress.provider_data),
         prompt_digest=progress.prompt_digest or rendered.digest,
         model=adapter.model,
+        options=adapter.request_options,
+        blob=journal.blob,
+        kept=evaluation.kept,
     )
 
 
@@ -88,14 +94,17 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 attempt=effect.attempt + number - 1,
             ),
         )
-        reply = _decoded(evaluation, adapter.send(payload))
+        sending = Sending(
+            timeout=_seconds_left(evaluation.deadline),
+            on_text=_teller(evaluation, effect.turn, effect.attempt + number - 1),
+        )
+        reply = _decoded(evaluation, effect.turn, adapter.send(payload, sending))
         _record(evaluation, effect.turn, reply)
 
     def failed(failure: FailedAttempt) -> None:
         error = failure.error
         if isinstance(error, _NotRecorded):
             return
-        status = getattr(error, "status_code", getattr(error, "status", None))
         _commit(
             journal,
             ModelCallFailed(
@@ -104,7 +113,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 error_type=type(error).__name__,
                 error_message=_said(error),
                 retryable=failure.retryable,
-                status=status if type(status) is int else None,
+                status=_status(error),
                 attempt=effect.attempt + failure.attempt - 1,
             ),
         )
@@ -140,7 +149,43 @@ def _commit(journal: Journal, event: Pending) -> None:
         raise _NotRecorded(error) from error
 
 
-def _decoded(evaluation: Evaluation[Any], raw: Any) -> Reply:
+def _seconds_left(deadline: Deadline | None) -> float | None:
+    return None if deadline is None else max(deadline.remaining().total_seconds(), 0.001)
+
+
+def _teller(evaluation: Evaluation[Any], turn: int, attempt: int) -> Callable[[str], None] | None:
+    """Tells of text as it comes; None if nobody asked for a stream."""
+    adapter = evaluation.adapter
+    if not adapter.stream:
+        return None
+
+    def tell(text: str) -> None:
+        received = TextReceived(
+            prompt_name=evaluation.prompt.label,
+            adapter=adapter.name,
+            session_id=evaluation.session.session_id,
+            evaluation_id=evaluation.evaluation_id or "",
+            turn=turn,
+            attempt=attempt,
+            text=text,
+        )
+        evaluation.bus.publish(received)
+        if adapter.on_delta is not None:
+            adapter.on_delta(received)
+
+    return tell
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status that an error carries, under one of the names that SDKs have for it."""
+    for name in ("status_code", "status", "code"):
+        found = getattr(error, name, None)
+        if type(found) is int:
+            return found
+    return None
+
+
+def _decoded(evaluation: Evaluation[Any], turn: int, raw: Any) -> Reply:
     try:
         reply = evaluation.adapter.decode(raw)
     except Exception as error:
@@ -148,14 +193,27 @@ def _decoded(evaluation: Evaluation[Any], raw: Any) -> Reply:
     evaluation.payload = reply.payload
     if reply.is_empty:
         raise EmptyReplyError("The model replied with neither text nor tool calls.")
+    calls = tuple(
+        call if call.call_id else replace(call, call_id=_call_id(evaluation, turn, number))
+        for number, call in enumerate(reply.tool_calls, start=1)
+    )
+    _check_calls(calls)
+    return replace(reply, tool_calls=calls)
+
+
+def _call_id(evaluation: Evaluation[Any], turn: int, number: int) -> str:
+    """The id of a call that came without one: the same whoever works it out."""
+    return f"call_{(evaluation.evaluation_id or '').replace('-', '')[-12:]}_{turn}_{number}"
+
+
+def _check_calls(calls: tuple[ToolCall, ...]) -> None:
     seen: set[str] = set()
-    for call in reply.tool_calls:
-        if not call.call_id or not call.name:
-            raise BadReplyError(f"The model calls a tool without an id or a name: {call!r}.")
+    for call in calls:
+        if not call.name:
+            raise BadReplyError(f"The model calls a tool without a name: {call!r}.")
         if call.call_id in seen:
             raise BadReplyError(f"The model uses the call id {call.call_id!r} twice in one reply.")
         seen.add(call.call_id)
-    return reply
 
 
 def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
@@ -163,15 +221,20 @@ def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
     calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
     said = evaluation.message("assistant", reply.text or "", tool_calls=calls)
     message_id: UUID = said.message.message_id
-    replied = ModelReplied(
-        evaluation_id=said.message.evaluation_id,
-        turn=turn,
-        message_id=message_id,
-        usage=reply.usage,
-        finish_reason=reply.finish_reason,
-        model=reply.model or evaluation.adapter.model,
-        provider_data=provider_data(reply.provider_data, reply.parsed),
-    )
+    evaluation_id = said.message.evaluation_id
+
+    def replied(known: Known) -> ModelReplied:
+        place = len(known.run.conversation.history(evaluation_id))
+        return ModelReplied(
+            evaluation_id=evaluation_id,
+            turn=turn,
+            message_id=message_id,
+            usage=reply.usage,
+            finish_reason=reply.finish_reason,
+            model=reply.model or evaluation.adapter.model,
+            provider_data=provider_data(reply.provider_data, reply.parsed, place),
+        )
+
     try:
         evaluation.journal.add(said, replied)
     except (InvalidInputError, SessionError) as error:

@@ -6,6 +6,7 @@ in the views, so that a loop in another process goes on as if it had never stopp
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, final
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from ledger import (
     ToolCallFailed,
 )
 from projections import Projection
-from projections.persistent import HashedList
+from projections.persistent import OrderedMap
 from projections.projection import as_json
 
 change = msgspec.structs.replace
@@ -59,8 +60,9 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool = False
     superseded: bool = False
     output: Any = None
-    # What the provider sent beyond its messages: turn and data; the last reply's.
-    provider_data: HashedList[tuple[int, Any]] = HashedList("provider data")
+    # What the provider sent beyond its messages, by the place of the turn in the history.
+    provider_data: OrderedMap[Any] = OrderedMap()
+    # What it parsed of the last reply.
     parsed: Any = None
     model: str = ""
 
@@ -246,12 +248,38 @@ def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
 def _replied(found: EvaluationProgress, event: ModelReplied) -> EvaluationProgress:
     data = event.provider_data if isinstance(event.provider_data, dict) else {}
     kept = found.provider_data
-    if data.get("provider") is not None:
-        kept = kept.append((event.turn, data["provider"]))
+    if data.get("provider") is not None and type(data.get("place")) is int:
+        kept = kept.put(str(data["place"]), data["provider"])
     return change(found, provider_data=kept, parsed=data.get("parsed"), model=event.model)
 
 
-def provider_data(reply_data: Any, parsed: Any) -> Any:
-    """What a ModelReplied holds of a reply beyond its message; None if there is nothing."""
+def provider_data(reply_data: Any, parsed: Any, place: int) -> Any:
+    """What a ModelReplied holds of a reply beyond its message; None if there is nothing.
+
+    `place` is that of the reply's turn in the history: where the data belongs when it is sent
+    back.
+    """
     kept = {"provider": reply_data, "parsed": parsed}
-    return {name: value for name, value in kept.items() if value is not None} or None
+    said = {name: value for name, value in kept.items() if value is not None}
+    if reply_data is not None:
+        said["place"] = place
+    return said or None
+
+
+class ByPlace(Mapping[int, Any]):
+    """What providers sent beyond their messages: looked up, and not copied for every request."""
+
+    def __init__(self, kept: OrderedMap[Any]) -> None:
+        self._kept = kept
+
+    def __getitem__(self, place: int) -> Any:
+        found = self._kept.get(str(place))
+        if found is None:
+            raise KeyError(place)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return (int(place) for place, _ in self._kept.items())
+
+    def __len__(self) -> int:
+        return len(tuple(self._kept.items()))

@@ -7,11 +7,11 @@ everything that it is made of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ledger import TokenUsage
+from ledger import BlobNotFoundError, TokenUsage
 from projections import ChatTurn, MessageHistory
 from projections.running_hash import canonical, combine
 
@@ -23,7 +23,8 @@ ToolChoice: TypeAlias = str | Mapping[str, Any]
 class ToolCall:
     """A call that a model asks for; `arguments` is JSON text, as the model wrote it.
 
-    A mapping becomes such text, and None an empty object's.
+    A mapping becomes such text, and None an empty object's. A provider whose calls have no
+    ids leaves `call_id` empty, and the loop gives the call one.
     """
 
     call_id: str
@@ -62,6 +63,22 @@ class Reply:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sending:
+    """How a payload is to be sent: what is no part of it.
+
+    `timeout` is in seconds, the time until the deadline. With `on_text` the text is wanted as
+    it comes: whoever can't stream leaves it, and nothing is missing in the end.
+    """
+
+    timeout: float | None = None
+    on_text: Callable[[str], None] | None = None
+
+
+def _no_blob(name: str) -> bytes:
+    raise BlobNotFoundError(name)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """One request to a model."""
 
@@ -74,10 +91,17 @@ class Request:
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: ToolChoice = "auto"
     response_format: dict[str, Any] | None = None
-    # What providers sent beyond their messages, by the messages' turn.
+    # What providers sent beyond their messages, by the place of the turn in the history, from 1.
     provider_data: Mapping[int, Any] = field(default_factory=dict)
     prompt_digest: str = ""
     model: str = ""
+    # What the provider is told beside all this, in its own words: a temperature, say.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    # The bytes that a blob's name means.
+    blob: Callable[[str], bytes] = _no_blob
+    # For the encoder: what it keeps from one request of an evaluation to the next, so that
+    # each costs what is new in it.
+    kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def turns(self) -> tuple[ChatTurn, ...]:
@@ -87,5 +111,8 @@ class Request:
     @property
     def digest(self) -> str:
         """Equal requests have equal digests, whichever process makes them."""
-        options = canonical([self.tools, self.tool_choice, self.response_format, self.model])
-        return combine("request", self.prompt_digest.encode(), options, self.history.digest).hex()
+        said: list[Any] = [self.tools, self.tool_choice, self.response_format, self.model]
+        if self.options:
+            said.append(self.options)
+        prompt = self.prompt_digest.encode()
+        return combine("request", prompt, canonical(said), self.history.digest).hex()

@@ -7,12 +7,14 @@ would refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from projections import ChatTurn, ToolResultBlock, ToolUseBlock
 from runtime.adapter import ProviderAdapter
-from runtime.requests import Reply, Request, ToolChoice
+from runtime.bus_events import TextReceived
+from runtime.requests import Reply, Request, Sending, ToolChoice
 from runtime.throttle import ThrottlePolicy
 
 OutputT = TypeVar("OutputT")
@@ -39,6 +41,9 @@ class ScriptedAdapter(ProviderAdapter[OutputT]):
         parallel_tools: int = 1,
         throttle: ThrottlePolicy | None = None,
         use_native_response_format: bool = False,
+        request_options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_delta: Callable[[TextReceived], None] | None = None,
     ) -> None:
         super().__init__(
             model=model,
@@ -46,6 +51,9 @@ class ScriptedAdapter(ProviderAdapter[OutputT]):
             parallel_tools=parallel_tools,
             throttle=throttle,
             use_native_response_format=use_native_response_format,
+            request_options=request_options,
+            stream=stream,
+            on_delta=on_delta,
         )
         self._replies = replies
 
@@ -55,7 +63,14 @@ class ScriptedAdapter(ProviderAdapter[OutputT]):
             raise ScriptError(f"A provider would refuse this conversation: {problem}.")
         return request
 
-    def send(self, payload: Any) -> Any:
+    def send(self, payload: Any, sending: Sending) -> Any:
+        reply = self._scripted(payload)
+        if sending.on_text is not None and isinstance(reply, Reply) and reply.text:
+            for piece in re.findall(r"\s*\S+|\s+$", reply.text):
+                sending.on_text(piece)
+        return reply
+
+    def _scripted(self, payload: Request) -> Reply:
         if callable(self._replies):
             return self._replies(payload)
         place = payload.turn - 1

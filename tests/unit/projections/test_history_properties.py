@@ -246,6 +246,20 @@ def check_against_plain(conversation: list[ChatTurn]) -> None:
         assert history.to_list() == plain.turns
 
 
+@given(conversations)
+def test_what_was_sent_and_what_came_since_is_the_whole(conversation: list[Any]) -> None:
+    """Put together step by step, what is to be sent is what `for_send` gives, from any history."""
+    history, sent = MessageHistory.new(synthetic_lead=True), []
+    for message in conversation:
+        history = history.add(message)
+        standing, fresh = history.for_send_after(sent)
+        sent = sent[:standing] + fresh
+        assert tuple(sent) == history.for_send()
+    again = MessageHistory.from_list(history.to_list())
+    standing, fresh = again.for_send_after(sent)
+    assert tuple(sent[:standing] + fresh) == again.for_send()
+
+
 sound_texts = st.builds(TextBlock, st.sampled_from(["hi", "é", " "]))
 sound_turns = st.one_of(
     st.builds(ChatTurn, st.just("user"), st.lists(results | sound_texts, **few).map(tuple)),

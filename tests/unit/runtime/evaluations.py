@@ -135,6 +135,6 @@ class Scripted(ScriptedAdapter[Any]):
         super().__init__(replies, **options)
         self.requests: list[Request] = []
 
-    def send(self, payload: Any) -> Any:
+    def send(self, payload: Any, sending: Any) -> Any:
         self.requests.append(payload)
-        return super().send(payload)
+        return super().send(payload, sending)

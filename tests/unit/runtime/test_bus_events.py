@@ -28,6 +28,7 @@ from runtime.bus_events import (
     RecoveryFailed,
     RecoveryStarted,
     RejectedToolParams,
+    TextReceived,
     ToolInvoked,
 )
 from runtime.limits import Budget, Deadline
@@ -54,6 +55,18 @@ def rendered() -> PromptRendered:
         session_id=SESSION,
         inputs=({"path": "a.py"},),
         text="Review a.py",
+    )
+
+
+def received() -> TextReceived:
+    return TextReceived(
+        prompt_name="review",
+        adapter="scripted",
+        session_id=SESSION,
+        evaluation_id="e1",
+        turn=1,
+        attempt=1,
+        text="It is",
     )
 
 
@@ -95,6 +108,19 @@ EVENTS: list[tuple[Callable[[], Any], list[str]]] = [
             "prompt_name",
             "adapter",
             "rendered_output",
+            "created_at",
+        ],
+    ),
+    (
+        received,
+        [
+            "prompt_name",
+            "adapter",
+            "session_id",
+            "evaluation_id",
+            "turn",
+            "attempt",
+            "text",
             "created_at",
         ],
     ),

@@ -155,9 +155,9 @@ def test_events_are_told_in_the_order_of_what_happens() -> None:
     heard = Heard().listen(session.bus)
 
     class Telling(Scripted):
-        def send(self, payload: Any) -> Any:
+        def send(self, payload: Any, sending: Any) -> Any:
             heard.said.append("request")
-            return super().send(payload)
+            return super().send(payload, sending)
 
     response = Telling([ADD, says("4")]).evaluate(prompt_of(tool()), session=session)
     expected = ["PromptRendered", "request", "ToolInvoked", "request", "PromptExecuted"]
@@ -215,9 +215,9 @@ def test_the_assistants_turn_is_on_disk_before_its_tools_run(tmp_path: Path) -> 
             return "ok"
 
         class Looking(Scripted):
-            def send(self, payload: Any) -> Any:
+            def send(self, payload: Any, sending: Any) -> Any:
                 seen.append([said.role for said in messages(session)])
-                return super().send(payload)
+                return super().send(payload, sending)
 
         script = [calls(("a", "add"), ("b", "add")), says("done")]
         Looking(script).evaluate(prompt_of(tool(look)), session=session)

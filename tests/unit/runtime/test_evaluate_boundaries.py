@@ -147,12 +147,12 @@ def test_an_id_that_is_used_again_in_a_later_turn_is_another_call(ledger: Ledger
 
 
 def test_what_the_provider_sent_goes_back_with_the_next_request(ledger: Ledger) -> None:
-    """By the turn of its message, in this process and in another."""
+    """By the place of its turn in the history, in this process and in another."""
     whole = Whole(ledger, 1)
     assert [dict(one.provider_data) for one in whole.adapter.requests] == [
         {},
         {},
         {},
-        {3: {"k": [1]}},
-        {3: {"k": [1]}},
+        {6: {"k": [1]}},
+        {6: {"k": [1]}},
     ]

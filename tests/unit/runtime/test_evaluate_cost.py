@@ -108,7 +108,7 @@ class Priced(Scripted):
         # What a provider makes of a history is as long as it is; that is not bookkeeping.
         return request
 
-    def send(self, payload: Any) -> Any:
+    def send(self, payload: Any, sending: Any) -> Any:
         sys.setprofile(None)
         if self._counting:
             self.prices[self._counting] = self._count

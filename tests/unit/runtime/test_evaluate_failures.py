@@ -66,10 +66,10 @@ class Flaky(Scripted):
 
         self.cancelled = Flag()
 
-    def send(self, payload: Any) -> Any:
+    def send(self, payload: Any, sending: Any) -> Any:
         if self.errors:
             raise self.errors.pop(0)
-        return super().send(payload)
+        return super().send(payload, sending)
 
 
 class OverloadedError(Exception):
@@ -88,8 +88,7 @@ class OverloadedError(Exception):
     [
         (Reply(), "neither text nor tool calls"),
         (Reply(text=""), "neither text nor tool calls"),
-        (calls(("", "add")), "without an id or a name"),
-        (calls(("c1", "")), "without an id or a name"),
+        (calls(("c1", "")), "without a name"),
         (calls(("c1", "add"), ("c1", "add")), "'c1' twice"),
         (says("\ud800"), "can't be recorded"),
         (says("ok", provider_data={"x": object()}), "can't be recorded"),
@@ -99,7 +98,6 @@ class OverloadedError(Exception):
     ids=[
         "nothing",
         "empty text",
-        "no id",
         "no name",
         "an id twice",
         "no text",
@@ -257,7 +255,7 @@ def test_an_interrupted_model_call_is_made_again(interrupt: type[BaseException])
     """As another attempt of the same request."""
 
     class Interrupted(Scripted):
-        def send(self, payload: Any) -> Any:
+        def send(self, payload: Any, sending: Any) -> Any:
             raise interrupt
 
     session = Session()
@@ -283,11 +281,11 @@ def test_a_worker_whose_run_another_has_claimed_says_so(tmp_path: Path) -> None:
         session.attach(Journal(ledger, run_id, declarations=session.declarations, claim=old))
 
         class Stolen(Scripted):
-            def send(self, payload: Any) -> Any:
+            def send(self, payload: Any, sending: Any) -> Any:
                 old.release()
                 ledger.claim(run_id, worker="new")
                 head.append(ledger.head(run_id))
-                return super().send(payload)
+                return super().send(payload, sending)
 
         head: list[int] = []
         script = [calls(("c1", "add")), says("never")]

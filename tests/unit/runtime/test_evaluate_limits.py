@@ -50,9 +50,9 @@ def test_the_deadline_is_checked_before_each_step(when: str, phase: str, sent: i
         return "ok"
 
     class Slow(Scripted):
-        def send(self, payload: Any) -> Any:
+        def send(self, payload: Any, sending: Any) -> Any:
             clock.advance(timedelta(seconds=60))
-            return super().send(payload)
+            return super().send(payload, sending)
 
     if when == "begin":
         clock.advance(timedelta(seconds=60))

@@ -1,0 +1,157 @@
+"""Text as it comes, and what else a provider is told or spared when a request is sent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ledger import Ledger, MessageAppended, ModelCallFailed
+from runtime import (
+    Deadline,
+    InProcessEventBus,
+    PromptEvaluationError,
+    Reply,
+    Sending,
+    Session,
+    TextReceived,
+    ThrottlePolicy,
+    ToolCall,
+)
+from tests.unit.runtime.clocks import BEGIN, StandingClock
+from tests.unit.runtime.evaluations import (
+    Scripted,
+    again,
+    calls,
+    events,
+    messages,
+    prompt_of,
+    says,
+    tool,
+)
+
+AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), max_delay=timedelta(0))
+
+
+def _heard(session: Session) -> list[TextReceived]:
+    heard: list[TextReceived] = []
+    session.bus.subscribe(TextReceived, heard.append)
+    return heard
+
+
+def test_text_is_told_as_it_comes_and_recorded_whole() -> None:
+    """The bus and `on_delta` hear the same pieces; the ledger has one message."""
+    session, told = Session(bus=InProcessEventBus()), []
+    heard = _heard(session)
+    adapter = Scripted([says("One two three.\n")], on_delta=told.append)
+    answer = adapter.evaluate(prompt_of(), session=session)
+    assert [piece.text for piece in heard] == ["One", " two", " three.", "\n"]
+    assert told == heard
+    assert {(piece.turn, piece.attempt, piece.adapter) for piece in heard} == {(1, 1, "scripted")}
+    assert answer.text == "One two three.\n"
+    assert [said.content for said in messages(session) if said.role == "assistant"] == [answer.text]
+
+
+def test_nobody_is_told_of_text_unless_a_stream_was_asked_for() -> None:
+    """Streaming is opt-in: without it the provider is not even asked for pieces."""
+    session = Session(bus=InProcessEventBus())
+    heard, sent = _heard(session), []
+
+    class Looking(Scripted):
+        def send(self, payload: Any, sending: Sending) -> Any:
+            sent.append(sending)
+            return super().send(payload, sending)
+
+    Looking([says("One two.")]).evaluate(prompt_of(), session=session)
+    assert heard == []
+    assert sent == [Sending()]
+
+
+def test_an_interrupted_stream_is_a_failed_call_and_never_half_a_message() -> None:
+    """It is tried again under the next attempt, and listeners can tell the two apart."""
+    session = Session(bus=InProcessEventBus())
+    heard = _heard(session)
+
+    class BrokenError(Exception):
+        retryable = True
+
+    class Breaking(Scripted):
+        def send(self, payload: Any, sending: Sending) -> Any:
+            if not heard:
+                assert sending.on_text is not None
+                sending.on_text("Half a")
+                raise BrokenError
+            return super().send(payload, sending)
+
+    answer = Breaking([says("Whole.")], stream=True, throttle=AT_ONCE).evaluate(
+        prompt_of(), session=session
+    )
+    assert answer.text == "Whole."
+    assert [(piece.attempt, piece.text) for piece in heard] == [(1, "Half a"), (2, "Whole.")]
+    assert [failed.error_type for failed in events(session, ModelCallFailed)] == ["BrokenError"]
+    said = [event.message.content for event in events(session, MessageAppended)]
+    assert "Half a" not in "".join(said)
+
+
+def test_a_listener_that_fails_does_not_stop_a_stream() -> None:
+    """On the bus; `on_delta` is the caller's own, and its error is the evaluation's."""
+    session = Session(bus=InProcessEventBus())
+
+    def fail(piece: TextReceived) -> None:
+        raise RuntimeError("no terminal")
+
+    session.bus.subscribe(TextReceived, fail)
+    assert Scripted([says("ok")], stream=True).evaluate(prompt_of(), session=session).text == "ok"
+    with pytest.raises(PromptEvaluationError, match="no terminal"):
+        Scripted([says("ok")], on_delta=fail).evaluate(prompt_of(), session=session)
+
+
+def test_a_request_is_given_the_time_until_the_deadline() -> None:
+    """A provider that hangs can't hold a run longer than it may take."""
+    clock, sent = StandingClock(), []
+
+    class Looking(Scripted):
+        def send(self, payload: Any, sending: Sending) -> Any:
+            sent.append(sending.timeout)
+            clock.advance(timedelta(seconds=20))
+            return super().send(payload, sending)
+
+    Looking([calls(("c1", "add", '{"n": 2}')), says("2")]).evaluate(
+        prompt_of(tool()),
+        session=Session(),
+        deadline=Deadline(BEGIN + timedelta(seconds=50), clock=clock),
+    )
+    assert sent == [50.0, 30.0]
+
+
+def test_a_call_without_an_id_gets_one_that_stays() -> None:
+    """The same in another process, and different from every other call's of the run."""
+    replies = [
+        Reply(tool_calls=(ToolCall("", "add", '{"n": 1}'), ToolCall("", "add", '{"n": 1}'))),
+        Reply(tool_calls=(ToolCall("", "add", '{"n": 1}'),)),
+        says("3"),
+    ]
+    with Ledger.open("memory://") as ledger:
+        session = Session(bus=InProcessEventBus(), ledger=ledger)
+        Scripted(replies).evaluate(prompt_of(tool()), session=session)
+        asked = [
+            call.call_id
+            for event in events(session, MessageAppended)
+            for call in event.message.tool_calls
+        ]
+        assert len(set(asked)) == 3
+        assert all(call_id.startswith("call_") and len(call_id) <= 40 for call_id in asked)
+        answered = [said.tool_call_id for said in messages(again(session)) if said.role == "tool"]
+        assert answered == asked
+
+
+def test_options_are_part_of_what_a_request_is() -> None:
+    """Another temperature is another request; no options leave the digest as it was."""
+    digests = []
+    for options in (None, {}, {"temperature": 0}, {"temperature": 1}):
+        adapter = Scripted([says("ok")], request_options=options)
+        adapter.evaluate(prompt_of(), session=Session())
+        digests.append(adapter.requests[0].digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
