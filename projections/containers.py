@@ -70,6 +70,17 @@ def in_order(stack: Stack[T] | None) -> list[T]:
     return items
 
 
+def as_tuple(stack: Stack[T]) -> tuple[T, ...]:
+    """The same of a stack that is there, and quicker where it is as small as most are."""
+    below = stack.below
+    if below is None:
+        if stack.item is not _NOT_HERE:
+            return (stack.item,)
+    elif below.below is None and below.item is not _NOT_HERE:
+        return (below.item, stack.item)
+    return tuple(in_order(stack))
+
+
 def accumulated(stack: Stack[T] | None, start: A, step: Callable[[A, T], A]) -> A:
     """`step` over the items from the oldest on; what is known of lower cells is not redone.
 

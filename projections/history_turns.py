@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
-from projections.containers import SmallMap, Stack, accumulated, in_order
+from projections.containers import SmallMap, Stack, accumulated, as_tuple, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest
 
 NO_CALLS: SmallMap[ToolUseBlock] = {}
@@ -80,12 +80,24 @@ class UserTurn:
 
     def complete(self) -> ChatTurn:
         if not self.waits:
-            return self.turn()
+            if self._turn is None:
+                self._turn = self._made(stubs=False)
+            return self._turn
         if self._complete is None:
             self._complete = self._made(stubs=True)
         return self._complete
 
     def _made(self, *, stubs: bool) -> ChatTurn:
+        arrived, asked = self.arrived, self.asked
+        if (
+            self.blocks is None
+            and arrived is not None
+            and arrived.below is None
+            and asked is not None
+            and len(asked.calls) == 1
+        ):
+            only = as_tuple(arrived)
+            return ChatTurn("user", only)
         blocks: list[Block] = []
         if self.asked is not None and (stubs or self.results):
             for call in self.asked.open_calls():
@@ -144,11 +156,10 @@ class AssistantTurn:
 
     def turn(self) -> ChatTurn:
         if self._turn is None:
-            self._turn = ChatTurn("assistant", tuple(in_order(self.blocks)))
+            self._turn = ChatTurn("assistant", as_tuple(self.blocks))
         return self._turn
 
-    def complete(self) -> ChatTurn:
-        return self.turn()
+    complete = turn
 
     def digest(self, *, stubs: bool) -> bytes:
         return combine("history.assistant", accumulated(self.blocks, NO_BLOCKS, list_add))

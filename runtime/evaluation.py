@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
 from ledger import (
+    BlobNotFoundError,
     EvaluationStarted,
     InnerMessage,
     InvalidInputError,
     MessageAppended,
     RunWaiting,
+    blob_name,
 )
 from ledger.clock import to_datetime
 from runtime.answering import finish
@@ -50,7 +52,9 @@ from runtime.execution_state import ExecutionState
 from runtime.journal import Journal, Known
 from runtime.json_values import to_plain
 from runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
+from runtime.message_records import to_inner_messages
 from runtime.model_calls import call_model
+from runtime.opening import blobs_of
 from runtime.overlay import scope_of
 from runtime.progress import EvaluationProgress
 from runtime.prompt import Prompt
@@ -244,10 +248,30 @@ class Evaluation(Generic[OutputT]):
             tools_digest=rendered.tools_digest,
             adapter=self.adapter.name,
         )
+        opening = to_inner_messages(
+            self.prompt.messages,
+            evaluation_id=self.evaluation_id,
+            sequence=1,  # after the system message
+            prompt_ns=rendered.ns,
+            prompt_key=rendered.key,
+            clock=self.journal.clock,
+        )
         try:
-            self.journal.add(started, self.later_message("system", rendered.text))
-        except (InvalidInputError, SessionError) as error:
+            self._check_blobs()
+            self.journal.add(
+                started,
+                self.later_message("system", rendered.text),
+                *(MessageAppended(message=message) for message in opening),
+                blobs=self.prompt.blobs,
+            )
+        except (InvalidInputError, SessionError, BlobNotFoundError) as error:
             raise self.failed(f"The prompt can't be recorded: {error}", "request") from error
+
+    def _check_blobs(self) -> None:
+        given = {blob_name(content) for content in self.prompt.blobs}
+        for name in blobs_of(self.prompt.messages):
+            if name not in given:
+                self.journal.blob(name)
 
     def _wait(self, effect: Wait) -> None:
         ids = tuple(call.call_id for call in effect.calls)

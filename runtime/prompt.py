@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from runtime.disclosure import OPEN_SECTIONS, OPEN_SECTIONS_NAME
 from runtime.errors import PromptDefinitionError, PromptRenderError, SchemaError
+from runtime.message_building import MessageBuilder
+from runtime.messages import Message
+from runtime.opening import check_opening, opening
 from runtime.rendering import PromptOverridesStore, RenderedPrompt, render
 from runtime.sections import Section
 from runtime.structured_output import OutputSpec
@@ -128,11 +131,14 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
 
 @dataclass(frozen=True)
 class Prompt(Generic[OutputT]):
-    """A template and what is bound to it."""
+    """A template and what is bound to it; `messages` are what the conversation opens with."""
 
     template: PromptTemplate[OutputT]
     params: tuple[Any, ...] = ()
     deadline: Deadline | None = None
+    messages: tuple[Message, ...] = ()
+    # The bytes of media in the messages that no ledger has yet.
+    blobs: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
     def ns(self) -> str:
@@ -164,6 +170,20 @@ class Prompt(Generic[OutputT]):
                 )
         kept = [one for one in self.params if type(one) not in kinds]
         return replace(self, params=(*kept, *params))
+
+    def with_messages(
+        self, *messages: Message | MessageBuilder, blobs: Iterable[bytes] = ()
+    ) -> Prompt[OutputT]:
+        """A prompt whose conversation goes on with these: images to look at, what was said before.
+
+        A builder gives its message, and the bytes that it holds. `blobs` are the bytes of
+        other media; bytes that the ledger has need not be given. Calls come with their
+        results, and the last message is not the assistant's.
+        """
+        more, held = opening(messages, self.template.path)
+        every = (*self.messages, *more)
+        check_opening(every, self.template.path)
+        return replace(self, messages=every, blobs=(*self.blobs, *held, *blobs))
 
     def render(
         self,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 from projections.running_hash import canonical, combine
 from runtime.disclosure import OPEN_SECTIONS, hint
 from runtime.errors import PromptRenderError, TemplateTextError
+from runtime.opening import digest_text
 from runtime.sections import Section
 from runtime.structured_output import OutputSpec
 from runtime.subscripts import OutputT
@@ -50,7 +51,8 @@ class ShownSection:
 class RenderedPrompt(Generic[OutputT]):
     """A prompt that is ready to be sent.
 
-    `digest` covers the text, the tools and the output's schema, `tools_digest` the tools.
+    `digest` covers the text, the tools, the output's schema and the messages that the
+    conversation opens with, `tools_digest` the tools.
     `unused_overrides` are paths that the overrides store has a text for and the prompt no
     section: the prompt has changed since, and goes on without them.
     """
@@ -123,6 +125,7 @@ def render(
     text = "\n\n".join(page.paragraphs)
     specs = canonical([tool_to_spec(tool) for tool in page.tools.values()])
     schema = canonical(output.schema if output is not None else None)
+    said = (digest_text(prompt.messages),) if prompt.messages else ()
     return RenderedPrompt(
         ns=template.ns,
         key=template.key,
@@ -130,7 +133,7 @@ def render(
         text=text,
         tools=tuple(page.tools.values()),
         output=output,
-        digest=combine("prompt", text.encode(), specs, schema).hex(),
+        digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
         tools_digest=combine("tools", specs).hex(),
         params=prompt.params,
         sections=tuple(page.sections),
