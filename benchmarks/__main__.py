@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import appending, disk, folding, looping, postgres, reading, tables
+from benchmarks import appending, disk, encoding, folding, looping, postgres, reading, tables
 
 PARTS = {
     "append": appending,
@@ -18,6 +18,7 @@ PARTS = {
     "fold": folding,
     "tables": tables,
     "loop": looping,
+    "encode": encoding,
     "disk": disk,
     "postgres": postgres,
 }

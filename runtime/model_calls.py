@@ -160,6 +160,8 @@ def _teller(evaluation: Evaluation[Any], turn: int, attempt: int) -> Callable[[s
         return None
 
     def tell(text: str) -> None:
+        if evaluation.deadline is not None:  # a timeout is for one read: drops can go on for ever
+            evaluation.deadline.check(before="the end of the answer")
         received = TextReceived(
             prompt_name=evaluation.prompt.label,
             adapter=adapter.name,

@@ -19,6 +19,7 @@ from runtime import (
     MarkdownSection,
     Prompt,
     PromptTemplate,
+    ProviderAdapter,
     RecoveryConfig,
     Reply,
     ScriptedAdapter,
@@ -79,6 +80,7 @@ class Agent(MainLoop[Order, Any]):
         on_interrupt: Any = "retry",
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
+        adapter: ProviderAdapter[Any] | None = None,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -86,9 +88,8 @@ class Agent(MainLoop[Order, Any]):
         self._on_interrupt = on_interrupt
         self.session: Session | None = None
         bus = InProcessEventBus()
-        adapter: ScriptedAdapter[Any] = ScriptedAdapter(
-            self._reply, parallel_tools=3 if kind == "parallel" else 1
-        )
+        if adapter is None:
+            adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
         super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
@@ -97,11 +98,7 @@ class Agent(MainLoop[Order, Any]):
 
     def _reply(self, request: Any) -> Reply:
         self._point(f"in model call {request.turn}")
-        replies = SCRIPTS[self.kind]
-        shown = request.system.count("The whole price list")
-        if self.kind == "expansion" and shown:
-            replies = [_calls(("e1", "pay", 3)), _says("Paid 3.")]
-        reply = replies[request.turn - 1]
+        reply = reply_of(self.kind, request.turn, request.system)
         self._point(f"after model call {request.turn}")
         return reply
 
@@ -210,3 +207,15 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [_calls(("a1", "pay", 1)), _says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+
+
+def reply_of(kind: str, turn: int, asked: str) -> Reply:
+    """What the model says: it depends on nothing but what it is asked."""
+    replies = SCRIPTS[kind]
+    if kind == "expansion" and "The whole price list" in asked:
+        replies = [_calls(("e1", "pay", 3)), _says("Paid 3.")]
+    return replies[turn - 1]
+
+
+def parallel_tools(kind: str) -> int:
+    return 3 if kind == "parallel" else 1

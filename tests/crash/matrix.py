@@ -19,6 +19,7 @@ from projections import state_at
 from runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
 from tests.crash.agents import Agent, Order
 from tests.crash.processes import Child, Crew, Voice
+from tests.crash.provided import provided, warm
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400
@@ -35,9 +36,22 @@ def run(
     files_only: bool = False,
     stride: int = 1,
     first: int = 1,
+    provider: str = "",
+    provider_url: str = "",
+    stream: bool = False,
 ) -> dict[str, Any]:
     """What became of each run: where it died, its outcome, and what was done to the world."""
-    plan = {"url": url, "kind": kind, "on_interrupt": on_interrupt, "files_only": files_only}
+    plan = {
+        "url": url,
+        "kind": kind,
+        "on_interrupt": on_interrupt,
+        "files_only": files_only,
+        "provider": provider,
+        "provider_url": provider_url,
+        "stream": stream,
+    }
+    if provider:
+        warm(provider)
     told: list[dict[str, Any]] = []
     for step in range(first, MOST, stride):
         place = Path(folder) / f"{kind}-{on_interrupt}-{step}"
@@ -84,6 +98,7 @@ def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) 
         on_interrupt=plan["on_interrupt"],
         point=point,
         recovery=recovery,
+        adapter=provided(plan, point) if plan["provider"] else None,
     )
 
 

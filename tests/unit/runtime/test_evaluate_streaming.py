@@ -125,6 +125,23 @@ def test_a_request_is_given_the_time_until_the_deadline() -> None:
     assert sent == [50.0, 30.0]
 
 
+def test_a_stream_that_comes_drop_by_drop_ends_with_the_deadline() -> None:
+    """Each piece comes in time, and all of them together do not."""
+    clock, session = StandingClock(), Session()
+
+    def wait(piece: TextReceived) -> None:
+        clock.advance(timedelta(seconds=20))
+
+    with pytest.raises(PromptEvaluationError, match="passed") as caught:
+        Scripted([says("One two three four.")], on_delta=wait).evaluate(
+            prompt_of(),
+            session=session,
+            deadline=Deadline(BEGIN + timedelta(seconds=50), clock=clock),
+        )
+    assert caught.value.provider_payload == {"deadline_expires_at": "2025-03-01T12:00:50+00:00"}
+    assert [said.role for said in messages(session)] == ["system"]
+
+
 def test_a_call_without_an_id_gets_one_that_stays() -> None:
     """The same in another process, and different from every other call's of the run."""
     replies = [

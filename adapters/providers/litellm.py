@@ -1,0 +1,265 @@
+"""`LiteLLMAdapter`: any provider that the `litellm` package reaches, by its chat completions."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
+
+from adapters.providers.chat import ChatCompletions
+from adapters.providers.openai import send_chat
+from adapters.providers.sdk import SdkAdapter, require
+from adapters.providers.streams import InterruptedStreamError
+from adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
+from ledger import InvalidInputError
+from projections import ChatTurn, ToolUseBlock
+from runtime import Reply, Sending, TextReceived, ThrottlePolicy, ToolChoice, to_plain
+
+OutputT = TypeVar("OutputT")
+
+# Providers that refuse a call without the reasoning that led to it. Others refuse the reasoning.
+_WANT_REASONING = ("deepseek/", "moonshot/")
+# What LiteLLM puts between a call's id and Gemini's signature of it.
+_SIGNED = "__thought__"
+
+
+class LiteLLMAdapter(SdkAdapter[OutputT]):
+    """A model by its name in LiteLLM: "anthropic/claude-...", "gemini/gemini-...".
+
+    `completion` is `litellm.completion`, or anything that is called like it; without one,
+    `completion_factory` is called with `completion_kwargs` at the first request, or else
+    `litellm.completion` is used with them. `require_structured_output_text` has a structured
+    reply read from its text, which it must then have, and not from what a provider parsed.
+    The deadline, and that nothing is tried again behind the loop's back, is told to
+    `litellm.completion` only: one that is given, or comes from a factory, is called with the
+    request alone. The other keywords are those of `OpenAIAdapter`.
+    """
+
+    name = "litellm"
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        tool_choice: ToolChoice = "auto",
+        completion: Callable[..., Any] | None = None,
+        completion_factory: Callable[..., Any] | None = None,
+        completion_kwargs: Mapping[str, Any] | None = None,
+        require_structured_output_text: bool = True,
+        use_native_response_format: bool = True,
+        parallel_tools: int = 1,
+        throttle: ThrottlePolicy | None = None,
+        request_options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_delta: Callable[[TextReceived], None] | None = None,
+        unsupported_media: WhenUnsupported = "error",
+    ) -> None:
+        if completion is not None and (completion_factory or completion_kwargs) is not None:
+            raise InvalidInputError("Give a completion, or how to make one, not both.")
+        super().__init__(
+            LiteLLMChat(
+                model=model,
+                reads_parsed=not require_structured_output_text,
+                unsupported_media=unsupported_media,
+            ),
+            model=model,
+            client=completion,
+            client_factory=completion_factory,
+            client_kwargs=completion_kwargs,
+            tool_choice=tool_choice,
+            parallel_tools=parallel_tools,
+            throttle=throttle,
+            use_native_response_format=use_native_response_format,
+            request_options=request_options,
+            stream=stream,
+            on_delta=on_delta,
+        )
+        self.require_structured_output_text = require_structured_output_text
+        self._is_litellm = completion is None and completion_factory is None
+
+    def check_installed(self) -> None:
+        require("litellm", "litellm")
+
+    def make_client(self, **kwargs: Any) -> Any:
+        litellm = _litellm()
+        if _lacks_mcp():
+            kwargs = {"_skip_mcp_handler": True, **kwargs}
+        return partial(litellm.completion, **kwargs)
+
+    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
+        if self._is_litellm:
+            payload = payload | {"num_retries": 0, "max_retries": 0}
+            timeout = _shorter(payload.get("timeout", self._kwargs.get("timeout")), sending.timeout)
+            if timeout is not None:
+                payload["timeout"] = timeout
+        completion = self.client
+
+        def create(**said: Any) -> Any:
+            answer = completion(**said)
+            return _to_its_end(answer) if said.get("stream") else answer
+
+        return send_chat(create, payload, sending.on_text)
+
+
+def _litellm() -> Any:
+    """The package, imported so that it keeps quiet and fetches nothing."""
+    # Otherwise the prices of all models are fetched when it is imported.
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import litellm
+
+        # Its models of answers are made when they are first used, and warn then.
+        for name in ("ModelResponse", "ModelResponseStream", "Message", "Delta", "Usage"):
+            if (kind := getattr(litellm.utils, name, None)) is not None:
+                kind.model_rebuild(raise_errors=False)
+    # No advice on standard output beside an error, no tokenizer fetched to count with.
+    litellm.suppress_debug_info = True
+    litellm.disable_hf_tokenizer_download = True
+    return litellm
+
+
+def _lacks_mcp() -> bool:
+    """Whether a request with tools would fail for want of `mcp`, which LiteLLM does not require.
+
+    It looks for tools of its own gateway first, unless it is told that there are none.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import_module("litellm.responses.mcp.chat_completions_handler")
+    except ModuleNotFoundError as missing:
+        return not (missing.name or "litellm").startswith("litellm")
+    return False
+
+
+def _shorter(own: Any, left: float | None) -> Any:
+    """The user's own timeout, unless there is less time left."""
+    if left is None or own is None:
+        return own if left is None else left
+    return min(own, left) if isinstance(own, int | float) else left
+
+
+def _to_its_end(stream: Any) -> Iterator[Any]:
+    """The chunks of a stream; InterruptedStreamError if its end is one that LiteLLM made up.
+
+    It ends every stream with a reason, also one that broke off; only the stream itself knows
+    whether a reason came.
+    """
+    try:
+        yield from stream
+    finally:
+        close = getattr(getattr(stream, "completion_stream", stream), "close", None)
+        if close is not None:
+            close()
+    came = [
+        getattr(stream, name, True)
+        for name in ("received_finish_reason", "intermittent_finish_reason")
+    ]
+    if came == [None, None]:
+        raise InterruptedStreamError("the stream ended before the answer did")
+
+
+class LiteLLMChat(ChatCompletions):
+    """Chat completions as LiteLLM speaks them for all providers.
+
+    What a model thought goes back to it where its provider checks that: signed thinking
+    (Anthropic), signatures of calls and texts (Gemini), reasoning before calls (DeepSeek,
+    Moonshot). It goes to the model that it came from, and to no other.
+    """
+
+    name: ClassVar[str] = "litellm"
+    # Who is behind LiteLLM is not known here: the strictest ids, and a user who speaks first.
+    id_pattern = WireFormat.id_pattern
+    needs_lead = True
+    capabilities = replace(ChatCompletions.capabilities, provider_data=True)
+
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        reads_parsed: bool = False,
+        unsupported_media: WhenUnsupported = "error",
+    ) -> None:
+        super().__init__(unsupported_media=unsupported_media)
+        self._model = model
+        self._reads_parsed = reads_parsed
+
+    def _assistant(self, turn: ChatTurn, page: Page) -> dict[str, Any]:
+        message = super()._assistant(turn, page)
+        kept = page.provider_data
+        if not isinstance(kept, dict) or kept.get("model") != self._model:
+            return message
+        for name in ("thinking_blocks", "reasoning_content"):
+            if name in kept:
+                message[name] = kept[name]
+        if "thought_signatures" in kept:
+            message["provider_specific_fields"] = {"thought_signatures": kept["thought_signatures"]}
+        signatures = kept.get("signatures", {})
+        asked = (block.call_id for block in turn.blocks if type(block) is ToolUseBlock)
+        for call_id, call in zip(asked, message.get("tool_calls", ()), strict=True):
+            if call_id in signatures:
+                call["provider_specific_fields"] = {"thought_signature": signatures[call_id]}
+        return message
+
+    def decode(self, raw: Any) -> Reply:
+        reply = super().decode(raw)
+        message = field_of(field_of(raw, "choices")[0], "message")
+        calls = tuple(replace(one, call_id=_unsigned(one.call_id)) for one in reply.tool_calls)
+        reply = replace(reply, tool_calls=calls)
+        if not self._reads_parsed:
+            reply = replace(reply, parsed=None)
+        # LiteLLM keeps a refusal among what is the provider's own.
+        refusal = field_of(field_of(message, "provider_specific_fields"), "refusal")
+        if refusal and not reply.text:
+            reply = replace(reply, text=str(refusal), finish_reason="refusal")
+        return reply
+
+    def beyond(self, message: Any) -> Any:
+        kept: dict[str, Any] = {}
+        if thinking := _signed_thinking(field_of(message, "thinking_blocks", ())):
+            kept["thinking_blocks"] = thinking
+        calls = field_of(message, "tool_calls", ())
+        reasoning = field_of(message, "reasoning_content")
+        if reasoning and calls and self._model.startswith(_WANT_REASONING):
+            kept["reasoning_content"] = str(reasoning)
+        own = field_of(message, "provider_specific_fields")
+        if signatures := field_of(own, "thought_signatures"):
+            kept["thought_signatures"] = to_plain(signatures)
+        signed = {_unsigned(str(field_of(one, "id", ""))): _signature(one) for one in calls}
+        if signed := {call_id: found for call_id, found in signed.items() if found}:
+            kept["signatures"] = signed
+        return {self.name: {"model": self._model, **kept}} if kept else None
+
+
+def _unsigned(call_id: str) -> str:
+    return call_id.partition(_SIGNED)[0]
+
+
+def _signature(call: Any) -> str | None:
+    """Gemini's signature of a call: a field of it, or the end of its id."""
+    own = field_of(call, "provider_specific_fields")
+    found = field_of(own, "thought_signature")
+    return str(found) if found else str(field_of(call, "id", "")).partition(_SIGNED)[2] or None
+
+
+def _signed_thinking(pieces: Any) -> list[dict[str, Any]]:
+    """The blocks of thinking, put together where they came in pieces: a signature ends one.
+
+    What is not signed is not kept: nobody takes it back.
+    """
+    blocks: list[dict[str, Any]] = []
+    thought = ""
+    for piece in pieces:
+        if field_of(piece, "type") == "redacted_thinking":
+            blocks.append({"type": "redacted_thinking", "data": field_of(piece, "data", "")})
+            continue
+        thought += field_of(piece, "thinking", "")
+        if signature := field_of(piece, "signature"):
+            blocks.append({"type": "thinking", "thinking": thought, "signature": signature})
+            thought = ""
+    return blocks

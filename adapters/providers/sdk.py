@@ -1,0 +1,141 @@
+"""What the adapters of the providers' own SDKs share: a wire format, and a client behind it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any, TypeVar
+
+from adapters.providers.retrying import advice_for
+from adapters.providers.wire import Capabilities, WireFormat
+from ledger import InvalidInputError
+from runtime import (
+    ProviderAdapter,
+    Reply,
+    Request,
+    RetryAdvice,
+    TextReceived,
+    ThrottlePolicy,
+    ToolChoice,
+)
+
+OutputT = TypeVar("OutputT")
+
+
+def require(package: str, extra: str) -> None:
+    """RuntimeError that says what to install, if a provider's package is not there."""
+    try:
+        found = find_spec(package) is not None
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise RuntimeError(
+            f"The package {package!r} is not installed. Install it with: "
+            f"pip install 'turnledger[{extra}]'"
+        )
+
+
+class SdkAdapter(ProviderAdapter[OutputT]):
+    """A provider that is reached through a client which is given, or made when it is needed.
+
+    A client that this makes is closed by `close`, or at the end of a `with`.
+    """
+
+    def __init__(
+        self,
+        wire: WireFormat,
+        *,
+        model: str,
+        client: Any,
+        client_factory: Callable[..., Any] | None,
+        client_kwargs: Mapping[str, Any] | None,
+        tool_choice: ToolChoice,
+        parallel_tools: int,
+        throttle: ThrottlePolicy | None,
+        use_native_response_format: bool,
+        request_options: Mapping[str, Any] | None,
+        stream: bool,
+        on_delta: Callable[[TextReceived], None] | None,
+    ) -> None:
+        if not model:
+            raise InvalidInputError("Say which model: model='...'.")
+        if client is not None and (client_factory is not None or client_kwargs is not None):
+            raise InvalidInputError("Give a client, or how to make one, not both.")
+        super().__init__(
+            model=model,
+            tool_choice=tool_choice,
+            parallel_tools=parallel_tools,
+            throttle=throttle,
+            use_native_response_format=use_native_response_format,
+            request_options=request_options,
+            stream=stream,
+            on_delta=on_delta,
+        )
+        self.wire = wire
+        self._client = client
+        self._make = client_factory
+        self._kwargs = dict(client_kwargs or {})
+        self._is_ours = client is None
+        self._lock = Lock()
+        if client is None and client_factory is None:
+            self.check_installed()
+
+    @abstractmethod
+    def check_installed(self) -> None:
+        """RuntimeError that says what to install."""
+
+    @abstractmethod
+    def make_client(self, **kwargs: Any) -> Any:
+        """The SDK's own client."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.wire.capabilities
+
+    @property
+    def client(self) -> Any:
+        """The client; it is made when it is first asked for."""
+        with self._lock:
+            if self._client is None:
+                self._client = (self._make or self.make_client)(**self._kwargs)
+            return self._client
+
+    def limited(self, timeout: float | None) -> Any:
+        """The client with this timeout and no retries of its own: those are the loop's.
+
+        They are recorded, and keep to the deadline. A client that can't be told is used as it is.
+        """
+        client = self.client
+        with_options = getattr(client, "with_options", None)
+        if with_options is None:
+            return client
+        if timeout is None:
+            return with_options(max_retries=0)
+        return with_options(max_retries=0, timeout=timeout)
+
+    def encode(self, request: Request) -> dict[str, Any]:
+        return self.wire.encode(request)
+
+    def decode(self, raw: Any) -> Reply:
+        return self.wire.decode(raw)
+
+    def advise(self, error: Exception) -> RetryAdvice:
+        return advice_for(error)
+
+    def close(self) -> None:
+        """Close the client, if it was made here; the adapter makes another if it is used again."""
+        with self._lock:
+            client = self._client if self._is_ours else None
+            if client is not None:
+                self._client = None
+        close = getattr(client, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> SdkAdapter[OutputT]:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()

@@ -1,0 +1,113 @@
+"""What a provider's payload costs: all of a long history at once, and one more turn of it."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from adapters.providers.formats import FORMATS
+from adapters.providers.wire import WireFormat
+from benchmarks.measuring import Result
+from benchmarks.workload import conversation
+from ledger import NEW, Ledger, Record, new_run_id
+from projections import ChatTurn, MessageHistory, TextBlock, ToolResultBlock, ToolUseBlock
+from projections.conversation import Conversation
+from projections.projection import fold_together
+from runtime import Request
+
+MESSAGES = 5_000
+SHORT = 50
+ROUNDS = 15
+TURNS = 200
+
+
+def measure(folder: Path) -> Iterator[Result]:
+    with Ledger.open("memory://") as ledger:
+        records = _recorded(ledger)
+    for name, wire in FORMATS.items():
+        yield Result(
+            f"encode 5,000 messages for {name}, times msgspec",
+            _whole(wire(), records),
+            3,
+            at_least=False,
+        )
+    for name, wire in FORMATS.items():
+        yield Result(
+            f"encode a further turn for {name}, at 5,000 times at 50",
+            _further(wire(), records),
+            1.5,
+            at_least=False,
+        )
+
+
+def _recorded(ledger: Ledger) -> list[Record]:
+    run_id = new_run_id()
+    events = list(conversation(MESSAGES))
+    for start in range(0, len(events), 500):
+        expected = ledger.head(run_id) if start else NEW
+        ledger.append(run_id, events[start : start + 500], expected_version=expected)
+    return list(ledger.read(run_id))
+
+
+def _history(records: list[Record]) -> MessageHistory:
+    projection = Conversation()
+    return fold_together(records, (projection,), (projection.initial(),))[0].history()
+
+
+def _request(history: MessageHistory, kept: dict[str, object]) -> Request:
+    return Request(
+        evaluation_id="e",
+        turn=1,
+        prompt_name="p",
+        system=history.system,
+        history=history,
+        model="m",
+        kept=kept,
+    )
+
+
+def _whole(wire: WireFormat, records: list[Record]) -> float:
+    """A history as it comes from the ledger, encoded for the first time, against its JSON."""
+    ratios = []
+    encoder = msgspec.json.Encoder()
+    for _ in range(ROUNDS):
+        history = _history(records)
+        gc.collect()
+        gc.freeze()
+        started = time.perf_counter()
+        payload = wire.encode(_request(history, {}))
+        ours = time.perf_counter() - started
+        started = time.perf_counter()
+        encoder.encode(payload)
+        ratios.append(ours / (time.perf_counter() - started))
+        del payload
+        gc.unfreeze()
+    return statistics.median(ratios)
+
+
+def _further(wire: WireFormat, records: list[Record]) -> float:
+    """One more reply and its result, and the request after it: processor time, the median."""
+    return _turn_cost(wire, _history(records)) / _turn_cost(wire, _history(records[:SHORT]))
+
+
+def _turn_cost(wire: WireFormat, history: MessageHistory) -> float:
+    kept: dict[str, object] = {}
+    wire.encode(_request(history, kept))
+    costs = []
+    gc.collect()
+    gc.freeze()
+    for number in range(TURNS):
+        call = ToolUseBlock(f"more_{number}", "find_invoice", '{"month": "2026-03"}')
+        history = history.add(ChatTurn("assistant", (TextBlock("One more."), call)))
+        history = history.add(ChatTurn("user", (ToolResultBlock(call.call_id, "Found."),)))
+        request = _request(history, kept)
+        started = time.thread_time_ns()
+        wire.encode(request)
+        costs.append(time.thread_time_ns() - started)
+    gc.unfreeze()
+    return statistics.median(costs)
