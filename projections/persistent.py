@@ -156,6 +156,10 @@ class OrderedMap(Generic[T]):
         self._keys = _keys
         self._size = _size
 
+    @property
+    def size(self) -> int:
+        return self._size
+
     def get(self, key: str) -> T | None:
         return self._map.get(key)
 

@@ -282,4 +282,4 @@ class ByPlace(Mapping[int, Any]):
         return (int(place) for place, _ in self._kept.items())
 
     def __len__(self) -> int:
-        return len(tuple(self._kept.items()))
+        return self._kept.size

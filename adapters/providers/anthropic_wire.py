@@ -81,13 +81,20 @@ class AnthropicMessages(WireFormat):
 
     def _assistant(self, turn: ChatTurn, page: Page) -> list[Any]:
         content: list[Any] = []
-        for block in arranged(turn, page.provider_data) or turn.blocks:
+        kept = page.provider_data
+        for block in (arranged(turn, kept) if kept else ()) or turn.blocks:
             if type(block) is TextBlock:
                 content.append({"type": "text", "text": block.text})
             elif type(block) is ToolUseBlock:
                 name = page.name(block.name)
-                use = {"type": "tool_use", "id": page.call_id(block.call_id, name), "name": name}
-                content.append({**use, "input": arguments_object(block.arguments)})
+                content.append(
+                    {
+                        "type": "tool_use",
+                        "id": page.call_id(block.call_id, name),
+                        "name": name,
+                        "input": arguments_object(block.arguments),
+                    }
+                )
             elif type(block) is MediaBlock:
                 content.append({"type": "text", "text": page.media_said(block)})
             elif isinstance(block, dict):
@@ -157,31 +164,26 @@ def _without_trailing_space(messages: list[Any]) -> list[Any]:
 
 
 def _user(turn: ChatTurn, page: Page) -> list[Any]:
-    results: list[Any] = []
-    said: list[Any] = []
-    for block in turn.blocks:
+    content: list[Any] = []
+    for block in turn.blocks:  # results come first in every history
         if type(block) is ToolResultBlock:
-            results.append(_result(block, page))
+            content.append(_result(block, page))
         elif type(block) is TextBlock:
-            said.append({"type": "text", "text": block.text})
+            content.append({"type": "text", "text": block.text})
         elif type(block) is MediaBlock:
-            said += _media(block, page)
-    return results + said
+            content += _media(block, page)
+    return content
 
 
 def _result(block: ToolResultBlock, page: Page) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "type": "tool_result",
-        "tool_use_id": page.result_id(block.call_id),
-    }
+    answers, content = page.result_id(block.call_id), block.content
     # A blank text is refused; no content at all is not, unless it is an error.
-    if block.content.strip():
-        result["content"] = block.content
-    elif block.is_error:
-        result["content"] = _NO_REASON
-    if block.is_error:
-        result["is_error"] = True
-    return result
+    if not content or content.isspace():
+        if not block.is_error:
+            return {"type": "tool_result", "tool_use_id": answers}
+        content = _NO_REASON
+    result = {"type": "tool_result", "tool_use_id": answers, "content": content}
+    return {**result, "is_error": True} if block.is_error else result
 
 
 def _media(block: MediaBlock, page: Page) -> list[Any]:

@@ -32,6 +32,7 @@ from runtime import Reply, Request, ToolChoice
 
 _BEFORE_3 = re.compile(r"gemini-(?:[a-z]+-)*[12](?!\d)")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")
+_NONE: frozenset[Any] = frozenset()
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 # Fields of a request that are not in its generationConfig.
 _OUTSIDE = frozenset(
@@ -101,21 +102,22 @@ class GeminiContents(WireFormat):
         if turn.role == "assistant":
             page.out.append({"role": "model", "parts": self._model(turn, page)})
             return
-        results: list[Any] = []
-        said: list[Any] = []
-        given = _ids(page.out[-1]["parts"]) if page.out else frozenset()
-        for block in turn.blocks:
+        parts: list[Any] = []
+        # Only what Gemini itself gave is sent back: without provider data there is nothing.
+        given = _ids(page.out[-1]["parts"]) if page.has_provider_data and page.out else _NONE
+        for block in turn.blocks:  # results come first in every history
             if type(block) is ToolResultBlock:
-                results.append(_result(block, page, given))
+                parts.append(_result(block, page, given))
             elif type(block) is TextBlock:
-                said.append({"text": block.text})
+                parts.append({"text": block.text})
             elif type(block) is MediaBlock:
-                said += _media(block, page)
-        page.out.append({"role": "user", "parts": results + said})
+                parts += _media(block, page)
+        page.out.append({"role": "user", "parts": parts})
 
     def _model(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
-        order = kept_of(page.provider_data, turn)
-        given = {one["call"] for one in order or () if "id" in one}
+        kept = page.provider_data
+        order = None if kept is None else kept_of(kept, turn)
+        given = {one["call"] for one in order if "id" in one} if order else _NONE
         parts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
         for block in turn.blocks:
@@ -222,8 +224,7 @@ def _ids(parts: list[dict[str, Any]]) -> frozenset[str]:
 def _result(block: ToolResultBlock, page: Page, given: frozenset[str]) -> dict[str, Any]:
     told = {"error" if block.is_error else "output": block.content}
     result: dict[str, Any] = {"name": page.result_name(block.call_id), "response": told}
-    call_id = page.result_id(block.call_id)
-    if call_id in given:
+    if given and (call_id := page.result_id(block.call_id)) in given:
         result["id"] = call_id
     return {"functionResponse": result}
 

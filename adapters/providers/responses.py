@@ -137,7 +137,10 @@ class Responses(WireFormat):
                 }
                 items.append(calls[block.call_id])
         items += said_item(said)
-        return as_it_came(page.provider_data, "".join(spoken), calls) or items
+        kept = page.provider_data
+        if kept is None:
+            return items
+        return as_it_came(kept, "".join(spoken), calls) or items
 
     # --- in ---
 

@@ -157,10 +157,21 @@ class WireFormat(ABC):
 class Page:
     """Where the turns of one request are written: what a format needs to write them."""
 
-    __slots__ = ("_fits_id", "_fits_name", "_format", "_longest", "_request", "_written", "out")
+    __slots__ = (
+        "_fits_id",
+        "_fits_name",
+        "_format",
+        "_longest",
+        "_request",
+        "_written",
+        "has_provider_data",
+        "out",
+    )
 
     def __init__(self, wire: WireFormat, written: Written, request: Request) -> None:
         self.out = written.messages
+        # Whether any reply of the conversation came with more than its message.
+        self.has_provider_data = bool(request.provider_data)
         self._format = wire
         self._written = written
         self._request = request
@@ -217,6 +228,8 @@ class Page:
     @property
     def provider_data(self) -> Any:
         """What this format kept of the reply whose turn is being written; None if nothing."""
+        if not self.has_provider_data:
+            return None
         kept = self._request.provider_data.get(len(self._written.turns))
         return kept.get(self._format.name) if isinstance(kept, dict) else None
 
