@@ -170,6 +170,8 @@ class RunFailed(BaseEvent, frozen=True, kw_only=True):
     error_type: str
     error_message: str
     phase: str = ""
+    # The type of the error behind it, if one was: a deadline's, say.
+    cause: str = ""
 
 
 class RunParked(BaseEvent, frozen=True, kw_only=True):
@@ -204,6 +206,8 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     prompt_digest: str
     tools_digest: str = ""
     adapter: str = ""
+    # The tools that were offered: the name of each, and the digest of what the model was told.
+    tools: tuple[tuple[str, str], ...] = ()
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):

@@ -216,7 +216,10 @@ def _fail(work: Assignment, error: Exception) -> None:
     journal = work.journal
     said = str(error)[:_MOST_SAID].encode(errors="replace").decode()
     failed = RunFailed(
-        error_type=type(error).__name__, error_message=said, phase=getattr(error, "phase", "")
+        error_type=type(error).__name__,
+        error_message=said,
+        phase=getattr(error, "phase", ""),
+        cause=type(error.__cause__).__name__ if error.__cause__ is not None else "",
     )
 
     def record() -> None:

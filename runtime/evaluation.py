@@ -52,9 +52,7 @@ from runtime.execution_state import ExecutionState
 from runtime.journal import Journal, Known
 from runtime.json_values import to_plain
 from runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
-from runtime.message_records import to_inner_messages
 from runtime.model_calls import call_model
-from runtime.opening import blobs_of
 from runtime.overlay import scope_of
 from runtime.progress import EvaluationProgress
 from runtime.prompt import Prompt
@@ -68,6 +66,7 @@ from runtime.visibility import VisibilityOverrides
 
 if TYPE_CHECKING:
     from runtime.adapter import ProviderAdapter
+    from runtime.answers import Answers
 
 OutputT = TypeVar("OutputT")
 
@@ -111,10 +110,17 @@ class Evaluation(Generic[OutputT]):
         self.tools = ToolRegistry(self.rendered.tools)
         self.deadline = wishes.deadline or self.rendered.deadline
         self.used_before = self.journal.state.usage.total
+        if self.answers is not None:
+            self.answers.begin(self)
 
     @property
     def journal(self) -> Journal:
         return self.session.journal
+
+    @property
+    def answers(self) -> Answers | None:
+        """Where answers come from instead of the world; None if it is live."""
+        return self.journal.answers
 
     @property
     def progress(self) -> EvaluationProgress:
@@ -177,6 +183,8 @@ class Evaluation(Generic[OutputT]):
                     doubt(self, effect.calls)
                 case Settle():
                     settle(self, effect.calls)
+                case RunTools() if self.answers is not None:
+                    self.answers.run_tools(self, effect.calls)
                 case RunTools():
                     run_tools(self, effect.calls)
                 case Wait():
@@ -185,17 +193,21 @@ class Evaluation(Generic[OutputT]):
                     return finish(self)
 
     def _render(self) -> RenderedPrompt[OutputT]:
-        native = self.adapter.use_native_response_format and self.wishes.parse_output
-        wanted = self.prompt.template.output is not None
         try:
-            return self.prompt.render(
-                overrides_store=self.wishes.overrides_store,
-                overrides_tag=self.wishes.overrides_tag,
-                visibility=self.session[VisibilityOverrides].latest(),
-                inject_output_instructions=False if native and wanted else None,
-            )
+            return self.rendering_of(self.prompt)
         except PromptError as error:
             raise self.failed(str(error), "request") from error
+
+    def rendering_of(self, prompt: Prompt[OutputT]) -> RenderedPrompt[OutputT]:
+        """A prompt as this evaluation renders it."""
+        native = self.adapter.use_native_response_format and self.wishes.parse_output
+        wanted = prompt.template.output is not None
+        return prompt.render(
+            overrides_store=self.wishes.overrides_store,
+            overrides_tag=self.wishes.overrides_tag,
+            visibility=self.session[VisibilityOverrides].latest(),
+            inject_output_instructions=False if native and wanted else None,
+        )
 
     def _take_up(self) -> None:
         """Go on with the latest conversation, if it is one of this prompt."""
@@ -238,7 +250,7 @@ class Evaluation(Generic[OutputT]):
     def _begin(self) -> None:
         """Record what is asked: the prompt's text is the system message."""
         rendered = self.rendered
-        self.evaluation_id = self.journal.clock.new_id()
+        self.evaluation_id = self.journal.new_evaluation_id()
         started = EvaluationStarted(
             evaluation_id=self.evaluation_id,
             prompt_ns=rendered.ns,
@@ -247,31 +259,38 @@ class Evaluation(Generic[OutputT]):
             prompt_digest=rendered.digest,
             tools_digest=rendered.tools_digest,
             adapter=self.adapter.name,
-        )
-        opening = to_inner_messages(
-            self.prompt.messages,
-            evaluation_id=self.evaluation_id,
-            sequence=1,  # after the system message
-            prompt_ns=rendered.ns,
-            prompt_key=rendered.key,
-            clock=self.journal.clock,
+            tools=rendered.tool_digests,
         )
         try:
-            self._check_blobs()
             self.journal.add(
                 started,
                 self.later_message("system", rendered.text),
-                *(MessageAppended(message=message) for message in opening),
+                *self._opening(),
                 blobs=self.prompt.blobs,
             )
         except (InvalidInputError, SessionError, BlobNotFoundError) as error:
             raise self.failed(f"The prompt can't be recorded: {error}", "request") from error
 
-    def _check_blobs(self) -> None:
+    def _opening(self) -> list[MessageAppended]:
+        """What the prompt's own messages are; BlobNotFoundError if bytes of theirs are nowhere."""
+        if not self.prompt.messages:
+            return []
+        from runtime.message_records import to_inner_messages  # and with it pydantic
+        from runtime.opening import blobs_of
+
         given = {blob_name(content) for content in self.prompt.blobs}
         for name in blobs_of(self.prompt.messages):
             if name not in given:
                 self.journal.blob(name)
+        messages = to_inner_messages(
+            self.prompt.messages,
+            evaluation_id=self.evaluation_id,
+            sequence=1,  # after the system message
+            prompt_ns=self.rendered.ns,
+            prompt_key=self.rendered.key,
+            clock=self.journal.clock,
+        )
+        return [MessageAppended(message=message) for message in messages]
 
     def _wait(self, effect: Wait) -> None:
         ids = tuple(call.call_id for call in effect.calls)
@@ -329,6 +348,9 @@ class Evaluation(Generic[OutputT]):
 
     def check_limits(self, phase: EvaluationPhase, *, reserve: int = 0) -> None:
         """PromptEvaluationError if time or tokens are used up; what was done is on disk then."""
+        if self.answers is not None:
+            self.answers.check_limits(self, phase)
+            return
         try:
             if self.deadline is not None:
                 self.deadline.check(before=f"the {phase}")

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from threading import Lock, RLock
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ledger import (
@@ -33,6 +33,9 @@ from ledger import (
 from projections import Declarations, RunState, fold_together
 from runtime.facts import Facts, FactsState
 from runtime.progress import Progress, ProgressState
+
+if TYPE_CHECKING:
+    from runtime.answers import Answers
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
@@ -85,13 +88,17 @@ class Journal:
         declarations: Declarations | None = None,
         claim: Claim | None = None,
         clock: Clock | None = None,
+        at: int | None = None,
     ) -> None:
+        """As the ledger has it now, or had it at a version."""
         self.ledger = ledger
         self.run_id = run_id
         self.declarations = declarations if declarations is not None else Declarations()
         self.claim = claim
         self.clock = clock or SystemClock()
         self.commits = 0
+        # What models and tools answered, for a loop that is to be run again without them.
+        self.answers: Answers | None = None
         # A checkpoint after so many completed tools; 0 is none.
         self.checkpoint_interval = 0
         # Held while what is known changes; whoever looks first and then adds holds it too.
@@ -103,7 +110,7 @@ class Journal:
         self._news: deque[tuple[Known, Known]] = deque()
         self._telling = Lock()
         self._changes = len(self.declarations.changes)
-        self._committed = self.folded(ledger.head(run_id))
+        self._committed = self.folded(ledger.head(run_id) if at is None else at)
         self._known = self._committed
 
     # --- what is known ---
@@ -197,6 +204,10 @@ class Journal:
         return self.ledger.read(self.run_id, until=until) if until else ()
 
     # --- changing it ---
+
+    def new_evaluation_id(self) -> str:
+        """The id of the evaluation that is begun next."""
+        return self.clock.new_id()
 
     def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
         """Make these pending, all or none, and give their ids.

@@ -72,15 +72,21 @@ def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
 
 
 def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
-    """Send the request of a turn and record what comes of it."""
+    """Ask for the reply of a turn and record what comes of it."""
     journal, adapter = evaluation.journal, evaluation.adapter
     request = request_of(evaluation, effect.turn)
-    digest = request.digest
+    digest, answers = request.digest, evaluation.answers
     try:
-        payload = adapter.encode(request)
+        asking = (
+            LiveAsking(evaluation, request)
+            if answers is None
+            else answers.asking(evaluation, request)
+        )
     except Exception as error:
         journal.commit()
-        raise evaluation.failed(f"The request can't be made: {_said(error)}", "request") from error
+        raise evaluation.failed(
+            f"The request can't be made: {said_by(error)}", "request"
+        ) from error
 
     def attempt(number: int) -> None:
         _commit(
@@ -94,12 +100,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 attempt=effect.attempt + number - 1,
             ),
         )
-        sending = Sending(
-            timeout=_seconds_left(evaluation.deadline),
-            on_text=_teller(evaluation, effect.turn, effect.attempt + number - 1),
-        )
-        reply = _decoded(evaluation, effect.turn, adapter.send(payload, sending))
-        _record(evaluation, effect.turn, reply)
+        _record(evaluation, effect.turn, asking.reply(effect.attempt + number - 1))
 
     def failed(failure: FailedAttempt) -> None:
         error = failure.error
@@ -111,7 +112,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
                 error_type=type(error).__name__,
-                error_message=_said(error),
+                error_message=said_by(error),
                 retryable=failure.retryable,
                 status=_status(error),
                 attempt=effect.attempt + failure.attempt - 1,
@@ -119,14 +120,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         )
 
     try:
-        call_with_retries(
-            attempt,
-            policy=adapter.throttle,
-            deadline=evaluation.deadline,
-            sleep=adapter.cancelled.wait,
-            advise=adapter.advise,
-            on_failure=failed,
-        )
+        asking.through(attempt, failed)
     except RetryCancelledError:
         raise
     except _NotRecorded as refused:
@@ -138,7 +132,38 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
     except (EmptyReplyError, BadReplyError) as error:
         raise evaluation.failed(str(error), "response") from error
     except Exception as error:
-        raise evaluation.failed(f"The model call failed: {_said(error)}", "request") from error
+        raise evaluation.failed(f"The model call failed: {said_by(error)}", "request") from error
+
+
+class LiveAsking:
+    """The provider is asked, again if need be."""
+
+    def __init__(self, evaluation: Evaluation[Any], request: Request) -> None:
+        self._evaluation = evaluation
+        self._turn = request.turn
+        self._payload = evaluation.adapter.encode(request)
+
+    def reply(self, attempt: int) -> Reply:
+        evaluation = self._evaluation
+        sending = Sending(
+            timeout=_seconds_left(evaluation.deadline),
+            on_text=_teller(evaluation, self._turn, attempt),
+        )
+        raw = evaluation.adapter.send(self._payload, sending)
+        return _decoded(evaluation, self._turn, raw)
+
+    def through(
+        self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
+    ) -> None:
+        adapter = self._evaluation.adapter
+        call_with_retries(
+            attempt,
+            policy=adapter.throttle,
+            deadline=self._evaluation.deadline,
+            sleep=adapter.cancelled.wait,
+            advise=adapter.advise,
+            on_failure=failed,
+        )
 
 
 def _commit(journal: Journal, event: Pending) -> None:
@@ -191,7 +216,7 @@ def _decoded(evaluation: Evaluation[Any], turn: int, raw: Any) -> Reply:
     try:
         reply = evaluation.adapter.decode(raw)
     except Exception as error:
-        raise BadReplyError(f"The reply can't be read: {_said(error)}") from error
+        raise BadReplyError(f"The reply can't be read: {said_by(error)}") from error
     evaluation.payload = reply.payload
     if reply.is_empty:
         raise EmptyReplyError("The model replied with neither text nor tool calls.")
@@ -240,12 +265,12 @@ def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
     try:
         evaluation.journal.add(said, replied)
     except (InvalidInputError, SessionError) as error:
-        raise BadReplyError(f"The reply can't be recorded: {_said(error)}") from error
+        raise BadReplyError(f"The reply can't be recorded: {said_by(error)}") from error
     if evaluation.wishes.budget_tracker is not None:
         evaluation.wishes.budget_tracker.record(reply.usage)
 
 
-def _said(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
     """An exception in words that can be stored."""
     try:
         said = f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from runtime.disclosure import OPEN_SECTIONS, OPEN_SECTIONS_NAME
 from runtime.errors import PromptDefinitionError, PromptRenderError, SchemaError
-from runtime.message_building import MessageBuilder
-from runtime.messages import Message
-from runtime.opening import check_opening, opening
 from runtime.rendering import PromptOverridesStore, RenderedPrompt, render
 from runtime.sections import Section
 from runtime.structured_output import OutputSpec
@@ -32,6 +29,8 @@ from runtime.visibility import VisibilityOverrides
 
 if TYPE_CHECKING:
     from runtime.limits import Deadline
+    from runtime.message_building import MessageBuilder
+    from runtime.messages import Message
 
 # Both can be steps of a path in a file system, a URL or a listing.
 _STEP = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
@@ -180,6 +179,8 @@ class Prompt(Generic[OutputT]):
         other media; bytes that the ledger has need not be given. Calls come with their
         results, and the last message is not the assistant's.
         """
+        from runtime.opening import check_opening, opening  # and with it pydantic
+
         more, held = opening(messages, self.template.path)
         every = (*self.messages, *more)
         check_opening(every, self.template.path)

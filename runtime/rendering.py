@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 from projections.running_hash import canonical, combine
 from runtime.disclosure import OPEN_SECTIONS, hint
 from runtime.errors import PromptRenderError, TemplateTextError
-from runtime.opening import digest_text
 from runtime.sections import Section
 from runtime.structured_output import OutputSpec
 from runtime.subscripts import OutputT
@@ -65,6 +64,7 @@ class RenderedPrompt(Generic[OutputT]):
     output: OutputSpec[OutputT] | None = None
     digest: str
     tools_digest: str
+    tool_digests: tuple[tuple[str, str], ...] = ()
     params: tuple[Any, ...] = ()
     sections: tuple[ShownSection, ...] = ()
     unused_overrides: tuple[str, ...] = ()
@@ -123,9 +123,10 @@ def render(
     if any(one.visibility is SectionVisibility.SUMMARY for one in page.sections):
         page.tools[OPEN_SECTIONS.name] = OPEN_SECTIONS
     text = "\n\n".join(page.paragraphs)
-    specs = canonical([tool_to_spec(tool) for tool in page.tools.values()])
+    told = [tool_to_spec(tool) for tool in page.tools.values()]
+    specs = canonical(told)
     schema = canonical(output.schema if output is not None else None)
-    said = (digest_text(prompt.messages),) if prompt.messages else ()
+    said = _messages_of(prompt)
     return RenderedPrompt(
         ns=template.ns,
         key=template.key,
@@ -135,6 +136,7 @@ def render(
         output=output,
         digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
         tools_digest=combine("tools", specs).hex(),
+        tool_digests=tuple((one["function"]["name"], _digest_of(one)) for one in told),
         params=prompt.params,
         sections=tuple(page.sections),
         unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
@@ -229,3 +231,18 @@ class _Renderer:
             whose = "the text of the overrides store: " if override is not None else ""
             raise self._error(f"{whose}{error}", path) from error
         return text
+
+
+def _messages_of(prompt: Prompt[Any]) -> tuple[bytes, ...]:
+    """What the digest covers of the messages that the conversation opens with."""
+    if not prompt.messages:
+        return ()
+    from runtime.opening import digest_text  # and with it pydantic
+
+    return (digest_text(prompt.messages),)
+
+
+def _digest_of(spec: dict[str, Any]) -> str:
+    """What a model is told of a tool, without its name: a tool that is renamed has the same."""
+    function = {name: value for name, value in spec["function"].items() if name != "name"}
+    return combine("tool", canonical(function)).hex()[:16]

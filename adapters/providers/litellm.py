@@ -107,8 +107,9 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
 
 def _litellm() -> Any:
     """The package, imported so that it keeps quiet and fetches nothing."""
-    # Otherwise the prices of all models are fetched when it is imported.
+    # Otherwise the prices of all models, and Anthropic's beta headers, are fetched.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import litellm

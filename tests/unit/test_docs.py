@@ -4,7 +4,8 @@ On a page, `python` blocks share one interpreter and `console` blocks one shell,
 folder, in the order of the page. A `text` block right after a `python` block is what that
 prints. `sql` goes to the page's PostgreSQL. Ids, digests and times differ from run to run and
 are compared by kind. `...` stands for anything. A command ends with exit code 0, unless the
-page asks `echo $?` next.
+page asks `echo $?` next. A page with a provider's adapter on it talks to strict servers (see
+`docs_providers`), which must not refuse anything.
 `sh` blocks are not run (they install things): each line must be one that is known to be right.
 """
 
@@ -16,7 +17,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
@@ -27,6 +28,7 @@ from uuid import UUID
 import pytest
 
 from tests.postgres import BINARIES, FAST, PostgresServer, new_database
+from tests.unit.docs_providers import OTHERS, Providers, are_needed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -106,9 +108,14 @@ def matches(shown: str, came: str) -> bool:
 class Reader:
     """Somebody who types in what a page shows, in an empty folder."""
 
-    def __init__(self, folder: Path, *, server: str) -> None:
+    def __init__(
+        self, folder: Path, *, server: str = "", providers: Providers | None = None
+    ) -> None:
         self._server = server
-        environment = {k: v for k, v in os.environ.items() if k != "TURNLEDGER_DB"}
+        self._addresses: Mapping[str, str] = providers.addresses if providers else {}
+        foreign = ("TURNLEDGER_DB", *OTHERS)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
+        environment |= providers.environment if providers else {}
         # Our own command, and the psql and pg_dump that belong to the tests' server.
         path = (str(Path(sys.executable).parent), str(BINARIES), environment["PATH"])
         environment["PATH"] = os.pathsep.join(path)
@@ -147,7 +154,9 @@ class Reader:
             process.wait(30)
 
     def _own(self, text: str) -> str:
-        """The page's server is the test's."""
+        """The page's servers are the test's."""
+        for address, ours in self._addresses.items():
+            text = text.replace(address, ours)
         if not self._server:
             return text
         return text.replace(f"{SERVER}?", f"{self._server}&").replace(SERVER, self._server)
@@ -192,7 +201,10 @@ def read(name: str, text: str, folder: Path) -> None:
         if any(SERVER in block.text for block in given):
             # One of its own: a page may hold a transaction open, which delays all who tail.
             server = new_database(ending.enter_context(PostgresServer(FAST)).url())
-        reader = ending.enter_context(Reader(folder, server=server))
+        providers = None
+        if are_needed([block.text for block in given]):
+            providers = ending.enter_context(Providers())
+        reader = ending.enter_context(Reader(folder, server=server, providers=providers))
         printed = ""
         for block in given:
             where = f"{name}:{block.line}"
@@ -204,6 +216,7 @@ def read(name: str, text: str, folder: Path) -> None:
                 reader.sql(block.text)
             elif block.kind == "console":
                 run_commands(reader, list(commands(block)), where)
+        assert providers is None or not providers.refused, providers.refused
 
 
 def run_commands(reader: Reader, given: list[Command], where: str) -> None:
@@ -246,7 +259,7 @@ def _known_lines() -> set[str]:
         "python3 -m venv .venv",
         "source .venv/bin/activate",
         "pip install .",
-        *(f"pip install '.[{extra}]'" for extra in extras),
+        *(f"pip install '{where}[{extra}]'" for extra in extras for where in (".", "turnledger")),
         *(f"make {target}" for target in targets),
     }
 

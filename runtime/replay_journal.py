@@ -1,0 +1,208 @@
+"""The journal of a loop that is run again: what it adds is compared with what was recorded.
+
+Nothing is written. An event that says the same as the recorded one stands for it, and what is
+known then comes from the record: ids and times are the recorded ones. The first that says
+something else is a divergence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from ledger import (
+    CheckpointReached,
+    Clock,
+    EvaluationStarted,
+    Event,
+    Ledger,
+    MessageAppended,
+    ModelReplied,
+    Record,
+    SystemClock,
+    ToolCallCompleted,
+    ToolCallFailed,
+    TurnledgerError,
+)
+from projections import Declarations
+from runtime.divergence import Divergence, Trying, found_out
+from runtime.journal import Journal, Known, Listener, Pending
+from runtime.recording import Recording, is_resumed
+
+if TYPE_CHECKING:
+    from runtime.evaluation import Evaluation
+
+
+class Stop(BaseException):
+    """The loop is not to go on."""
+
+
+class AttemptOver(Stop):
+    """The record says that the process ended here; another attempt follows."""
+
+
+class RecordOver(Stop):
+    """The record ends here."""
+
+
+class Diverged(Stop):
+    """The loop did something else than what was recorded."""
+
+    def __init__(self, divergence: Divergence) -> None:
+        super().__init__(divergence.summary)
+        self.divergence = divergence
+
+
+class ReplayJournal(Journal):
+    """A run as a loop that is run again has it."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        run_id: UUID,
+        recording: Recording,
+        declarations: Declarations,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(
+            ledger, run_id, declarations=declarations, clock=clock or SystemClock(), at=0
+        )
+        self.recording = recording
+        # The last version that was followed, and the evaluation that is under way.
+        self.followed = 0
+        self.evaluation: Evaluation[Any] | None = None
+        self._unfolded: list[Record] = []
+
+    @property
+    def trying(self) -> Trying:
+        """Whom to ask for causes."""
+        raise NotImplementedError
+
+    # --- what is known ---
+
+    @property
+    def known(self) -> Known:
+        with self.lock:
+            self._fold()
+            self._catch_up()
+            return self._known
+
+    @property
+    def committed(self) -> Known:
+        return self.known
+
+    def _fold(self) -> None:
+        if self._unfolded:
+            taken, self._unfolded = self._unfolded, []
+            try:
+                self._known = self._committed = self._known.after(taken)
+            except TurnledgerError as error:
+                raise Diverged(Divergence.of_a_fold(taken, error)) from error
+
+    def pending_records(self) -> list[Record]:
+        return []
+
+    def records(self) -> Iterator[Record]:
+        return chain(self._read(self.known.version))
+
+    def refold(self) -> None:
+        with self.lock:
+            changes = len(self.declarations.changes)
+            self._known = self._committed = self.folded(self._known.version)
+            self._changes = changes
+
+    def refresh(self) -> None:
+        """Nobody else adds anything here."""
+
+    # --- what is compared ---
+
+    def new_evaluation_id(self) -> str:
+        self.take_inputs()
+        record = self.recording.peek()
+        event = record.event if record is not None else None
+        return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
+
+    def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
+        with self.lock:
+            return [self._compare(event) for event in events]
+
+    def discard(self) -> None:
+        """There is nothing pending."""
+
+    def withdraw(self, event_ids: Iterable[str]) -> None:
+        """There is nothing pending."""
+
+    def write(self) -> None:
+        """What was added is on record already."""
+
+    def tell(self) -> None:
+        """Listeners have heard of it when it happened."""
+
+    def on_commit(self, listener: Listener) -> Callable[[], None]:
+        return lambda: None
+
+    def expected(self) -> Record:
+        """What the loop did next, as recorded. It ends the attempt if it did nothing more."""
+        self.take_inputs()
+        record = self.recording.peek()
+        if record is None:
+            raise RecordOver
+        if is_resumed(record):
+            raise AttemptOver
+        return record
+
+    def take(self) -> Record:
+        """Take the next record as it is."""
+        record = self.recording.take()
+        self._unfolded.append(record)
+        self.followed = record.version
+        return record
+
+    def take_inputs(self) -> None:
+        for record in self.recording.inputs():
+            self._unfolded.append(record)
+            self.followed = record.version
+
+    def _compare(self, event: Pending) -> str:
+        record = self.expected()
+        made: Event = event(self.known) if callable(event) else event
+        recorded = record.event
+        if made != recorded and not _says_the_same(made, recorded):
+            encode = self.ledger.mapper.codec.encode
+            if encode(_without_marks(made)) != encode(_without_marks(recorded)):
+                raise Diverged(found_out(self.trying, record, made))
+        self.take()
+        return record.row[4]
+
+    def undecided(self, found: str) -> NoReturn:
+        """The loop can't go on where the record does."""
+        raise Diverged(Divergence.of_a_step(self.expected(), found))
+
+
+def _says_the_same(made: Event, recorded: Event) -> bool:
+    return type(made) is type(recorded) and _without_marks(made) == _without_marks(recorded)
+
+
+_NO_ID = UUID(int=0)
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _without_marks(event: Event) -> Event:
+    """The event without the ids and times that are made anew each time."""
+    match event:
+        case MessageAppended():
+            return replace(
+                event, message=replace(event.message, message_id=_NO_ID, created_at=_NO_TIME)
+            )
+        case ModelReplied() | ToolCallCompleted() | ToolCallFailed():
+            return replace(event, message_id=_NO_ID)
+        case CheckpointReached():
+            return replace(event, created_at=_NO_TIME)
+        case _:
+            return event
