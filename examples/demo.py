@@ -7,6 +7,7 @@ The agent is in examples/payments.py.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -20,7 +21,7 @@ from uuid import UUID
 
 from rich.console import Console
 
-from ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
+from ledger import ANY, Ledger, Record, RunResumed, StaleEpochError, new_run_id
 from projections import standing, state_at
 
 HERE = Path(__file__).resolve().parent
@@ -64,13 +65,17 @@ class Stage:
         command = [sys.executable, __file__, "work", str(self.file), str(run)]
         return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
-    def turnledger(self, *arguments: str) -> tuple[int, str]:
+    def turnledger(self, *arguments: str, cwd: Path = HERE) -> tuple[int, str]:
         """The command, in a process of its own: its exit code, and what it printed."""
         command = [sys.executable, "-c", PROGRAM, *arguments, "--db", str(self.file)]
         done = subprocess.run(
-            command, env=self._environment, cwd=HERE, capture_output=True, text=True
+            command, env=self._environment, cwd=cwd, capture_output=True, text=True
         )
         return done.returncode, done.stdout + done.stderr
+
+    def records(self, run: UUID) -> list[Record]:
+        with Ledger.open(self.file) as ledger:
+            return list(ledger.read(run))
 
     def payments(self) -> list[str]:
         return self.bank.read_text().splitlines() if self.bank.exists() else []
@@ -135,6 +140,30 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
         tell(line)
 
 
+def replayed(stage: Stage, run: UUID) -> None:
+    """Run the agent's code again on the record, as it is and with one line changed."""
+    code, said = stage.turnledger("replay", str(run), "--app", "payments:loop", "-o", "json")
+    check("the agent's code runs again on the record: every step is the same", code == 0)
+    found = json.loads(said)
+    tell(f"{found['version']} events, {found['attempts']} attempts, nothing sent, nobody paid")
+    check("still one payment: no handler was called", len(stage.payments()) == 1)
+    source = (HERE / "payments.py").read_text()
+    line, other = "Settle invoice ${number}.", "Settle invoice ${number}, and be quick."
+    elsewhere = stage.file.parent / "changed"
+    elsewhere.mkdir()
+    (elsewhere / "payments.py").write_text(source.replace(line, other))
+    code, said = stage.turnledger("replay", str(run), "--app", "payments:loop", cwd=elsewhere)
+    check("with one line of the agent changed it is caught, and exits with 6", code == 6)
+    version = next(r.version for r in stage.records(run) if r.tag == "evaluation.started")
+    check(
+        "at the very event, with its cause",
+        f"version {version}, evaluation.started" in said and "prompt text changed" in said,
+    )
+    for shown in said.splitlines():
+        if shown.startswith(("It parts", "Likely", "-Settle", "+Settle")):
+            tell(shown)
+
+
 def tampered(stage: Stage, run: UUID) -> None:
     """Change a record, as anybody with the file and a plain sqlite3 can."""
     with Ledger.open(stage.file) as ledger:
@@ -166,7 +195,9 @@ def main() -> None:
         killed(stage, run)
         console.rule("3. Another process recovers the run")
         recovered(stage, run, answer)
-        console.rule("4. Somebody changes history in the file")
+        console.rule("4. The agent is replayed, and so is a changed one")
+        replayed(stage, run)
+        console.rule("5. Somebody changes history in the file")
         tampered(stage, run)
     console.rule("all of this was checked while it was printed")
 
