@@ -1,0 +1,225 @@
+"""How the histories of agents were recorded: real loops, killed and recovered, with real effects.
+
+    python -m tests.replay.executing FOLDER
+
+writes them into a folder of yours. It never touches tests/replay/histories/agents and
+tests/replay/histories/diverging: those are what programs of their time did, and today's program
+must do the same again, or, for those in `diverging`, must be caught doing something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import UUID
+
+from ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
+from runtime import (
+    DecisionRequiredError,
+    Prompt,
+    PromptEvaluationError,
+    PromptTemplate,
+    RecoveryConfig,
+    Reply,
+    Session,
+    ThrottlePolicy,
+    Tool,
+)
+from tests.crash.agents import KINDS, Agent, Order, Paid, Pay
+
+HISTORIES = Path(__file__).parent / "histories"
+AGENTS = HISTORIES / "agents"
+DIVERGING = HISTORIES / "diverging"
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+class OverloadedError(Exception):
+    """A provider's own error."""
+
+    status_code = 503
+    retryable = True
+
+
+class Unreliable(Agent):
+    """Its model fails twice before it answers."""
+
+    _failures = 2
+
+    def _reply(self, request: Any) -> Reply:
+        if self._failures:
+            self._failures -= 1
+            raise OverloadedError("come back later")
+        return super()._reply(request)
+
+
+class Hopeless(Agent):
+    """Its model never answers."""
+
+    def _reply(self, request: Any) -> Reply:
+        raise ValueError("no such model")
+
+
+def agent(kind: str, folder: Path, ledger: Ledger, **options: Any) -> Agent:
+    """The agent of a kind, as it is today."""
+    make = {"unreliable": Unreliable, "hopeless": Hopeless}.get(kind, Agent)
+    script = kind if kind in KINDS else "sequential"
+    made = make(
+        script, folder / "effects", ledger, recovery=RecoveryConfig(max_attempts=50), **options
+    )
+    made._adapter.throttle = ThrottlePolicy(jitter=False, base_delay=_NO_DELAY, max_delay=_NO_DELAY)
+    return made
+
+
+_NO_DELAY = ThrottlePolicy().base_delay * 0
+
+
+def _dying(name: str) -> Callable[[str], None]:
+    def point(here: str) -> None:
+        if here == name:
+            raise KilledError(name)
+
+    return point
+
+
+def _plainly(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    run = new_run_id()
+    agent(kind, folder, ledger).execute(Order(), run_id=run)
+    return run
+
+
+def _killed(where: str, policy: str = "retry") -> Callable[[str, Path, Ledger], UUID]:
+    def record(kind: str, folder: Path, ledger: Ledger) -> UUID:
+        run = new_run_id()
+        with contextlib.suppress(KilledError):
+            agent(kind, folder, ledger, on_interrupt=policy, point=_dying(where)).execute(
+                Order(), run_id=run
+            )
+        ledger.append(run, CustomEvent(kind="acme.note", data={"seen": True}), ANY)
+        agent(kind, folder, ledger, on_interrupt=policy).recover(run)
+        return run
+
+    return record
+
+
+def _asked(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    run = new_run_id()
+    options = {"on_interrupt": "ask"}
+    with contextlib.suppress(KilledError):
+        agent(kind, folder, ledger, point=_dying("in tool a2, after"), **options).execute(
+            Order(), run_id=run
+        )
+    with contextlib.suppress(DecisionRequiredError):
+        agent(kind, folder, ledger, **options).recover(run)
+    decision = ToolCallDecided(call_id="a2", decision="completed", text="It was paid.")
+    ledger.append(run, decision, ANY)
+    agent(kind, folder, ledger, **options).recover(run)
+    return run
+
+
+def _failed(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    run = new_run_id()
+    with contextlib.suppress(PromptEvaluationError):
+        agent(kind, folder, ledger).execute(Order(), run_id=run)
+    return run
+
+
+# What each history is, by its name: the agent that replays it, how it was recorded, and whether
+# its calls were to be asked about.
+RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
+    **{kind: (kind, _plainly, "retry") for kind in KINDS},
+    "killed-in-a-tool": ("sequential", _killed("in tool a2, after"), "retry"),
+    "killed-in-a-model-call": ("sequential", _killed("in model call 2"), "retry"),
+    "unknown-outcome": ("sequential", _killed("in tool a2, after", "fail"), "fail"),
+    "asked-and-decided": ("sequential", _asked, "ask"),
+    "retried-model-calls": ("unreliable", _plainly, "retry"),
+    "failed-model-call": ("hopeless", _failed, "retry"),
+}
+
+
+# --- agents that were otherwise when they were recorded ----------------------------------------
+
+
+class OtherText(Agent):
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        return super().create_prompt(Order(request.customer + " Ltd"))
+
+
+class OtherOrder(Agent):
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        prompt = super().create_prompt(request)
+        (section,) = prompt.template.sections
+        section.tools = tuple(reversed(section.tools))
+        return prompt
+
+
+class OtherTool(Agent):
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        prompt = super().create_prompt(request)
+        (section,) = prompt.template.sections
+        refund = Tool[Pay, Any](name="refund", description="Pay back.", handler=self._refuse)
+        section.tools = (*section.tools, refund)
+        return Prompt(PromptTemplate(ns="crash", key=self.kind, sections=[section])).bind(
+            *prompt.params
+        )
+
+
+class OtherReducer(Agent):
+    def create_session(self) -> Session:
+        session = super().create_session()
+        session[Paid].register(Paid, _doubled)
+        return session
+
+
+def _doubled(before: tuple[Paid, ...], event: Paid, *, context: Any) -> tuple[Paid, ...]:
+    return (*before, event, event)
+
+
+class OtherModel(Agent):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._adapter.model = "another"
+
+
+OTHERWISE: dict[str, tuple[type[Agent], str]] = {
+    "another-text": (OtherText, "prompt text changed"),
+    "another-order-of-tools": (OtherOrder, "tool order changed"),
+    "one-tool-more": (OtherTool, "tool removed"),
+    "another-reducer": (OtherReducer, "reducer changed"),
+    "another-model": (OtherModel, "model changed"),
+}
+
+
+def main(folder: Path) -> None:
+    (folder / "agents").mkdir(parents=True)
+    (folder / "diverging").mkdir()
+    for name, (kind, record, _) in RECORDED.items():
+        _write(folder / "agents" / f"{name}.jsonl", kind, record)
+    for name, (make, _) in OTHERWISE.items():
+
+        def record(kind: str, place: Path, ledger: Ledger, _make: Any = make) -> UUID:
+            run = new_run_id()
+            _make(kind, place / "effects", ledger).execute(Order(), run_id=run)
+            return run
+
+        _write(folder / "diverging" / f"{name}.jsonl", "sequential", record)
+
+
+def _write(path: Path, kind: str, record: Callable[[str, Path, Ledger], UUID]) -> None:
+    with (
+        TemporaryDirectory() as place,
+        Ledger.open("memory://") as ledger,
+        path.open("wb") as out,
+    ):
+        ledger.worker = "recorder"
+        export_runs(ledger, out, [record(kind, Path(place), ledger)])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,69 @@
+"""Histories of agents, run again by today's code: the same steps, or caught at the first other one.
+
+The files are never regenerated to make a test pass; executing.py made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ledger import Ledger, import_runs
+from runtime import replay
+from tests.crash.agents import Agent
+from tests.replay.executing import AGENTS, DIVERGING, OTHERWISE, RECORDED, agent
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with Ledger.open("memory://") as ledger:
+        yield ledger
+
+
+def _read(ledger: Ledger, path: Path) -> UUID:
+    with path.open("rb") as file:
+        import_runs(ledger, file)
+    (info,) = ledger.runs()
+    return UUID(str(info.run_id))
+
+
+def test_there_are_histories_of_ten_kinds_and_four_that_diverge() -> None:
+    """Each has its file, and each file is somebody's."""
+    assert {path.stem for path in AGENTS.glob("*.jsonl")} == set(RECORDED)
+    assert {path.stem for path in DIVERGING.glob("*.jsonl")} == set(OTHERWISE)
+    assert len(RECORDED) >= 10
+    assert len(OTHERWISE) >= 4
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_an_agents_history_is_what_todays_code_does(
+    name: str, ledger: Ledger, tmp_path: Path
+) -> None:
+    """Folded and re-executed to its end, and nothing happens in the world."""
+    kind, _, policy = RECORDED[name]
+    run = _read(ledger, AGENTS / f"{name}.jsonl")
+    with Ledger.open("memory://") as nowhere:
+        loop = agent(kind, tmp_path, nowhere, on_interrupt=policy)
+        for found in (replay(ledger, run), replay(ledger, run, loop=loop)):
+            assert found.divergence is None, str(found.divergence)
+            assert found.version == ledger.head(run)
+    assert not (tmp_path / "effects").exists()
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_history_of_another_agent_is_caught(name: str, ledger: Ledger, tmp_path: Path) -> None:
+    """With the right cause, at the first event that differs."""
+    run = _read(ledger, DIVERGING / f"{name}.jsonl")
+    with Ledger.open("memory://") as nowhere:
+        found = replay(ledger, run, loop=Agent("sequential", tmp_path / "effects", nowhere))
+    assert found.divergence is not None
+    assert found.divergence.cause == OTHERWISE[name][1]
+    first = {"another-reducer": "checkpoint.reached"}.get(name, "evaluation.started")
+    if name == "another-model":
+        first = "model.called"
+    assert found.divergence.tag == first
+    version = next(r.version for r in ledger.read(run) if r.version == found.divergence.version)
+    assert found.version == version - 1
