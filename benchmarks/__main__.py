@@ -10,7 +10,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import appending, disk, encoding, folding, looping, postgres, reading, tables
+from benchmarks import (
+    appending,
+    disk,
+    encoding,
+    folding,
+    looping,
+    postgres,
+    reading,
+    replaying,
+    tables,
+)
 
 PARTS = {
     "append": appending,
@@ -19,6 +29,7 @@ PARTS = {
     "tables": tables,
     "loop": looping,
     "encode": encoding,
+    "replay": replaying,
     "disk": disk,
     "postgres": postgres,
 }

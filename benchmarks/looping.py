@@ -41,9 +41,10 @@ class _Silent(ProviderAdapter[Any]):
 
     name = "silent"
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int = CALLS) -> None:
         super().__init__(model="m")
         self.moments: list[float] = []
+        self._calls = calls
 
     def encode(self, request: Request) -> Any:
         return request.turn
@@ -55,7 +56,7 @@ class _Silent(ProviderAdapter[Any]):
 
     def decode(self, raw: Any) -> Reply:
         usage = TokenUsage(input_tokens=100, output_tokens=10)
-        if raw > CALLS:
+        if raw > self._calls:
             return Reply(text="Done.", usage=usage)
         call = ToolCall(f"call_{raw}", "book", f'{{"number": {raw}}}')
         return Reply(text="One more.", tool_calls=(call,), usage=usage)
@@ -76,10 +77,15 @@ def _book(params: Order, *, context: ToolContext) -> str:
     return "Booked."
 
 
+def clerk(ledger: Ledger, calls: int = CALLS) -> tuple[MainLoop[Order, Any], _Silent]:
+    """A loop that makes so many calls, and its adapter."""
+    adapter = _Silent(calls)
+    return _Clerk(adapter=adapter, bus=InProcessEventBus(), ledger=ledger), adapter
+
+
 def measure(folder: Path) -> Iterator[Result]:
     with Ledger.open(folder / "loop.db") as ledger:
-        adapter, run = _Silent(), new_run_id()
-        loop = _Clerk(adapter=adapter, bus=InProcessEventBus(), ledger=ledger)
+        (loop, adapter), run = clerk(ledger), new_run_id()
         gc.collect()
         loop.execute(Order(), run_id=run)
         turns = [b - a for a, b in zip(adapter.moments, adapter.moments[1:], strict=False)]

@@ -194,6 +194,15 @@ class RunAbandoned(BaseEvent, frozen=True, kw_only=True):
 # --- the conversation --------------------------------------------------------------
 
 
+class OfferedTool(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """A tool that a model may call, and the digest of what the model is told beside its name."""
+
+    name: str
+    digest: str
+
+
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     """A prompt is evaluated. Its text is the system message that follows."""
 
@@ -206,8 +215,7 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     prompt_digest: str
     tools_digest: str = ""
     adapter: str = ""
-    # The tools that were offered: the name of each, and the digest of what the model was told.
-    tools: tuple[tuple[str, str], ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):

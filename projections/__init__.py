@@ -10,6 +10,7 @@ from projections.blocks import (
 )
 from projections.catching_up import catch_up
 from projections.checkpoints import CheckpointEntry, CheckpointView
+from projections.comparing import Comparison, compare
 from projections.containers import NotLoadedError
 from projections.conversation import Conversation
 from projections.declarations import Declarations
@@ -48,6 +49,7 @@ __all__ = [
     "ChatTurn",
     "CheckpointEntry",
     "CheckpointView",
+    "Comparison",
     "Conversation",
     "Declarations",
     "Difference",
@@ -79,6 +81,7 @@ __all__ = [
     "append_all",
     "blame",
     "catch_up",
+    "compare",
     "diff",
     "fold",
     "fold_together",

@@ -1,5 +1,8 @@
 """The doing: the loop that decides, performs and records."""
 
+import importlib as _importlib
+import typing as _typing
+
 from runtime.adapter import (
     AdapterResumeState,
     ProviderAdapter,
@@ -40,6 +43,9 @@ from runtime.disclosure import (
     OPEN_SECTIONS,
     OpenSections,
 )
+from runtime.divergence import (
+    Divergence,
+)
 from runtime.errors import (
     BudgetExceededError,
     CheckpointCorruptedError,
@@ -70,6 +76,9 @@ from runtime.errors import (
     ToolDefinitionError,
     UnsupportedTypeError,
 )
+from runtime.event_changes import (
+    ChangeRefusedError,
+)
 from runtime.execution_state import (
     CompositeSnapshot,
     ExecutionState,
@@ -98,34 +107,6 @@ from runtime.main_loop import (
     MainLoop,
     MainLoopConfig,
 )
-from runtime.message_building import (
-    MessageBuilder,
-    MessageBuildError,
-)
-from runtime.message_records import (
-    from_inner_message,
-    from_inner_messages,
-    to_inner_messages,
-)
-from runtime.messages import (
-    EXECUTOR_POLICY,
-    RESERVED_POLICIES,
-    RUNTIME_POLICY,
-    MediaPart,
-    Message,
-    OptionCallPayload,
-    OptionResultPayload,
-    PartsPayload,
-    RecordedAs,
-    RoleHint,
-    TextPart,
-)
-from runtime.option_results import (
-    NotAnOptionCallError,
-    OptionMismatchError,
-    OptionResultBuilder,
-    run_option,
-)
 from runtime.prompt import (
     Prompt,
     PromptTemplate,
@@ -134,6 +115,11 @@ from runtime.rendering import (
     PromptOverridesStore,
     RenderedPrompt,
     ShownSection,
+)
+from runtime.replaying import (
+    ReplayDivergedError,
+    Replayed,
+    replay,
 )
 from runtime.requests import (
     Reply,
@@ -203,12 +189,78 @@ from runtime.visibility import (
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
+from runtime.what_if import (
+    what_if,
+)
+
+if _typing.TYPE_CHECKING:
+    from runtime.message_building import (
+        MessageBuilder,
+        MessageBuildError,
+    )
+    from runtime.message_records import (
+        from_inner_message,
+        from_inner_messages,
+        to_inner_messages,
+    )
+    from runtime.messages import (
+        EXECUTOR_POLICY,
+        RESERVED_POLICIES,
+        RUNTIME_POLICY,
+        MediaPart,
+        Message,
+        OptionCallPayload,
+        OptionResultPayload,
+        PartsPayload,
+        RecordedAs,
+        RoleHint,
+        TextPart,
+    )
+    from runtime.option_results import (
+        NotAnOptionCallError,
+        OptionMismatchError,
+        OptionResultBuilder,
+        run_option,
+    )
+
+# The messages with media and options are pydantic's, which takes its time to import.
+_LATER = {
+    "EXECUTOR_POLICY": "runtime.messages",
+    "MediaPart": "runtime.messages",
+    "Message": "runtime.messages",
+    "MessageBuildError": "runtime.message_building",
+    "MessageBuilder": "runtime.message_building",
+    "NotAnOptionCallError": "runtime.option_results",
+    "OptionCallPayload": "runtime.messages",
+    "OptionMismatchError": "runtime.option_results",
+    "OptionResultBuilder": "runtime.option_results",
+    "OptionResultPayload": "runtime.messages",
+    "PartsPayload": "runtime.messages",
+    "RESERVED_POLICIES": "runtime.messages",
+    "RUNTIME_POLICY": "runtime.messages",
+    "RecordedAs": "runtime.messages",
+    "RoleHint": "runtime.messages",
+    "TextPart": "runtime.messages",
+    "from_inner_message": "runtime.message_records",
+    "from_inner_messages": "runtime.message_records",
+    "run_option": "runtime.option_results",
+    "to_inner_messages": "runtime.message_records",
+}
+
+
+def __getattr__(name: str) -> _typing.Any:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module 'runtime' has no attribute {name!r}")
+    return getattr(_importlib.import_module(home), name)
+
 
 __all__ = [
     "AdapterResumeState",
     "Budget",
     "BudgetExceededError",
     "BudgetTracker",
+    "ChangeRefusedError",
     "Checkpoint",
     "CheckpointBackend",
     "CheckpointCorruptedError",
@@ -224,6 +276,7 @@ __all__ = [
     "Deadline",
     "DeadlineExceededError",
     "DecisionRequiredError",
+    "Divergence",
     "EXECUTOR_POLICY",
     "EventBus",
     "EventHandler",
@@ -283,6 +336,8 @@ __all__ = [
     "ReducerNotFoundError",
     "RejectedToolParams",
     "RenderedPrompt",
+    "ReplayDivergedError",
+    "Replayed",
     "Reply",
     "Request",
     "RequestTypeMismatchError",
@@ -341,9 +396,11 @@ __all__ = [
     "parse_arguments",
     "read_json",
     "render_result",
+    "replay",
     "retry_advice",
     "run_option",
     "to_inner_messages",
     "to_plain",
     "tool_to_spec",
+    "what_if",
 ]

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 class Asking(Protocol):
     """One turn of a model, as often as it has to be asked for."""
 
-    def reply(self, attempt: int) -> Reply:
-        """The reply to an attempt, by its number in the evaluation; what it raises failed."""
+    def reply(self, attempt: int) -> Reply | None:
+        """The reply to an attempt, by its number in the evaluation; what it raises failed.
+
+        None is one that is recorded already.
+        """
         ...
 
     def through(

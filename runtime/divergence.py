@@ -22,6 +22,7 @@ from ledger import (
     Event,
     MessageAppended,
     ModelCalled,
+    OfferedTool,
     Record,
     RunCompleted,
     RunFailed,
@@ -29,6 +30,12 @@ from ledger import (
     ToolCallFailed,
     ToolCallStarted,
 )
+from projections.running_hash import canonical, combine
+from runtime.progress import CREATE_PROMPT
+from runtime.rendering import OUTPUT_TITLE
+
+# The digest of no tools at all.
+NO_TOOLS = combine("tools", canonical([])).hex()
 
 Cause: TypeAlias = Literal[
     "prompt text changed",
@@ -106,19 +113,18 @@ class Divergence:
         return f"{self.summary}\n{self.advice}\n\n{self.diff}".rstrip()
 
     @classmethod
-    def of_a_fold(cls, records: Sequence[Record], error: Exception) -> Divergence:
-        """Events that can't be folded any more: a reducer refuses what it took."""
-        record = next((r for r in records if isinstance(r.event, SliceEventApplied)), records[0])
+    def of_a_fold(cls, record: Record, error: Exception) -> Divergence:
+        """An event that can't be folded any more: a reducer refuses what it took."""
         said = f"{type(error).__name__}: {error}"
         recorded = plain(record.event)
         return cls(record.version, record.tag, "reducer changed", recorded, said, said, said)
 
     @classmethod
-    def of_a_step(cls, record: Record, found: str) -> Divergence:
+    def of_a_step(cls, record: Record, found: str, cause: Cause = "decision changed") -> Divergence:
         """A step that the record does not go on with."""
         recorded = plain(record.event)
         diff = diff_of(recorded, found)
-        return cls(record.version, record.tag, "decision changed", recorded, found, diff)
+        return cls(record.version, record.tag, cause, recorded, found, diff, found)
 
 
 class Trying(Protocol):
@@ -128,8 +134,8 @@ class Trying(Protocol):
     def prompt_text(self) -> str | None:
         """The text of the prompt that is evaluated; None before there is one."""
 
-    def prompt_text_again(self) -> str | None:
-        """The same, made a second time."""
+    def prompt_again(self) -> tuple[str | None, Sequence[Event]]:
+        """The same, made a second time, and what making it changed in the session."""
 
     @property
     def slices_touched(self) -> Sequence[str]:
@@ -147,6 +153,9 @@ class Trying(Protocol):
     def system_text(self) -> str | None:
         """The recorded text of the prompt that is about to begin."""
 
+    def opening_messages(self) -> tuple[list[Any], list[Any]]:
+        """What the conversation opens with, as recorded and as it would be, without ids."""
+
 
 def found_out(trying: Trying, record: Record, made: Event) -> Divergence:
     """The divergence of an event from the recorded one, with its likely cause."""
@@ -159,8 +168,11 @@ def found_out(trying: Trying, record: Record, made: Event) -> Divergence:
     diff = diff_of(was, now)
     if isinstance(made, EvaluationStarted):
         text = trying.system_text()
+        said, says = trying.opening_messages()
         if text is not None and trying.prompt_text is not None and text != trying.prompt_text:
             diff = diff_of(text, trying.prompt_text)
+        elif said != says:
+            diff = diff_of(said, says)
     elif isinstance(made, CheckpointReached):
         values = {name: trying.slice_value(name) for name in trying.slices_touched}
         diff = f"{diff}\n\nslices changed since the last checkpoint, as they are now:\n" + _pretty(
@@ -171,11 +183,14 @@ def found_out(trying: Trying, record: Record, made: Event) -> Divergence:
 
 def _other_step(record: Record, made: Event) -> Divergence:
     about_calls = (ToolCallStarted, ToolCallFailed)
+    both = (record.event, made)
     cause: Cause = "decision changed"
-    if isinstance(record.event, about_calls) and isinstance(made, about_calls):
+    if all(isinstance(one, about_calls) for one in both):
         cause = "tool schema changed"
-    elif isinstance(made, RunFailed):
+    elif any(isinstance(one, RunFailed) for one in both):
         cause = "failure changed"
+    elif any(isinstance(one, SliceEventApplied) for one in both):
+        cause = "session state changed"
     was, now = plain(record.event), plain(made)
     detail = f"{record.tag} was recorded, and {made.tag} came"
     return Divergence(
@@ -195,35 +210,39 @@ def _of_an_evaluation(
         return "model changed", f"{recorded.adapter} was recorded, and this is {made.adapter}"
     text, now = trying.system_text(), trying.prompt_text
     if text is not None and now is not None and text != now:
-        return text_cause(text, now, trying.prompt_text_again()), ""
-    if recorded.tools != made.tools:
-        return _of_tools(recorded.tools, made.tools)
+        return text_cause(text, now, trying.prompt_again()[0]), ""
     if recorded.tools_digest != made.tools_digest:
-        return "tool schema changed", ""
-    return "output schema changed", "or the messages that the conversation opens with"
+        if not recorded.tools and recorded.tools_digest != NO_TOOLS:
+            return "tool schema changed", ""  # an old record that does not name them
+        return _of_tools(recorded.tools, made.tools)
+    said, says = trying.opening_messages()
+    return ("opening messages changed" if said != says else "output schema changed"), ""
 
 
-def _of_tools(
-    recorded: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
-) -> tuple[Cause, str]:
-    was, now = dict(recorded), dict(found)
+def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> tuple[Cause, str]:
+    was, now = ({tool.name: tool.digest for tool in tools} for tools in (recorded, found))
     gone = [name for name in was if name not in now]
     new = [name for name in now if name not in was]
     if len(gone) == 1 and len(new) == 1 and was[gone[0]] == now[new[0]]:
         return "tool renamed", f"{gone[0]} is {new[0]} now"
     if gone:
         return "tool removed", ", ".join(gone)
-    if new and recorded:
+    if new:
         return "tool added", ", ".join(new)
     changed = [name for name in was if was[name] != now[name]]
     if changed:
         return "tool schema changed", ", ".join(changed)
-    return ("tool order changed", ", ".join(now)) if was else ("tool schema changed", "")
+    return "tool order changed", ", ".join(now)
 
 
+# Where a prompt begins to say what output it wants.
+_OUTPUT = f"## {OUTPUT_TITLE}\n"
 # What a clock, a random source or an id looks like.
 _VOLATILE = re.compile(
     r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[0-9a-fA-F]{12,}|[0-9][0-9:.,/ T+Z-]*[0-9Z]|[0-9]+"
+    r"|\b(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b"
+    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
+    r"(?:uary|ruary|ch|il|e|y|ust|ember|ober)?\b"
 )
 
 
@@ -235,6 +254,8 @@ def text_cause(recorded: str, found: str, again: str | None) -> Cause:
         return "order of a set used"
     if _VOLATILE.sub("#", recorded) == _VOLATILE.sub("#", found):
         return "time or randomness used"
+    if recorded.partition(_OUTPUT)[0] == found.partition(_OUTPUT)[0]:
+        return "output schema changed"
     return "prompt text changed"
 
 
@@ -252,8 +273,10 @@ def _of_a_checkpoint(
 def _of_a_change(
     trying: Trying, recorded: SliceEventApplied, made: SliceEventApplied
 ) -> tuple[Cause, str]:
-    if made not in trying.opening_again():
-        return "time or randomness used", f"in what the session seeds {made.slice} with"
+    by_prompt = made.call_id == CREATE_PROMPT
+    again = trying.prompt_again()[1] if by_prompt else trying.opening_again()
+    if made not in again:
+        return "time or randomness used", f"in what {made.slice} is given"
     was, now = _json(recorded), _json(made)
     if _VOLATILE.sub("#", was) == _VOLATILE.sub("#", now):
         return "time or randomness used", f"in {made.slice}"

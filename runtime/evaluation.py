@@ -108,6 +108,7 @@ class Evaluation(Generic[OutputT]):
         self.kept: dict[str, Any] = {}
         self.rendered: RenderedPrompt[OutputT] = self._render()
         self.tools = ToolRegistry(self.rendered.tools)
+        self.specs = tuple(self.tools.specs())
         self.deadline = wishes.deadline or self.rendered.deadline
         self.used_before = self.journal.state.usage.total
         if self.answers is not None:
@@ -259,19 +260,19 @@ class Evaluation(Generic[OutputT]):
             prompt_digest=rendered.digest,
             tools_digest=rendered.tools_digest,
             adapter=self.adapter.name,
-            tools=rendered.tool_digests,
+            tools=rendered.offered,
         )
         try:
             self.journal.add(
                 started,
                 self.later_message("system", rendered.text),
-                *self._opening(),
+                *self.opening(),
                 blobs=self.prompt.blobs,
             )
         except (InvalidInputError, SessionError, BlobNotFoundError) as error:
             raise self.failed(f"The prompt can't be recorded: {error}", "request") from error
 
-    def _opening(self) -> list[MessageAppended]:
+    def opening(self) -> list[MessageAppended]:
         """What the prompt's own messages are; BlobNotFoundError if bytes of theirs are nowhere."""
         if not self.prompt.messages:
             return []

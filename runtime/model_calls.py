@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _MOST_SAID = 20_000
 
 
+UNMADE = "The request can't be made: "
+
+
 class EmptyReplyError(ValueError):
     """A model answered with neither text nor calls."""
 
@@ -57,7 +60,7 @@ def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
         prompt_name=evaluation.prompt.label,
         system=history.system,
         history=history,
-        tools=tuple(evaluation.tools.specs()),
+        tools=evaluation.specs,
         tool_choice=adapter.tool_choice if progress.calls == 0 else "auto",
         response_format=(
             rendered.output.response_format(rendered.key) if native and rendered.output else None
@@ -84,9 +87,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         )
     except Exception as error:
         journal.commit()
-        raise evaluation.failed(
-            f"The request can't be made: {said_by(error)}", "request"
-        ) from error
+        raise evaluation.failed(f"{UNMADE}{said_by(error)}", "request") from error
 
     def attempt(number: int) -> None:
         _commit(
@@ -100,7 +101,9 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 attempt=effect.attempt + number - 1,
             ),
         )
-        _record(evaluation, effect.turn, asking.reply(effect.attempt + number - 1))
+        reply = asking.reply(effect.attempt + number - 1)
+        if reply is not None:
+            _record(evaluation, effect.turn, reply)
 
     def failed(failure: FailedAttempt) -> None:
         error = failure.error
@@ -270,10 +273,14 @@ def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
         evaluation.wishes.budget_tracker.record(reply.usage)
 
 
+def speechless(name: str) -> str:
+    return f"{name} (it can't say why)"
+
+
 def said_by(error: BaseException) -> str:
     """An exception in words that can be stored."""
     try:
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
     except Exception:
-        said = f"{type(error).__name__} (it can't say why)"
+        said = speechless(type(error).__name__)
     return said[:_MOST_SAID].encode(errors="replace").decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ledger import (
@@ -15,24 +16,28 @@ from ledger import (
     Record,
     RunFailed,
     SliceEventApplied,
+    StateRestored,
     ToolCallCompleted,
     ToolCallFailed,
-    ToolCallStarted,
+    ToolMessageAmended,
 )
 from projections import ToolCallView
 from runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
-from runtime.model_calls import BadReplyError, EmptyReplyError
+from runtime.model_calls import UNMADE, BadReplyError, EmptyReplyError, speechless
 from runtime.replay_journal import ReplayJournal
-from runtime.requests import Reply, Request, ToolCall
+from runtime.requests import Request
 from runtime.throttle import FailedAttempt
 from runtime.tool_calls import Invocation
 from runtime.tool_results import checkpoint
-from runtime.tool_runs import prepared_call, refuse, start
+from runtime.tool_runs import prepared_call, start
 from runtime.visibility import SectionVisibility, VisibilityExpansionRequired
 
 if TYPE_CHECKING:
     from runtime.evaluation import Evaluation
 
+# What a tool, and whoever listens to it, may have changed before its outcome.
+_BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
+_CUT_OFF = object()
 _LIMITS = {kind.__name__: kind for kind in (DeadlineExceededError, BudgetExceededError)}
 
 
@@ -53,16 +58,25 @@ class RecordedAnswers:
         if failed is not None and failed.phase in (phase, "budget"):
             _fail(evaluation, failed)
 
-    def _failed_by_a_limit(self) -> RunFailed | None:
+    def _peek(self) -> Record | None:
         self._journal.take_inputs()
-        record = self._journal.recording.peek()
+        return self._journal.recording.peek()
+
+    def _failed_by_a_limit(self) -> RunFailed | None:
+        record = self._peek()
         event = record.event if record is not None else None
         return event if isinstance(event, RunFailed) and event.cause in _LIMITS else None
 
     # --- the model ---
 
     def asking(self, evaluation: Evaluation[Any], request: Request) -> _Asking:
-        return _Asking(self, self._journal, evaluation)
+        record = self._peek()
+        event = record.event if record is not None else None
+        if isinstance(event, RunFailed):
+            said = _message_of(evaluation, event)
+            if said.startswith(UNMADE):
+                raise _error(event.cause, said.removeprefix(UNMADE))
+        return _Asking(self._journal, evaluation)
 
     # --- tools ---
 
@@ -73,102 +87,107 @@ class RecordedAnswers:
         running: dict[str, ToolCallView] = {}
         expansion: VisibilityExpansionRequired | None = None
         while waiting or running:
-            if waiting and not self._comes_of(running):
+            if waiting and not self._ends_one_of(running):
                 evaluation.check_limits("tool")
                 while waiting and len(running) < width:
                     self._begin(evaluation, waiting.popleft(), running)
             if running:
-                expansion = self._take_outcome(evaluation, running) or expansion
+                expansion = self._take_outcome(running) or expansion
             if expansion is not None:
                 # Sections are opened when the calls beside it have ended.
                 waiting.clear()
                 if not self._ends_one_of(running):
                     raise expansion
+        late = self._failed_by_a_limit()
+        if late is not None and late.phase == "tool":
+            _fail(evaluation, late)
 
     def _begin(
         self, evaluation: Evaluation[Any], call: ToolCallView, running: dict[str, ToolCallView]
     ) -> None:
         ready = prepared_call(evaluation, call)
-        if isinstance(ready, Invocation):
-            refuse(evaluation, call, ready)
-        else:
+        if not isinstance(ready, Invocation):
             running[call.call_id] = start(evaluation, call)
+            return
+        # It is refused: what listeners made of that is on record, and why it is, is compared.
+        refused = self._outcome({call.call_id: call})
+        found = (ready.error_type or "ToolFailed", ready.error_message)
+        if refused is not _CUT_OFF and found != _reason(refused):
+            why = f"{call.name} refuses its arguments: {ready.error_message}"
+            self._journal.undecided(why, "tool schema changed")
+        self._take_outcome({call.call_id: call})
 
-    def _comes_of(self, running: dict[str, ToolCallView]) -> bool:
-        """Whether what was recorded next came of a call that runs."""
-        if not running:
-            return False
-        event = self._journal.expected().event
-        if isinstance(event, ToolCallStarted):
-            return False
-        call_id = getattr(event, "call_id", None)
-        return call_id is None or call_id in running
+    def _outcome(self, running: dict[str, ToolCallView]) -> Any:
+        """How one of these ended, if nothing but what it changed is recorded before that.
+
+        `_CUT_OFF` if the record ends among what it changed.
+        """
+        self._journal.expected()
+        for place in count():
+            record = self._journal.recording.peek(place)
+            if record is None:
+                return _CUT_OFF
+            event = record.event
+            if isinstance(event, ToolCallCompleted | ToolCallFailed):
+                return event if event.call_id in running else None
+            if isinstance(event, EvaluationSuperseded):
+                return event
+            if not isinstance(event, _BY_A_TOOL):
+                return None
+        raise AssertionError("unreachable")
 
     def _ends_one_of(self, running: dict[str, ToolCallView]) -> bool:
-        """Whether what was recorded next ended a call that runs, or changed something for it."""
-        event = self._journal.expected().event
-        return getattr(event, "call_id", None) in running
+        """Whether what was recorded next is the end of a call that runs."""
+        return bool(running) and self._outcome(running) is not None
 
-    def _take_outcome(
-        self, evaluation: Evaluation[Any], running: dict[str, ToolCallView]
-    ) -> VisibilityExpansionRequired | None:
+    def _take_outcome(self, running: dict[str, ToolCallView]) -> VisibilityExpansionRequired | None:
         """Take the record up to the end of one call: what it changed, its result, its message."""
         journal = self._journal
         while True:
             event = journal.expected().event
             match event:
-                case SliceEventApplied() | MessageAppended():
-                    journal.take()
                 case ToolCallCompleted() | ToolCallFailed() if event.call_id in running:
                     journal.take()
                     break
                 case EvaluationSuperseded():
                     journal.take()
                     return _expansion(event)
+                case _ if isinstance(event, _BY_A_TOOL):
+                    journal.take()
                 case _:
                     journal.undecided(f"the outcome of {', '.join(running)}")
         del running[event.call_id]
-        said = journal.expected()
-        if not isinstance(said.event, MessageAppended):
+        if not isinstance(journal.expected().event, MessageAppended):
             journal.undecided(f"the message of {event.call_id}")
         journal.take()
-        self._after(evaluation, event)
-        return None
-
-    def _after(
-        self, evaluation: Evaluation[Any], event: ToolCallCompleted | ToolCallFailed
-    ) -> None:
-        journal = self._journal
         if isinstance(event, ToolCallCompleted):
             every, done = journal.checkpoint_interval, journal.progress.tool_calls_completed
             if every and done % every == 0:
                 journal.add(checkpoint(journal, "post_tool"))
-            return
-        failed = self._failed_by_a_limit()
-        if event.error_type == DeadlineExceededError.__name__ and failed is not None:
-            _fail(evaluation, failed)
+        return None
 
 
 class _Asking:
     """One turn of a model, as it was."""
 
-    def __init__(
-        self, answers: RecordedAnswers, journal: ReplayJournal, evaluation: Evaluation[Any]
-    ) -> None:
-        self._answers = answers
+    def __init__(self, journal: ReplayJournal, evaluation: Evaluation[Any]) -> None:
         self._journal = journal
         self._evaluation = evaluation
 
-    def reply(self, attempt: int) -> Reply:
+    def reply(self, attempt: int) -> None:
+        """Take the reply from the record, where it is whole already."""
         journal = self._journal
+        journal.take_notes()
         said = journal.expected()
         if isinstance(said.event, ModelCallFailed):
             raise _failure(said.event)
         came = journal.recording.peek(1)
-        replied = came.event if came is not None else None
-        if not isinstance(said.event, MessageAppended) or not isinstance(replied, ModelReplied):
+        is_said = isinstance(said.event, MessageAppended)
+        if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
             journal.undecided("a model's reply")
-        return _reply(said.event, replied)
+        journal.take()
+        journal.expected()
+        journal.take()
 
     def through(
         self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
@@ -195,20 +214,6 @@ class _Asking:
         raise error
 
 
-def _reply(said: MessageAppended, came: ModelReplied) -> Reply:
-    message = said.message
-    data = came.provider_data if isinstance(came.provider_data, dict) else {}
-    return Reply(
-        text=message.content,
-        tool_calls=tuple(ToolCall(c.call_id, c.name, c.arguments) for c in message.tool_calls),
-        usage=came.usage,
-        finish_reason=came.finish_reason,
-        model=came.model,
-        parsed=data.get("parsed"),
-        provider_data=data.get("provider"),
-    )
-
-
 class RecordedError(Exception):
     """What a model call raised when it was live."""
 
@@ -219,15 +224,34 @@ class RecordedError(Exception):
 _OWN = {kind.__name__: kind for kind in (EmptyReplyError, BadReplyError)}
 
 
+def _reason(refused: Any) -> tuple[str, str] | None:
+    """Why a call was refused, as recorded."""
+    if not isinstance(refused, ToolCallFailed):
+        return None
+    return refused.error_type, refused.error_message
+
+
 def _failure(event: ModelCallFailed) -> Exception:
-    """An error of the recorded name that says what was recorded."""
-    kind: Any = _OWN.get(event.error_type)
-    if kind is None:
-        kind = type(event.error_type, (RecordedError,), {})
-    error: Any = kind(event.error_message.removeprefix(f"{event.error_type}: "))
+    """The error of a model call, as it was recorded."""
+    error: Any = _error(event.error_type, event.error_message)
     error.retryable = event.retryable
     error.status_code = event.status
     return error  # type: ignore[no-any-return]
+
+
+def _error(name: str, said: str) -> Exception:
+    """An error of a name, of which is said what was said of the recorded one."""
+    kind: Any = _OWN.get(name) or type(name, (RecordedError,), {})
+    if said == name:
+        return kind()  # type: ignore[no-any-return]
+    if said == speechless(name):
+        kind.__str__ = _speechless
+        return kind()  # type: ignore[no-any-return]
+    return kind(said.removeprefix(f"{name}: "))  # type: ignore[no-any-return]
+
+
+def _speechless(error: Exception) -> str:
+    raise RuntimeError("it could not say why")
 
 
 def _message_of(evaluation: Evaluation[Any], failed: RunFailed) -> str:

@@ -22,16 +22,19 @@ from ledger import (
     ToolCallDecided,
 )
 
-# From outside; the loop decides none of these.
-_INPUTS = (
-    RunClaimed,
-    CustomEvent,
-    ToolCallDecided,
-    ResourceSnapshotted,
-    CheckpointStored,
-    RunAbandoned,
-    RunParked,
+# From outside; the loop decides none of these. Tags, because most records are none of them.
+_INPUTS = frozenset(
+    kind.tag
+    for kind in (
+        RunClaimed,
+        CustomEvent,
+        ToolCallDecided,
+        ResourceSnapshotted,
+        CheckpointStored,
+    )
 )
+# What was being done when one of these was recorded, was not done.
+_ENDS = frozenset(kind.tag for kind in (RunResumed, RunAbandoned, RunParked))
 
 
 class Recording:
@@ -43,12 +46,13 @@ class Recording:
 
     def peek(self, place: int = 0) -> Record | None:
         """The record that comes next, or so many later; None if it ends before that."""
-        while len(self._ahead) <= place:
+        ahead = self._ahead
+        while len(ahead) <= place:
             record = next(self._source, None)
             if record is None:
                 return None
-            self._ahead.append(record)
-        return self._ahead[place]
+            ahead.append(record)
+        return ahead[place]
 
     def take(self) -> Record:
         record = self.peek()
@@ -58,9 +62,14 @@ class Recording:
     def inputs(self) -> list[Record]:
         """Take what was put in from outside here, up to what the loop did next."""
         taken: list[Record] = []
-        while (record := self.peek()) is not None and isinstance(record.event, _INPUTS):
-            taken.append(self.take())
+        while (record := self.peek()) is not None and record.row[3] in _INPUTS:
+            taken.append(self._ahead.popleft())
         return taken
+
+    def ends_an_attempt(self) -> bool:
+        """Whether the attempt is over here, however it ended: another begins, or none."""
+        record = self.peek()
+        return record is not None and record.row[3] in _ENDS
 
     def later(self, kind: type[Event], most: int = 20) -> Record | None:
         """The next record of a kind, among the next few."""
@@ -71,8 +80,3 @@ class Recording:
             if isinstance(record.event, kind):
                 return record
         return None
-
-
-def is_resumed(record: Record | None) -> bool:
-    """Whether another attempt begins here: the one before it is over, however it ended."""
-    return record is not None and isinstance(record.event, RunResumed)

@@ -1,4 +1,7 @@
-"""Which runs can be recovered: interrupted ones of a loop's kind that nobody is at."""
+"""Which runs can be recovered: interrupted ones of a loop's kind that nobody is at.
+
+A fork that nobody has run yet was not interrupted: it is for whoever made it to run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from projections import standing
+from ledger import Ledger, RunStarted, ToolCallDecided
+from projections import RunState, ToolCallView, standing
 from runtime.bus_events import CheckpointPhase
 from runtime.checkpoints import CheckpointBackend, RecoverableRun
 from runtime.errors import CheckpointCorruptedError
@@ -29,8 +33,12 @@ def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
     for status in ("running", "failed"):
         for info in ledger.runs(status=status):
             state = standing(ledger, info.run_id)
-            kind = state.summary.request_type
-            if state.summary.request_id is None or (wanted and kind and kind != wanted):
+            if info.kind == "fork" and (not info.epoch or in_doubt(ledger, info.run_id, state)):
+                continue
+            asked = asked_for(ledger, info.run_id)
+            if asked is None or asked.request_id is None:
+                continue
+            if wanted and asked.request_type and asked.request_type != wanted:
                 continue
             latest = state.checkpoints.latest
             if latest is None and len(state.checkpoints.entries):
@@ -40,7 +48,7 @@ def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
             found.append(
                 RecoverableRun(
                     run_id=info.run_id,
-                    request_id=UUID(state.summary.request_id),
+                    request_id=asked.request_id,
                     phase=CheckpointPhase(latest.phase if latest else "initialized"),
                     tool_calls_completed=latest.tool_calls_completed if latest else 0,
                     created_at=latest.created_at if latest else info.started_at,
@@ -48,6 +56,35 @@ def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
             )
     elsewhere = [run for run in _saved_ones(loop, loop.beside) if not ledger.head(run.run_id)]
     return _in_order([*found, *elsewhere])
+
+
+def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
+    """The event that says what a run was asked for: its first one; a fork's is its parent's."""
+    info = ledger.run(run_id)
+    while True:
+        event = ledger.record(info.run_id, info.parent_version + 1).event
+        if not isinstance(event, RunStarted):
+            return None
+        if event.kind != "fork" or event.request is not None or event.parent is None:
+            return event
+        info = ledger.run(event.parent)
+        while info.parent is not None and event.at <= info.parent_version:
+            info = ledger.run(info.parent)
+
+
+def in_doubt(ledger: Ledger, run_id: UUID, state: RunState) -> tuple[ToolCallView, ...]:
+    """The calls that were started, that nobody knows the end of, and nobody decided about.
+
+    To run a call again is decided for one run: a fork does not inherit that.
+    """
+    calls = [c for c in state.tools.pending() if c.status in ("started", "in_doubt")]
+    to_retry = {call.call_id for call in calls if call.decision == "retry"}
+    inherited = set[str]()
+    if to_retry and state.summary.kind == "fork":
+        own = ledger.read(run_id, after=state.summary.parent_version)
+        decided = (one.event for one in own if one.tag == ToolCallDecided.tag)
+        inherited = to_retry - {e.call_id for e in decided if isinstance(e, ToolCallDecided)}
+    return tuple(c for c in calls if c.decision is None or c.call_id in inherited)
 
 
 def _saved_ones(

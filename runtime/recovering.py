@@ -43,6 +43,7 @@ from runtime.execution_state import ExecutionState
 from runtime.journal import Journal
 from runtime.ledger_checkpoints import LedgerCheckpointBackend
 from runtime.limits import Deadline
+from runtime.recoverable import asked_for, in_doubt
 from runtime.request_types import request_from
 from runtime.response import PromptResponse
 from runtime.saving import Saved, payload_of, saved_in
@@ -71,7 +72,9 @@ def recover_from_ledger(
         _take_over(loop, ledger, run_id)
     found = standing(ledger, run_id)
     _check_state(loop, run_id, found)
-    _check_request(loop, ledger, run_id, found)
+    if ledger.worker_of(run_id) is None:
+        _check_doubts(ledger, run_id, found)
+    _check_request(loop, ledger, run_id)
     session = loop._session()
     with loop.claimed(run_id, session) as journal:
         started = journal.progress.started
@@ -79,13 +82,16 @@ def recover_from_ledger(
             raise CheckpointNotFoundError(str(run_id))
         # Between the first look and the claim others may have gone on with it.
         _check_state(loop, run_id, journal.state)
+        _check_doubts(ledger, run_id, journal.state)
         request = request_from(
             str(run_id), loop.request_type, started.request_type, started.request
         )
         used = time_used(ledger, run_id)
         latest = journal.state.checkpoints.latest
         _count_attempt(loop, run_id, journal)
-        session.attach(journal)
+        opening = session.attach(journal)
+        if started.kind == "fork" and not has_begun(journal):
+            journal.add(*opening)
         session.session_id = started.session_id or session.session_id
         state = ExecutionState(session=session, resources=loop._build_resources() or {})
         if latest is not None and latest.is_users:
@@ -110,6 +116,14 @@ def recover_from_ledger(
         return _recovered(work, latest), session
 
 
+def has_begun(journal: Journal) -> bool:
+    """Whether a fork has a beginning of its parent's: state, messages, or a prompt."""
+    known = journal.committed
+    return known.progress.prompted_at is not None or bool(
+        known.facts.names or known.facts.resources or known.facts.messages.size
+    )
+
+
 def _take_over(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
     """Begin a run in the ledger with what is kept of it elsewhere."""
     checkpoint = loop.beside.load(run_id) if loop.beside is not None else None
@@ -119,11 +133,11 @@ def _take_over(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
 
 
-def _check_request(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID, state: RunState) -> None:
+def _check_request(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
     """Before anything is made for it: a request of another loop's is left alone."""
-    event = ledger.record(run_id, state.summary.parent_version + 1).event
-    if isinstance(event, RunStarted) and event.request_id is not None:
-        request_from(str(run_id), loop.request_type, event.request_type, event.request)
+    asked = asked_for(ledger, run_id)
+    if asked is not None and asked.request_id is not None:
+        request_from(str(run_id), loop.request_type, asked.request_type, asked.request)
 
 
 def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
@@ -177,6 +191,13 @@ def _check_state(loop: MainLoop[Any, Any], run_id: UUID, state: RunState) -> Non
         raise DecisionRequiredError(str(run_id), undecided)
 
 
+def _check_doubts(ledger: Ledger, run_id: UUID, state: RunState) -> None:
+    """What may have happened, in a fork's parent perhaps, no policy repeats: only a person."""
+    calls = in_doubt(ledger, run_id, state) if state.summary.kind == "fork" else ()
+    if calls:
+        raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
+
+
 def _check_age(loop: MainLoop[Any, Any], run_id: UUID, created: Any) -> None:
     assert loop._recovery is not None
     age = to_datetime(loop._clock.micros()) - created
@@ -187,7 +208,8 @@ def _check_age(loop: MainLoop[Any, Any], run_id: UUID, created: Any) -> None:
 def _count_attempt(loop: MainLoop[Any, Any], run_id: UUID, journal: Journal) -> None:
     """Note the attempt; park the run instead if too many came to nothing."""
     assert loop._recovery is not None
-    attempt = journal.progress.next_attempt
+    # A fork does not answer for the attempts of its parent.
+    attempt = journal.progress.next_attempt if journal.state.summary.attempts else 1
     if attempt > loop._recovery.max_attempts:
         journal.add(RunParked(reason="it got nowhere", attempts=attempt - 1))
         journal.commit()

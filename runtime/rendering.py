@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
+from ledger import OfferedTool
 from projections.running_hash import canonical, combine
 from runtime.disclosure import OPEN_SECTIONS, hint
 from runtime.errors import PromptRenderError, TemplateTextError
@@ -64,7 +65,7 @@ class RenderedPrompt(Generic[OutputT]):
     output: OutputSpec[OutputT] | None = None
     digest: str
     tools_digest: str
-    tool_digests: tuple[tuple[str, str], ...] = ()
+    offered: tuple[OfferedTool, ...] = ()
     params: tuple[Any, ...] = ()
     sections: tuple[ShownSection, ...] = ()
     unused_overrides: tuple[str, ...] = ()
@@ -136,7 +137,7 @@ def render(
         output=output,
         digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
         tools_digest=combine("tools", specs).hex(),
-        tool_digests=tuple((one["function"]["name"], _digest_of(one)) for one in told),
+        offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in told),
         params=prompt.params,
         sections=tuple(page.sections),
         unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),

@@ -10,32 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from ledger import (
+    CheckpointCleared,
     CheckpointReached,
     Clock,
     EvaluationStarted,
     Event,
     Ledger,
     MessageAppended,
+    ModelCalled,
     ModelReplied,
     Record,
+    SliceEventApplied,
     SystemClock,
     ToolCallCompleted,
     ToolCallFailed,
     TurnledgerError,
 )
 from projections import Declarations
-from runtime.divergence import Divergence, Trying, found_out
+from runtime.divergence import Cause, Divergence, Trying, found_out
 from runtime.journal import Journal, Known, Listener, Pending
-from runtime.recording import Recording, is_resumed
+from runtime.recording import Recording
 
 if TYPE_CHECKING:
     from runtime.evaluation import Evaluation
+
+
+EventT = TypeVar("EventT", bound=Event)
 
 
 class Stop(BaseException):
@@ -77,6 +83,8 @@ class ReplayJournal(Journal):
         # The last version that was followed, and the evaluation that is under way.
         self.followed = 0
         self.evaluation: Evaluation[Any] | None = None
+        # Whether the loop has begun: what the session brings along comes before.
+        self._has_opened = False
         self._unfolded: list[Record] = []
 
     @property
@@ -102,8 +110,22 @@ class ReplayJournal(Journal):
             taken, self._unfolded = self._unfolded, []
             try:
                 self._known = self._committed = self._known.after(taken)
+            except TurnledgerError:
+                self._fold_to_the_trouble(taken)
+
+    def _fold_to_the_trouble(self, records: Iterable[Record]) -> None:
+        for record in records:
+            try:
+                self._known = self._committed = self._known.after([record])
             except TurnledgerError as error:
-                raise Diverged(Divergence.of_a_fold(taken, error)) from error
+                raise Diverged(Divergence.of_a_fold(record, error)) from error
+
+    def last_known(self) -> Known:
+        """What is known of all that was followed, or of the part of it that can be folded."""
+        try:
+            return self.known
+        except Diverged:
+            return self._known
 
     def pending_records(self) -> list[Record]:
         return []
@@ -123,8 +145,7 @@ class ReplayJournal(Journal):
     # --- what is compared ---
 
     def new_evaluation_id(self) -> str:
-        self.take_inputs()
-        record = self.recording.peek()
+        record = self.recording.later(EvaluationStarted)
         event = record.event if record is not None else None
         return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
 
@@ -153,47 +174,71 @@ class ReplayJournal(Journal):
         record = self.recording.peek()
         if record is None:
             raise RecordOver
-        if is_resumed(record):
+        if self.recording.ends_an_attempt():
             raise AttemptOver
         return record
 
     def take(self) -> Record:
         """Take the next record as it is."""
         record = self.recording.take()
+        if not self._has_opened:
+            self._has_opened = record.row[3] in _OPENED
         self._unfolded.append(record)
         self.followed = record.version
         return record
 
+    def take_notes(self) -> None:
+        """Take what listeners noted in the session, which is no step of the loop."""
+        while isinstance(event := self.expected().event, SliceEventApplied):
+            if event.call_id is not None:
+                return
+            self.take()
+
     def take_inputs(self) -> None:
-        for record in self.recording.inputs():
-            self._unfolded.append(record)
-            self.followed = record.version
+        taken = self.recording.inputs()
+        if taken:
+            self._unfolded += taken
+            self.followed = taken[-1].version
 
     def _compare(self, event: Pending) -> str:
         record = self.expected()
         made: Event = event(self.known) if callable(event) else event
+        while _is_beside(record.event, made) and self._has_opened:
+            self.take()
+            record = self.expected()
+            made = event(self.known) if callable(event) else event
         recorded = record.event
         if made != recorded and not _says_the_same(made, recorded):
             encode = self.ledger.mapper.codec.encode
-            if encode(_without_marks(made)) != encode(_without_marks(recorded)):
+            if encode(without_marks(made)) != encode(without_marks(recorded)):
                 raise Diverged(found_out(self.trying, record, made))
         self.take()
         return record.row[4]
 
-    def undecided(self, found: str) -> NoReturn:
+    def undecided(self, found: str, cause: Cause = "decision changed") -> NoReturn:
         """The loop can't go on where the record does."""
-        raise Diverged(Divergence.of_a_step(self.expected(), found))
+        raise Diverged(Divergence.of_a_step(self.expected(), found, cause))
+
+
+def _is_beside(recorded: Event, made: Event) -> bool:
+    """Whether a listener noted this, or somebody cleared the checkpoints: no step of the loop."""
+    if isinstance(recorded, SliceEventApplied):
+        return recorded.call_id is None and not isinstance(made, SliceEventApplied)
+    return isinstance(recorded, CheckpointCleared) and not isinstance(made, CheckpointCleared)
+
+
+_OPENED = frozenset(kind.tag for kind in (CheckpointReached, EvaluationStarted, ModelCalled))
 
 
 def _says_the_same(made: Event, recorded: Event) -> bool:
-    return type(made) is type(recorded) and _without_marks(made) == _without_marks(recorded)
+    return type(made) is type(recorded) and without_marks(made) == without_marks(recorded)
 
 
 _NO_ID = UUID(int=0)
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _without_marks(event: Event) -> Event:
+def without_marks(event: EventT) -> EventT:
     """The event without the ids and times that are made anew each time."""
     match event:
         case MessageAppended():

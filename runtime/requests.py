@@ -88,6 +88,7 @@ class Request:
     prompt_name: str
     system: str
     history: MessageHistory
+    # What the model is told of its tools. All requests of an evaluation share it.
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: ToolChoice = "auto"
     response_format: dict[str, Any] | None = None

@@ -68,6 +68,11 @@ class SessionRecords:
     # --- what is known ---
 
     @property
+    def was_attached(self) -> bool:
+        """Whether a loop has had it."""
+        return self._loop is not None
+
+    @property
     def declarations(self) -> Declarations:
         """The types and reducers that the session knows, for folds of its runs."""
         return self.types.declarations

@@ -33,7 +33,7 @@ def run_tools(evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> Non
     if width == 1 and not _may_take_long(evaluation, calls[0]):
         run_here(evaluation, calls[0])
     else:
-        _SideBySide(evaluation, calls, width).run()
+        SideBySide(evaluation, calls, width).run()
 
 
 def _may_take_long(evaluation: Evaluation[Any], call: ToolCallView) -> bool:
@@ -50,7 +50,7 @@ class _Running(NamedTuple):
     ends: float | None
 
 
-class _SideBySide:
+class SideBySide:
     """Calls in threads. Each has its own durable start, and its result when it ends."""
 
     def __init__(

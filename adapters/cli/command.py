@@ -8,6 +8,7 @@ import sys
 import click
 
 from adapters.cli.chat import messages
+from adapters.cli.comparing import compare_command
 from adapters.cli.completion import completion
 from adapters.cli.deciding import abandon, pending, recover, resolve
 from adapters.cli.doings import timeline, tools
@@ -16,15 +17,18 @@ from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
 from adapters.cli.meaning import blame, diff, state
 from adapters.cli.reading import log, show, tail
 from adapters.cli.rebuilding import projections, rebuild_command
+from adapters.cli.replaying import replay_command
 from adapters.cli.runs import runs
 from adapters.cli.spending import usage
 from adapters.cli.transferring import export, import_
+from adapters.cli.what_if import run_command
 from adapters.cli.writing import append, fork
 
 COMMANDS = (
     abandon,
     append,
     blame,
+    compare_command,
     completion,
     diff,
     doctor,
@@ -39,7 +43,9 @@ COMMANDS = (
     rebuild_command,
     rebuild_index,
     recover,
+    replay_command,
     resolve,
+    run_command,
     runs,
     show,
     state,

@@ -139,7 +139,7 @@ def resolve(
             decision="retry" if retry else "completed" if failed is None else "failed",
             value=value,
             text=failed or "",
-            decided_by=by or _user(),
+            decided_by=by or user_name(),
         )
         ledger.append(run, decision, ANY)
     say(
@@ -171,7 +171,8 @@ def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
     return True
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who sits at the terminal; "" if nobody knows."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -204,13 +205,13 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
-    with open_ledger() as ledger, _ending_on_sigterm():
+    with open_ledger() as ledger, ending_on_sigterm():
         loop = loop_of(app, ledger)
         if run is not None:
             if not ledger.head(run):
                 raise RunNotFoundError(str(run))
             response, _ = loop.recover(run)
-            _print(_recovered(run, response))
+            _print(recovered(run, response))
             return
         finish(_recover_all(loop))
 
@@ -219,12 +220,12 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
     """Each run as it is recovered; the highest code of those that were not."""
     worst = ExitCode.OK
 
-    def recovered() -> Iterator[dict[str, Any]]:
+    def each() -> Iterator[dict[str, Any]]:
         nonlocal worst
         for found in loop.list_recoverable():
             try:
                 response, _ = loop.recover(found)
-                yield _recovered(found.run_id, response)
+                yield recovered(found.run_id, response)
             except TurnledgerError as error:
                 say(f"{found.run_id}: {error}")
                 worst = max(worst, exit_code_of(error))
@@ -233,21 +234,23 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
                 say(f"{found.run_id}: {type(error).__name__}: {error}")
                 worst = max(worst, ExitCode.ERROR)
 
-    printer().many(recovered(), lambda one: f"{one['run_id']}  {_answer(one)}", flush=True)
+    printer().many(each(), lambda one: f"{one['run_id']}  {answer_of(one)}", flush=True)
     return worst
 
 
-def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
+def recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
+    """What is printed of a run that came to its end."""
     return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
 
 
 def _print(value: dict[str, Any]) -> None:
     out = printer()
-    pairs = [("run", value["run_id"]), ("verdict", "recovered"), ("answer", _answer(value))]
+    pairs = [("run", value["run_id"]), ("verdict", "recovered"), ("answer", answer_of(value))]
     out.one(value, lambda: out.pairs(pairs))
 
 
-def _answer(value: dict[str, Any]) -> str:
+def answer_of(value: dict[str, Any]) -> str:
+    """The answer in it, for a person."""
     return visible(value["text"] or str(value["output"]))
 
 
@@ -304,7 +307,7 @@ def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
 
 
 @contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
+def ending_on_sigterm() -> Iterator[None]:
     """SIGTERM ends the work like Ctrl-C: leases are given back, runs stay resumable."""
 
     def stop(number: int, frame: Any) -> None:

@@ -47,7 +47,7 @@ turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live
     help="Do this for real, in a fork: 'model', or 'tool:NAME'. The rest is from the record.",
 )
 def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[str, ...]) -> None:
-    """Go through a run again, and find where it parts from its record.
+    """Run it again, and find where it parts from its record.
 
     Its chain is verified first (5 if it was changed). Without --app its events are folded,
     and the state at each checkpoint is compared. With --app your loop runs again: models and

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
@@ -14,7 +15,8 @@ from adapters.cli.invocation import LedgerCommand, open_ledger, printer
 from adapters.cli.output import RecordView, say, view_of
 from adapters.cli.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
 from adapters.cli.runs import run_view
-from ledger import ANY, NEW, Appended, StoreUnavailableError, blob_name, new_run_id
+from adapters.cli.what_if import CHANGE, changes_of
+from ledger import ANY, NEW, Appended, Ledger, StoreUnavailableError, blob_name, new_run_id
 from ledger.requesting import Expected
 
 
@@ -149,7 +151,10 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
 
 @click.command(
     cls=LedgerCommand,
-    example="turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 --tag why=retry",
+    example="""\
+turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 --tag why=retry
+turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
+  --set '/message/content="Book Porto instead"'""",
 )
 @click.argument("run", type=RUN)
 @click.option(
@@ -157,7 +162,16 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
     required=True,
     type=click.IntRange(min=1),
     metavar="N",
-    help="The last version that both runs share; it must end a commit.",
+    help="The last version that both runs share; it must end a commit. With --set, the event "
+    "that is changed.",
+)
+@click.option(
+    "--set",
+    "given",
+    type=CHANGE,
+    multiple=True,
+    metavar="POINTER=JSON",
+    help="Another value in that event's data, by its JSON pointer. May be repeated.",
 )
 @click.option(
     "--tag",
@@ -167,12 +181,27 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
     metavar="KEY=VALUE",
     help="A tag for the new run. May be repeated.",
 )
-def fork(run: UUID, at: int, tags: tuple[tuple[str, str], ...]) -> None:
+def fork(
+    run: UUID, at: int, given: tuple[tuple[str, Any], ...], tags: tuple[tuple[str, str], ...]
+) -> None:
     """Begin a run that goes on from another: a "what if".
 
-    It shares the other's events up to a version, uncopied. Prints the new run's id.
+    It shares the other's events up to a version, uncopied. Prints the new run's id. With
+    --set it shares those before event N (and before what was appended together with it), and
+    then has that event with another text, result or reply. `turnledger run` goes on with it.
     """
+    changes = changes_of(given)
     with open_ledger() as ledger:
-        child = ledger.fork(run, at, tags=dict(tags))
+        child = _fork(ledger, run, at, changes, dict(tags))
         out = printer()
         out.one(run_view(ledger.run(child)), lambda: out.line(str(child)))
+
+
+def _fork(
+    ledger: Ledger, run: UUID, at: int, changes: Mapping[str, Any], tags: dict[str, str]
+) -> UUID:
+    if not changes:
+        return ledger.fork(run, at, tags=tags)
+    from runtime import what_if  # it takes its time to import
+
+    return what_if(ledger, run, at, changes, tags=tags)

@@ -1,0 +1,127 @@
+"""`replay`: runs again from their record alone, by folding and by the agent's own code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ledger import Ledger, new_run_id
+from tests.e2e.agent_for_cli import Bill, loop
+from tests.e2e.driving import NOBODY, InProcess
+from tests.e2e.test_cli_keeping import tamper
+
+ROOT = Path(__file__).parents[2]
+APP = "tests.e2e.agent_for_cli:loop"
+
+
+@pytest.fixture(autouse=True)
+def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the agents pay; the command finds them from the project's folder."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("AGENT_BANK", str(tmp_path / "bank"))
+    return tmp_path / "bank"
+
+
+@pytest.fixture
+def run(db: Path) -> UUID:
+    """A run of the agent that is over."""
+    run_id = new_run_id()
+    with Ledger.open(db) as ledger:
+        loop(ledger).execute(Bill(), run_id=run_id)
+    return run_id
+
+
+@pytest.fixture
+def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same agent with one line changed, as a program in another folder."""
+    source = (ROOT / "tests/e2e/agent_for_cli.py").read_text()
+    folder = tmp_path / "changed"
+    folder.mkdir()
+    said = source.replace('template="Pay ${amount}."', 'template="Pay \\x1b[31m${amount} now."')
+    (folder / "changed_agent.py").write_text(said)
+    monkeypatch.syspath_prepend(str(folder))
+    return "changed_agent:loop"
+
+
+def test_a_run_is_folded_and_its_checkpoints_compared(cli: InProcess, run: UUID) -> None:
+    """Without the agent's code: the digest of every checkpoint is that of the fold."""
+    done = cli("replay", run)
+    assert done.code == 0
+    assert "as recorded" in done.out
+    assert "events, folded" in done.out
+    found = cli("replay", run, "-o", "json").json
+    with Ledger.open(cli.db) as ledger:
+        assert found["version"] == ledger.head(run)
+    assert (found["ok"], found["depth"], found["divergence"]) == (True, "fold", None)
+    assert found["checkpoints_compared"] == 4
+    assert found["checkpoints_not_compared"] == 0
+
+
+def test_an_agents_code_runs_again_and_nobody_is_paid(
+    cli: InProcess, run: UUID, bank: Path
+) -> None:
+    """No handler is called, and the ledger is not written to."""
+    before = bank.read_text(), cli("log", run, "-o", "json").out
+    done = cli("replay", run, "--app", APP)
+    assert done.code == 0
+    assert "your code, run again" in done.out
+    assert (bank.read_text(), cli("log", run, "-o", "json").out) == before
+
+
+def test_a_changed_agent_is_caught_at_its_event(cli: InProcess, run: UUID, changed: str) -> None:
+    """Exit 6, with version, cause, advice and a diff that can't steer the terminal."""
+    done = cli("replay", run, "--app", changed)
+    assert done.code == 6
+    assert "DIVERGED" in done.out
+    assert "evaluation.started" in done.err
+    assert "prompt text changed" in done.err
+    assert "-Pay 5." in done.err
+    assert "+Pay \\x1b[31m5 now." in done.err
+    assert "\x1b" not in done.err + done.out
+    found = cli("replay", run, "--app", changed, "-o", "json")
+    assert found.code == 6
+    divergence = found.json["divergence"]
+    with Ledger.open(cli.db) as ledger:
+        assert ledger.record(run, divergence["version"]).tag == "evaluation.started"
+    assert found.json["version"] == divergence["version"] - 1
+    assert divergence["advice"]
+
+
+def test_until_stops_where_it_is_told(cli: InProcess, run: UUID, changed: str) -> None:
+    """What comes later is neither followed nor compared."""
+    assert cli("replay", run, "--until", 3, "--app", APP, "-o", "json").json["version"] == 3
+    assert cli("replay", run, "--until", 3, "-o", "json").json["version"] == 3
+    with Ledger.open(cli.db) as ledger:
+        first = next(r.version for r in ledger.read(run) if r.tag == "evaluation.started")
+    assert cli("replay", run, "--until", first - 1, "--app", changed).code == 0
+    assert cli("replay", run, "--until", first, "--app", changed).code == 6
+
+
+def test_a_record_that_was_changed_is_no_divergence(cli: InProcess, run: UUID) -> None:
+    """Exit 5: there is nothing to compare with."""
+    with Ledger.open(cli.db) as ledger:
+        version = next(r.version for r in ledger.read(run) if r.tag == "tool_call.completed")
+    tamper(
+        cli.db,
+        "UPDATE events SET data=json_set(data, '$.value', 9) WHERE run_id=? AND version=?",
+        str(run),
+        version,
+    )
+    for app in ([], ["--app", APP]):
+        done = cli("replay", run, *app)
+        assert done.code == 5
+        assert "not as it was recorded" in done.err
+
+
+def test_what_can_not_be_replayed_is_told(cli: InProcess, run: UUID) -> None:
+    """No such run, no such program, a program that is no loop, live parts without a program."""
+    assert cli("replay", NOBODY).code == 3
+    assert cli("replay", run, "--app", "no.such.module:loop").code == 2
+    assert cli("replay", run, "--app", "tests.e2e.agent_for_cli:no_loop").code == 2
+    assert cli("replay", run, "--live", "model").code == 2
+    with Ledger.open(cli.db) as ledger:
+        first = json.loads(ledger.record(run, 1).data)
+    assert first["request_type"] == "Bill"
