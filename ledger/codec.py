@@ -13,6 +13,7 @@ import msgspec
 
 from ledger.errors import (
     EventDecodeError,
+    IntegrityFailureError,
     InvalidEventError,
     LimitExceededError,
     UnknownEventTypeError,
@@ -149,7 +150,10 @@ class Codec:
                 f"The data of a {tag!r} event is not JSON: {error}", tag=tag
             ) from error
 
-    def _decode_retired(self, tag: str, data: str | bytes) -> Event:
+    def _decode_retired(self, tag: object, data: str | bytes) -> Event:
+        if not isinstance(tag, str):
+            # A foreign hand stored the same bytes as another type: nothing would find it.
+            raise IntegrityFailureError(f"A record's tag is not stored as text: {tag!r}.")
         if tag not in self._upcasters:
             raise UnknownEventTypeError(tag, known=CATALOGUE, written=self.written)
         payload = msgspec.json.decode(data, type=dict[str, Any])

@@ -1,6 +1,6 @@
 """Commands that carry runs in and out: `export` and `import`.
 
-Between ledgers as JSON lines with digests, and from and to what providers' APIs take.
+Between ledgers as JSON lines with digests, into tests, and from and to what providers' APIs take.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from uuid import UUID
 
 import click
 
+from adapters.cli.bug_tests import write_test
 from adapters.cli.exit_codes import ExitCode
 from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
 from adapters.cli.output import Format, pretty_json, say, to_json
@@ -42,7 +43,8 @@ TOLD = 5
     example="""\
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 -O run.jsonl
 turnledger export --all | turnledger import --db copy.db -
-turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O body.json""",
+turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O body.json
+turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py --app shop:loop""",
 )
 @click.argument("runs", type=RUN, nargs=-1, metavar="RUN...")
 @click.option("--all", "everything", is_flag=True, help="The whole ledger.")
@@ -81,14 +83,30 @@ turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O bod
     metavar="NAME",
     help="With --format: the model to name. Default: the one that the run recorded, if any.",
 )
+@click.option(
+    "--test",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a pytest test that runs this one run again on the code of the day, and its "
+    "history into histories/ beside it.",
+)
+@click.option(
+    "--app",
+    metavar="MODULE:FACTORY",
+    help="With --test: what builds the loop, as for `turnledger recover`.",
+)
+@click.option("--force", is_flag=True, help="With --test: replace files that are there.")
 def export(
     runs: tuple[UUID, ...],
     everything: bool,
     output_file: Path | None,
     wire: str | None,
+    test: Path | None,
+    app: str | None,
+    force: bool,
     **wishes: str | None,
 ) -> None:
-    """Write runs as JSON lines with digests, or as requests.
+    """Write runs as JSON lines with digests, as requests, or as a test.
 
     Their ancestors and blobs go with them. The same runs give the same bytes, whatever
     ledger they are in: position is left out, since an import gives new ones. -o does
@@ -97,10 +115,22 @@ def export(
     With --format, the conversation of a run is written as the body of a request, media
     inside: one document for one run, a line for each of several. Tools are not recorded
     as they were declared, so they are yours to add.
+
+    With --test, a run becomes a test of your code. It is run once, and you are told
+    whether it passes now: a bug that is still there may well make it fail. Files that
+    are there stay as they are, unless you say --force.
     """
     if bool(runs) == everything:
         raise click.UsageError("Give either runs or --all.")
     given = {name: value for name, value in wishes.items() if value is not None}
+    if test is not None:
+        if len(runs) != 1 or wire is not None or output_file is not None or given:
+            raise click.UsageError("--test takes one run, and neither --format nor -O.")
+        with open_ledger() as ledger:
+            write_test(ledger, runs[0], test, app, force=force)
+        return
+    if app is not None or force:
+        raise click.UsageError(f"--{'force' if app is None else 'app'} goes with --test.")
     if wire is None:
         if given:
             option = next(iter(given)).replace("_", "-")
