@@ -34,6 +34,7 @@ from ledger.stores.file_lock import FairLock, LifeSign
 from ledger.stores.run_conditions import run_conditions
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unavailable
 from ledger.stores.sqlite_schema import (
+    RAW_ROW,
     ROW,
     RUN,
     SCHEMA_VERSION,
@@ -270,7 +271,7 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
     def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
         with self._undecoded() as db:
             yield from db.execute(
-                f"SELECT {ROW} FROM events WHERE run_id=CAST(? AS TEXT) ORDER BY version",
+                f"SELECT {RAW_ROW} FROM events WHERE run_id=CAST(? AS TEXT) ORDER BY version",
                 (run_id,),
             )
 

@@ -86,6 +86,18 @@ TABLES = (
 )
 
 ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
+
+
+def _as_text(column: str) -> str:
+    """Text; what a foreign hand stored there as another type says so, though its bytes agree."""
+    return f"CASE typeof({column}) WHEN 'text' THEN {column} ELSE 'no text: ' || hex({column}) END"
+
+
+# The same for a verification.
+RAW_ROW = (
+    f"position, run_id, version, {_as_text('tag')}, {_as_text('event_id')}, recorded_at, digest, "
+    f"{_as_text('data')}"
+)
 RUN = (
     "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
     "parent, parent_version, tags"
