@@ -103,6 +103,11 @@ from runtime.limits import (
     deadline_for,
     deadline_provider_payload,
 )
+from runtime.live_parts import (
+    LiveReplay,
+    NotRecordedError,
+    replay_live,
+)
 from runtime.main_loop import (
     MainLoop,
     MainLoopConfig,
@@ -288,6 +293,7 @@ __all__ = [
     "InProcessEventBus",
     "Invocation",
     "LedgerCheckpointBackend",
+    "LiveReplay",
     "MainLoop",
     "MainLoopCompleted",
     "MainLoopConfig",
@@ -299,6 +305,7 @@ __all__ = [
     "MessageBuildError",
     "MessageBuilder",
     "NotAnOptionCallError",
+    "NotRecordedError",
     "OPEN_SECTIONS",
     "OpenSections",
     "OptionCallPayload",
@@ -397,6 +404,7 @@ __all__ = [
     "read_json",
     "render_result",
     "replay",
+    "replay_live",
     "retry_advice",
     "run_option",
     "to_inner_messages",

@@ -8,7 +8,7 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,11 +17,8 @@ from uuid import UUID
 
 from ledger import (
     Claim,
-    EvaluationStarted,
     InvalidInputError,
     Ledger,
-    MessageAppended,
-    ModelCalled,
     Record,
     ToolCallStarted,
     TurnledgerError,
@@ -31,13 +28,12 @@ from projections import PendingTools, fold_together
 from projections.tools import ToolsState
 from runtime.checkpoints import RecoveryConfig
 from runtime.journal import Journal
+from runtime.live_choice import Live, LiveNews, Part, check_tools, live_parts_of, offered
 from runtime.main_loop import MainLoop
 from runtime.observers import Observers
-from runtime.overlay import Overlay
-from runtime.partly_live import MODEL, TOOL, Live, LiveNews, Missing, Part, PartlyLive, Stopped
-from runtime.progress import CREATE_PROMPT
+from runtime.partly_live import Missing, PartlyLive, Stopped
 from runtime.recorded_outcomes import RecordedOutcomes
-from runtime.recoverable import asked_for
+from runtime.recoverable import LIVE_TAG, asked_for
 from runtime.recovering import recover_from_ledger
 from runtime.replaying import check_chain
 from runtime.request_types import request_from
@@ -46,9 +42,6 @@ from runtime.session import Session
 
 if TYPE_CHECKING:
     from projections.comparing import Divergence
-
-# A tag of the forks that are made here: what was live in them.
-LIVE_TAG = "turnledger.live"
 
 Status = Literal["completed", "failed", "waiting", "stopped"]
 
@@ -115,7 +108,7 @@ def replay_live(
             "The loop keeps a session that was in a run already, and a replay would move it. "
             "Make another loop for the replay."
         )
-    _check_tools(run, chosen, records, lambda: _offered(loop, session, request))
+    check_tools(run, chosen, records, lambda: offered(loop, session, request))
     at = _fork_point(run, chosen, records, own, until)
     answers = PartlyLive(chosen, RecordedOutcomes(records, after=at), until)
     fork = ledger.fork(run, at, tags={LIVE_TAG: " ".join(chosen.names)})
@@ -138,7 +131,7 @@ def replay_live(
         fork=fork,
         forked_at=at,
         status=status,
-        live=tuple(_live_ones(ledger.read(fork, after=at), chosen)),
+        live=tuple(live_parts_of(ledger.read(fork, after=at), chosen)),
         recorded=tuple(answers.recorded),
         parted=_parted(ledger, run, fork, status),
         response=response,
@@ -156,61 +149,6 @@ def _request(ledger: Ledger, run: UUID, loop: MainLoop[Any, Any]) -> Any:
     return request_from(str(run), loop.request_type, asked.request_type, asked.request)
 
 
-# --- what is live ------------------------------------------------------------------------
-
-
-def _check_tools(
-    run: UUID, live: Live, records: Sequence[Record], offered: Callable[[], Iterable[str]]
-) -> None:
-    """InvalidInputError if a tool is neither the run's nor the loop's."""
-    known: dict[str, None] = {}
-    for record in records:
-        event = record.event
-        if isinstance(event, EvaluationStarted):
-            known.update((tool.name, None) for tool in event.tools)
-        elif isinstance(event, ToolCallStarted):
-            known[event.name] = None
-    if live.tools <= known.keys():
-        return
-    known.update(dict.fromkeys(offered()))
-    for name in sorted(live.tools - known.keys()):
-        tools = ", ".join(known) or "none"
-        raise InvalidInputError(f"Run {run} has no tool {name!r}. Its tools are: {tools}.")
-
-
-def _offered(loop: MainLoop[Any, Any], session: Session, request: Any) -> list[str]:
-    """The tools that the loop has for a request now; making its prompt leaves no trace."""
-    try:
-        with session.scope(Overlay(session.journal, CREATE_PROMPT)):
-            prompt = loop.create_prompt(request)
-    except Exception:
-        return []
-    return [tool.name for _, _, section in prompt.template.walk() for tool in section.tools]
-
-
-def _is_live(live: Live, record: Record) -> bool:
-    """Whether an effect begins here that is to be live."""
-    event = record.event
-    if isinstance(event, ToolCallStarted):
-        return event.name in live.tools
-    return live.model and isinstance(event, ModelCalled)
-
-
-def _live_ones(records: Iterable[Record], live: Live) -> Iterator[Part]:
-    """The effects of a fork that were live, each once however often it was tried."""
-    found: dict[tuple[str, Part], None] = {}
-    turn = 0
-    for record in records:
-        event = record.event
-        if isinstance(event, MessageAppended) and event.message.role == "assistant":
-            turn = event.message.turn
-        elif isinstance(event, ToolCallStarted) and event.name in live.tools:
-            found[event.evaluation_id, Part(TOOL + event.name, turn, event.call_id)] = None
-        elif isinstance(event, ModelCalled) and live.model:
-            found[event.evaluation_id, Part(MODEL, event.turn)] = None
-    return (part for _, part in found)
-
-
 # --- where the fork begins ---------------------------------------------------------------
 
 
@@ -226,28 +164,32 @@ def _fork_point(
     states = fold_together(records[: len(records) - len(own)], projections)
     for _, group in groupby(own, lambda record: record.row[5]):
         commit = list(group)
-        first = next((record for record in commit if _is_live(live, record)), None)
+        first = next((record for record in commit if live.begins_at(record)), None)
         if first is not None and (until is None or first.version <= until):
             if point is not None:
                 return point
             raise InvalidInputError(
-                f"Version {first.version} of run {run} would be live, and no version before it "
-                "ends a commit of the run: there is nothing that a fork could go on from."
+                f"Version {first.version} of run {run} would be live, and no commit of the run "
+                "ends before it with no call under way: there is nothing that a fork could go on "
+                "from."
             )
         states = fold_together(commit, projections, states)
         if not _under_way(*states):
             point = commit[-1].version
     called = dict.fromkeys(r.event.name for r in own if isinstance(r.event, ToolCallStarted))
     where = f" up to version {until}" if until is not None else ""
+    before = ", which went on from another run," if own[0].version > 1 else ""
     raise InvalidInputError(
-        f"Nothing in run {run}{where} would be live with {' '.join(live.names)}. "
+        f"Nothing in run {run}{before}{where} would be live with {' '.join(live.names)}. "
         f"The tools that were called in it: {', '.join(called) or 'none'}."
     )
 
 
 def _under_way(state: ToolsState) -> bool:
+    """Whether nobody knows there how a call ended; to run it again is decided for one run only."""
     return any(
-        call.status in ("started", "in_doubt") and call.decision is None for call in state.pending()
+        call.status in ("started", "in_doubt") and call.decision not in ("completed", "failed")
+        for call in state.pending()
     )
 
 

@@ -7,7 +7,7 @@ model is asked, or says what it said.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from ledger import (
     EvaluationSuperseded,
     Event,
-    InvalidInputError,
     MessageAppended,
     ModelCallFailed,
     ResourceSnapshotted,
@@ -25,14 +24,13 @@ from ledger import (
 )
 from projections import ToolCallView
 from runtime.answers import Asking
-from runtime.bus import EventBus, InProcessEventBus, PublishResult
-from runtime.bus_events import TextReceived, ToolInvoked
 from runtime.errors import DeadlineExceededError, EvaluationPhase
 from runtime.filesystem import FilesystemSnapshot
 from runtime.journal import Known, Pending
+from runtime.live_choice import MODEL, TOOL, Live, Part
 from runtime.model_calls import LiveAsking
 from runtime.overlay import Overlay
-from runtime.recorded_answers import _expansion, _failure
+from runtime.recorded_answers import expansion_of, failure_of
 from runtime.recorded_outcomes import Outcome, RecordedOutcomes, Replied
 from runtime.requests import Reply, Request
 from runtime.side_by_side import SideBySide, run_tools
@@ -43,53 +41,6 @@ from runtime.tool_runs import ended_by, prepared_call
 
 if TYPE_CHECKING:
     from runtime.evaluation import Evaluation
-
-MODEL = "model"
-TOOL = "tool:"
-
-
-@dataclass(frozen=True)
-class Live:
-    """What is live: the model, tools, or both."""
-
-    model: bool
-    tools: frozenset[str]
-
-    @classmethod
-    def of(cls, parts: Iterable[str]) -> Live:
-        """`model` and `tool:NAME`, as people write them; InvalidInputError if it is neither."""
-        names = [parts] if isinstance(parts, str) else list(parts)
-        if not names:
-            raise InvalidInputError(
-                "Nothing is to be live. Name the parts that are: `model`, or `tool:NAME`; with "
-                "none of them it is a replay from the record alone."
-            )
-        for name in names:
-            if name != MODEL and not name.removeprefix(TOOL):
-                raise InvalidInputError(f"{name!r} names no tool: `tool:NAME`.")
-            if name != MODEL and not name.startswith(TOOL):
-                raise InvalidInputError(
-                    f"{name!r} is no part that can be live: those are `model` and `tool:NAME`."
-                )
-        tools = frozenset(name.removeprefix(TOOL) for name in names if name != MODEL)
-        return cls(MODEL in names, tools)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*([MODEL] if self.model else []), *(TOOL + name for name in sorted(self.tools)))
-
-
-@dataclass(frozen=True)
-class Part:
-    """An effect of the fork: a turn of the model, or a call of a tool.
-
-    `recorded` is the version at which the run has the answer; None if it was live.
-    """
-
-    what: str
-    turn: int
-    call_id: str = ""
-    recorded: int | None = None
 
 
 @dataclass(frozen=True)
@@ -177,7 +128,7 @@ class _Known:
 
     def reply(self, attempt: int) -> Reply:
         if isinstance(self._came, ModelCallFailed):
-            raise _failure(self._came)
+            raise failure_of(self._came)
         return self._came
 
     def through(
@@ -244,7 +195,7 @@ def _give(evaluation: Evaluation[Any], call: ToolCallView, outcome: Outcome) -> 
     """Add what came of a call that was begun."""
     event = outcome.event
     if isinstance(event, EvaluationSuperseded):
-        ended_by(evaluation, call, _expansion(event))
+        ended_by(evaluation, call, expansion_of(event))
         return
     first = [_again(one, call, outcome.evaluation_id) for one in outcome.changes]
     if not isinstance(event, ToolCallFailed):
@@ -284,17 +235,3 @@ def _digested(known: Known, event: ResourceSnapshotted) -> ResourceSnapshotted:
     files = {**known.facts.resources.get(event.resource, {}), **event.files}
     left = {path: name for path, name in files.items() if path not in event.removed}
     return replace(event, digest=FilesystemSnapshot(left).digest)
-
-
-class LiveNews(InProcessEventBus):
-    """A bus of its own; what live parts have to tell goes to the user's, whose word counts."""
-
-    def __init__(self, live: Live, users: EventBus) -> None:
-        super().__init__()
-        self._live = live
-        self._users = users
-
-    def publish(self, event: object) -> PublishResult:
-        by_tool = isinstance(event, ToolInvoked) and event.name in self._live.tools
-        by_model = isinstance(event, TextReceived) and self._live.model
-        return self._users.publish(event) if by_tool or by_model else super().publish(event)

@@ -151,7 +151,7 @@ class RecordedAnswers:
                     break
                 case EvaluationSuperseded():
                     journal.take()
-                    return _expansion(event)
+                    return expansion_of(event)
                 case _ if isinstance(event, _BY_A_TOOL):
                     journal.take()
                 case _:
@@ -180,7 +180,7 @@ class _Asking:
         journal.take_notes()
         said = journal.expected()
         if isinstance(said.event, ModelCallFailed):
-            raise _failure(said.event)
+            raise failure_of(said.event)
         came = journal.recording.peek(1)
         is_said = isinstance(said.event, MessageAppended)
         if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
@@ -231,7 +231,7 @@ def _reason(refused: Any) -> tuple[str, str] | None:
     return refused.error_type, refused.error_message
 
 
-def _failure(event: ModelCallFailed) -> Exception:
+def failure_of(event: ModelCallFailed) -> Exception:
     """The error of a model call, as it was recorded."""
     error: Any = _error(event.error_type, event.error_message)
     error.retryable = event.retryable
@@ -265,6 +265,6 @@ def _fail(evaluation: Evaluation[Any], failed: RunFailed) -> NoReturn:
     raise evaluation.failed(_message_of(evaluation, failed), phase) from cause
 
 
-def _expansion(event: EvaluationSuperseded) -> VisibilityExpansionRequired:
+def expansion_of(event: EvaluationSuperseded) -> VisibilityExpansionRequired:
     wanted = {path: SectionVisibility(shown) for path, shown in event.overrides.items()}
     return VisibilityExpansionRequired(wanted, reason=event.reason)

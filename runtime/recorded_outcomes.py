@@ -206,11 +206,11 @@ def _may_be_of(call_id: str, event: Event) -> bool:
 
 
 def _reply_of(message: InnerMessage, came: ModelReplied) -> Reply:
+    """The reply, but for its usage: to hear it again costs no tokens."""
     data = came.provider_data if isinstance(came.provider_data, dict) else {}
     return Reply(
         text=message.content,
         tool_calls=tuple(ToolCall(c.call_id, c.name, c.arguments) for c in message.tool_calls),
-        usage=came.usage,
         finish_reason=came.finish_reason,
         model=came.model,
         parsed=data.get("parsed"),

@@ -1,6 +1,7 @@
 """Which runs can be recovered: interrupted ones of a loop's kind that nobody is at.
 
-A fork that nobody has run yet was not interrupted: it is for whoever made it to run.
+A fork that nobody has run yet was not interrupted: it is for whoever made it to run. Nor is one
+of a replay with live parts, which would be live as a whole from then on.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from runtime.main_loop import MainLoop
 
 logger = logging.getLogger("turnledger.recovery")
+# A tag of forks that a replay with live parts made: what was live in them.
+LIVE_TAG = "turnledger.live"
 
 
 def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
@@ -32,6 +35,8 @@ def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
         for info in ledger.runs(status=status):
+            if LIVE_TAG in info.tags:
+                continue
             state = standing(ledger, info.run_id)
             if info.kind == "fork" and (not info.epoch or in_doubt(ledger, info.run_id, state)):
                 continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
-from adapters.cli.deciding import loop_of
+from adapters.cli.deciding import ending_on_sigterm, loop_of
 from adapters.cli.exit_codes import ExitCode
 from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
 from adapters.cli.output import say
@@ -17,6 +19,7 @@ from ledger import Ledger
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
     from runtime import Divergence, Replayed
+    from runtime.live_choice import Part
 
 
 @click.command(
@@ -137,4 +140,44 @@ def told(divergence: Divergence) -> str:
 
 
 def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None:
-    raise click.UsageError("--live is not there yet.")
+    from runtime import replay_live
+
+    with open_ledger() as ledger, ending_on_sigterm():
+        found = replay_live(ledger, run, loop_of(app, ledger), live=live, until=until)
+    out = printer()
+    answer = found.response.text if found.response is not None else None
+    parted = found.parted
+    value = {
+        "run_id": str(found.run_id),
+        "fork": str(found.fork),
+        "forked_at": found.forked_at,
+        "status": found.status,
+        "live": [asdict(part) for part in found.live],
+        "recorded": [asdict(part) for part in found.recorded],
+        "answer": answer,
+        "error": None if found.error is None else str(found.error),
+        "parts_at": None if parted is None else [parted.first, parted.second],
+    }
+    pairs = [
+        ("run", str(found.run_id)),
+        ("fork", f"{found.fork}, from version {found.forked_at}"),
+        ("status", found.status),
+        ("live", _named(found.live)),
+        ("from the record", _named(found.recorded)),
+    ]
+    if answer is not None:
+        pairs.append(("answer", visible(answer)))
+    if found.error is not None:
+        pairs.append(("error", visible(str(found.error))))
+    out.one(value, lambda: out.pairs(pairs))
+    say(f"Compare them: turnledger compare {found.run_id} {found.fork}")
+    finish(ExitCode.ERROR if found.error is not None else ExitCode.OK)
+
+
+def _named(parts: Iterable[Part]) -> str:
+    """What was done, in a line: the model's turns and the tools' calls."""
+    named = (
+        f"{part.what} {part.call_id}" if part.call_id else f"{part.what} (turn {part.turn})"
+        for part in parts
+    )
+    return visible(", ".join(named) or "nothing")

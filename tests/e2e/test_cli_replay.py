@@ -125,3 +125,29 @@ def test_what_can_not_be_replayed_is_told(cli: InProcess, run: UUID) -> None:
     with Ledger.open(cli.db) as ledger:
         first = json.loads(ledger.record(run, 1).data)
     assert first["request_type"] == "Bill"
+
+
+def test_chosen_parts_are_live_and_go_to_a_fork(cli: InProcess, run: UUID, bank: Path) -> None:
+    """Only they touch the world; the run is as it was, and the fork can be compared with it."""
+    before = cli("log", run, "-o", "json").out
+    bank.unlink()
+    done = cli("replay", run, "--app", APP, "--live", "tool:pay", "-o", "json")
+    assert done.code == 0
+    found = done.json
+    assert (found["status"], found["answer"]) == ("completed", "Paid \x1b[31mall\x1b[0m of it.")
+    assert [part["call_id"] for part in found["live"]] == ["p1", "p2"]
+    assert {part["what"] for part in found["recorded"]} == {"model"}
+    assert bank.read_text() == "p1\np2\n"
+    assert cli("log", run, "-o", "json").out == before
+    assert cli("compare", run, found["fork"]).code == 0
+    shown = cli("replay", run, "--app", APP, "--live", "tool:pay")
+    assert "tool:pay p1" in shown.out
+    assert "\x1b" not in shown.out
+
+
+def test_a_part_that_can_not_be_live_is_told(cli: InProcess, run: UUID) -> None:
+    """An unknown tool with those that there are, and what is no part."""
+    unknown = cli("replay", run, "--app", APP, "--live", "tool:sing")
+    assert unknown.code == 1
+    assert "Its tools are: pay" in unknown.err
+    assert cli("replay", run, "--app", APP, "--live", "everything").code == 1

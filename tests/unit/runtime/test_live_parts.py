@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InvalidInputError, Ledger, new_run_id
+from ledger import InvalidInputError, Ledger, ModelReplied, new_run_id
 from projections import state_at
 from runtime import Reply, ScriptedAdapter, ToolContext, ToolInvoked, ToolResult
 from runtime.live_parts import LiveReplay, NotRecordedError, replay_live
@@ -70,6 +70,12 @@ def check_fork(ledger: Ledger, found: LiveReplay, kind: str, folder: Path) -> No
     assert not elsewhere.exists()
 
 
+def used_in(ledger: Ledger, found: LiveReplay) -> list[int]:
+    """The tokens of each reply in the fork's own part."""
+    events = [record.event for record in ledger.read(found.fork, after=found.forked_at)]
+    return [one.usage.output_tokens for one in events if isinstance(one, ModelReplied)]
+
+
 class Stingy(Agent):
     """Pays nothing."""
 
@@ -101,6 +107,7 @@ def test_a_live_tool_runs_and_nothing_else(kind: str, ledger: Ledger, tmp_path: 
     same = state_at(ledger, found.fork).outcome_digest == state_at(ledger, run).outcome_digest
     assert same or kind == "parallel"  # there the order in which they end is anybody's guess
     assert found.parted is None or kind == "parallel"
+    assert not any(used_in(ledger, found))
     check_fork(ledger, found, kind, tmp_path)
 
 
@@ -151,6 +158,7 @@ def test_a_live_model_is_answered_from_the_record(
     found = replay_live(ledger, run, agent, live=["model"])
     assert agent.effects() == []
     assert {part.what for part in found.live} == {"model"}
+    assert all(used_in(ledger, found))
     assert found.status == "completed"
     assert found.parted is None
     assert bytes_of(ledger, run) == before
@@ -281,3 +289,22 @@ def test_listeners_hear_of_live_parts_only(ledger: Ledger, tmp_path: Path) -> No
     replay_live(ledger, run, agent, live=["tool:pay"])
     assert [type(event) for event in heard] == [ToolInvoked]
     assert heard[0].call_id == "a2"
+
+
+def test_a_fork_with_live_parts_is_recovered_by_nobody(ledger: Ledger, tmp_path: Path) -> None:
+    """A worker that recovers whatever it finds would have all of it live."""
+    run = recorded(ledger, "sequential", tmp_path)
+
+    def script(turn: int) -> Reply:
+        return _calls(("x1", "pay", 77)) if turn == 1 else _says("Done.")
+
+    agent = Agent(
+        "sequential",
+        tmp_path / "replayed",
+        ledger,
+        adapter=ScriptedAdapter(lambda request: script(request.turn)),
+    )
+    with pytest.raises(NotRecordedError) as caught:
+        replay_live(ledger, run, agent, live=["model"])
+    assert ledger.run(caught.value.fork).status == "running"
+    assert [found.run_id for found in agent.list_recoverable()] == []

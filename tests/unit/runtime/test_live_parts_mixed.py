@@ -10,10 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InvalidInputError, Ledger, new_run_id
+from ledger import ANY, InvalidInputError, Ledger, ToolCallDecided, new_run_id
 from projections import state_at
 from runtime import (
     DeadlineExceededError,
+    DecisionRequiredError,
     MainLoopConfig,
     MarkdownSection,
     Prompt,
@@ -31,7 +32,18 @@ from runtime import (
 from runtime.live_parts import LiveReplay, replay_live
 from runtime.replaying import replay
 from tests.crash.agents import Agent, Order
-from tests.unit.runtime.loops import ANSWER, REPLIES, Answer, Goal, Plan, Planner, Step, asks, call
+from tests.unit.runtime.loops import (
+    ANSWER,
+    REPLIES,
+    Answer,
+    Goal,
+    Plan,
+    Planner,
+    Step,
+    asks,
+    call,
+    simulated_crash,
+)
 
 MIXED = [asks(call("c1"), call("r1", "refuse"), call("c2"), call("r2", "refuse")), ANSWER]
 
@@ -212,6 +224,28 @@ def test_a_tool_that_is_new_may_be_live_with_the_model(ledger: Ledger, tmp_path:
     loop._adapter = ScriptedAdapter(replies)
     found = replay_live(ledger, run, loop, live=["model", "tool:write"])
     assert (found.status, loop.ran) == ("completed", ["a"])
+
+
+@pytest.mark.parametrize("live", ["model", "tool:step"])
+@pytest.mark.parametrize("decision", ["completed", "failed", "retry"])
+def test_what_a_person_decided_is_on_record_too(decision: Any, live: str, ledger: Ledger) -> None:
+    """A call that was in doubt has the outcome that it was given; if it is live, it runs."""
+    first, run = Planner(ledger=ledger, on_interrupt="ask"), new_run_id()
+    with simulated_crash(first, "c2"):
+        first.execute(Goal(), run_id=run)
+    with pytest.raises(DecisionRequiredError):
+        first.recover(run)
+    ledger.append(run, ToolCallDecided(call_id="c2", decision=decision, text="So it is."), ANY)
+    first.recover(run)
+    loop = Planner(ledger=ledger, on_interrupt="ask")
+    found = replay_live(ledger, run, loop, live=[live])
+    assert found.status == "completed"
+    assert loop.ran == ([] if live == "model" else ["c1", "c2", "c3"])
+    same = [one.result for one in state_at(ledger, run).tools.calls] == [
+        one.result for one in state_at(ledger, found.fork).tools.calls
+    ]
+    assert same == (live == "model" or decision == "retry")
+    check(ledger, found, loop)
 
 
 def test_limits_are_off(ledger: Ledger) -> None:
