@@ -237,26 +237,57 @@ def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> 
 
 # Where a prompt begins to say what output it wants.
 _OUTPUT = f"## {OUTPUT_TITLE}\n"
-# What a clock, a random source or an id looks like.
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:[a-z]{1,6})?"
+_DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
+# What a clock, a random source or an id looks like. A short number may be anybody's.
 _VOLATILE = re.compile(
-    r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|[0-9a-fA-F]{12,}|[0-9][0-9:.,/ T+Z-]*[0-9Z]|[0-9]+"
-    r"|\b(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\b"
-    r"|\b(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)"
-    r"(?:uary|ruary|ch|il|e|y|ust|ember|ober)?\b"
+    r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{12,}\b"
+    r"|\b\d+(?:[:/T-]\d+)+(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b"
+    r"|\b\d+\.\d{4,}\b|\b\d{6,}\b"
+    rf"|\b{_DAY}\b|\b(?:\d{{1,2}}\.? )?{_MONTH}\b(?: \d{{1,2}}\b)?(?:,? \d{{4}}\b)?"
 )
+# What stands between the items of a list, or around them.
+_BETWEEN = re.compile(r"[,;|\n]")
+_AROUND = " \t'\"{}[]()*-"
+_BEFORE, _AFTER = " \n{[(", " \n}]),;|."
 
 
 def text_cause(recorded: str, found: str, again: str | None) -> Cause:
     """Why a text is another one: `again` is what it is when it is made once more."""
     if again is not None and again != found:
         return "time or randomness used"
-    if sorted(re.findall(r"\w+", recorded)) == sorted(re.findall(r"\w+", found)):
+    if _is_reordered(recorded, found):
         return "order of a set used"
     if _VOLATILE.sub("#", recorded) == _VOLATILE.sub("#", found):
         return "time or randomness used"
     if recorded.partition(_OUTPUT)[0] == found.partition(_OUTPUT)[0]:
         return "output schema changed"
     return "prompt text changed"
+
+
+def _is_reordered(recorded: str, found: str) -> bool:
+    """Whether the two say the same items in another order, where they differ."""
+    before = _shared(recorded, found)
+    before = max((recorded.rfind(sign, 0, before) + 1 for sign in _BEFORE), default=0)
+    was, now = recorded[before:], found[before:]
+    after = _shared(was[::-1], now[::-1])
+    ends = [place for sign in _AFTER if (place := was.find(sign, len(was) - after)) >= 0]
+    kept = len(was) - min(ends, default=len(was))
+    was, now = was[: len(was) - kept], now[: len(now) - kept]
+    items = _items(was)
+    return len(items) > 1 and items == _items(now)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _items(text: str) -> list[str]:
+    """The items of a list, sorted; its words, if nothing stands between them."""
+    found = [item.strip(_AROUND) for item in _BETWEEN.split(text)]
+    return sorted(found if len(found) > 1 else text.split())
 
 
 def _of_a_checkpoint(

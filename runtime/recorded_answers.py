@@ -97,7 +97,12 @@ class RecordedAnswers:
                 # Sections are opened when the calls beside it have ended.
                 waiting.clear()
                 if not self._ends_one_of(running):
+                    self._end_if_late(evaluation)
                     raise expansion
+        self._end_if_late(evaluation)
+
+    def _end_if_late(self, evaluation: Evaluation[Any]) -> None:
+        """A handler said that time is up, and the calls beside it have ended."""
         late = self._failed_by_a_limit()
         if late is not None and late.phase == "tool":
             _fail(evaluation, late)

@@ -106,9 +106,9 @@ def export(
     force: bool,
     **wishes: str | None,
 ) -> None:
-    """Write runs as JSON lines with digests, as requests, or as a test.
+    """Write runs as JSON lines, as requests, or as a test.
 
-    Their ancestors and blobs go with them. The same runs give the same bytes, whatever
+    Digests, ancestors and blobs go with them. The same runs give the same bytes, whatever
     ledger they are in: position is left out, since an import gives new ones. -o does
     not apply.
 

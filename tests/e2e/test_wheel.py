@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import ZipFile
+
+import pytest
+
+from tests.projects import RUN, Project, agent_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,22 +23,37 @@ def run(*command: object, cwd: Path) -> str:
     return done.stdout
 
 
-def test_a_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
-    """The built wheel brings the four packages, their types and a command that works."""
+class Installed(NamedTuple):
+    """An environment that has the built wheel and what that asks for, and nothing else."""
+
+    wheel: Path
+    python: Path
+    command: Path
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, built here and installed elsewhere."""
+    folder = tmp_path_factory.mktemp("installed")
     run(
         *(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation"),
-        *("--quiet", "--wheel-dir", tmp_path),
-        cwd=tmp_path,
+        *("--quiet", "--wheel-dir", folder),
+        cwd=folder,
     )
-    (wheel,) = tmp_path.glob("turnledger-*.whl")
+    (wheel,) = folder.glob("turnledger-*.whl")
+    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    programs = folder / "venv/bin"
+    run(programs / "python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    return Installed(wheel, programs / "python", programs / "turnledger")
+
+
+def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_path: Path) -> None:
+    """The built wheel brings the four packages, their types and a command that works."""
+    wheel, _, command = installed
     names = ZipFile(wheel).namelist()
     packages = {"ledger", "projections", "runtime", "adapters"}
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == packages
     assert all(f"{package}/py.typed" in names for package in packages)
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
-    python = tmp_path / "venv/bin/python"
-    run(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
-    command = tmp_path / "venv/bin/turnledger"
     assert "append" in run(command, "--help", cwd=tmp_path)
     assert "runs" in run(command, "--db", "memory://", "runs", "--help", cwd=tmp_path)
     # The core is small: no extra came along, and PostgreSQL says what it needs.
@@ -46,3 +66,20 @@ def test_a_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "pip install 'turnledger[postgres]'" in done.stderr
+
+
+def test_a_bug_becomes_a_test_in_a_project_of_its_own(installed: Installed, tmp_path: Path) -> None:
+    """The installed command writes it, it passes there, and fails after a change of one line."""
+    _, python, command = installed
+    run(python, "-m", "pip", "install", "--quiet", "pytest", cwd=tmp_path)
+    project = Project(tmp_path, python)
+    run(python, "shop.py", "runs.db", RUN, cwd=tmp_path)
+    run(command, "export", RUN, "--test", "tests/test_bug.py", "--app", "shop:loop", cwd=tmp_path)
+    passed = project.pytest("-q")
+    assert "1 passed" in passed.out, passed.out
+    project.write("shop.py", agent_text(("Look up a stock.", "Look up the stock.")))
+    failed = project.pytest("-q")
+    assert failed.code == 1
+    report = failed.report("test_bug")
+    assert "version 5 (evaluation.started): tool schema changed: stock" in report
+    assert f"Run {RUN} of tests/histories/test_bug.jsonl parts from its record there." in report

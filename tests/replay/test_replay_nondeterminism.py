@@ -1,0 +1,810 @@
+"""One thing about an agent is changed: the first event that differs is named, with its cause.
+
+And the other way round: changes that say nothing about what a run decides are none.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID, uuid4
+
+import pytest
+
+from ledger import Ledger, MessageAppended
+from runtime import (
+    CheckpointSaved,
+    MessageBuilder,
+    Prompt,
+    PromptExecuted,
+    PromptRendered,
+    RecoveryConfig,
+    ScriptedAdapter,
+    Session,
+    TextReceived,
+    ToolContext,
+    ToolInvoked,
+    ToolResult,
+)
+from runtime.divergence import Cause, Divergence
+from runtime.replaying import ReplayDivergedError, Replayed, replay
+from tests.replay.farm import Farm, farm_at
+from tests.replay.shepherd import (
+    DONE,
+    Flock,
+    Job,
+    Sheep,
+    Shepherd,
+    asks,
+    calls,
+    says,
+)
+from tests.replay.unsorted import recorded_with, replayed_with
+
+REPLIES = [calls("a1"), calls("a2", "a3"), DONE]
+
+
+def again(farm: Farm, run: UUID, **changed: Any) -> Replayed:
+    """The run again, by an agent with something changed and nobody to ask."""
+    options = {"replies": REPLIES, **farm.options, "live": False, **changed}
+    loop = Shepherd(Ledger.open("memory://"), **options)
+    found = replay(farm.ledger, run, loop=loop)
+    assert (loop.called, loop.sent) == ([], 0)
+    return found
+
+
+def parted(
+    farm: Farm, run: UUID, tag: str, cause: Cause, *words: str, role: str = "", **changed: Any
+) -> Divergence:
+    """The divergence of a changed agent: the first event with this tag, for this cause.
+
+    The words that make the difference are in what a person is shown.
+    """
+    found = again(farm, run, **changed)
+    divergence = found.divergence
+    assert divergence is not None, "it did not part from its record"
+    first = next(
+        record.version
+        for record in farm.ledger.read(run)
+        if record.tag == tag
+        and (not isinstance(record.event, MessageAppended) or record.event.message.role == role)
+    )
+    assert (divergence.cause, divergence.tag, divergence.version) == (cause, tag, first)
+    assert (found.version, found.ok) == (first - 1, False)
+    assert found.state.version == first - 1
+    shown = str(divergence)
+    assert f"version {first} ({tag}): {cause}" in shown
+    assert divergence.advice in shown
+    for word in words:
+        assert word in shown
+    with pytest.raises(ReplayDivergedError, match=f"version {first}"):
+        found.check()
+    return divergence
+
+
+@pytest.fixture
+def run(farm: Farm) -> Iterator[UUID]:
+    """A run of the unchanged agent; unchanged, it runs again."""
+    found = farm.record(replies=REPLIES)
+    assert again(farm, found).divergence is None
+    yield found
+    assert again(farm, found).divergence is None
+
+
+# --- time and randomness ----------------------------------------------------------------------
+
+
+def test_the_time_in_the_prompt(farm: Farm, run: UUID) -> None:
+    """Where there was none before."""
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "time or randomness used",
+        "Please count the sheep",
+        "Now it is",
+        "clock",
+        template=lambda: f"Please ${{text}}. Now it is {datetime.now()}.",
+    )
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["%Y-%m-%d", "%d.%m.%Y", "%x", "%H:%M", "%A, %d %B %Y", "%b %d", "%Y-%m-%dT%H:%M:%SZ", "%s"],
+)
+def test_another_day_in_the_prompt(farm: Farm, written: str) -> None:
+    """The same all day long, and another one tomorrow."""
+    recorded = datetime(2025, 3, 1, 9, 30)
+    farm.options = {}
+    text = "Please ${text}. Today is {}."
+    run = farm.record(replies=REPLIES, template=text.replace("{}", recorded.strftime(written)))
+    later = datetime(2025, 10, 26, 17, 45).strftime(written)
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "time or randomness used",
+        f"-Please count the sheep. Today is {recorded.strftime(written)}.",
+        f"+Please count the sheep. Today is {later}.",
+        template=text.replace("{}", later),
+    )
+
+
+def test_the_day_in_the_prompt_frozen_to_another(farm: Farm) -> None:
+    """By whoever runs it: what counts is the text."""
+    today = [date(2025, 3, 1)]
+    text: Callable[[], str] = lambda: f"It is {today[0]}. Please ${{text}}."  # noqa: E731
+    run = farm.record(replies=REPLIES, template=text)
+    assert again(farm, run).ok
+    today[0] = date(2025, 3, 2)
+    parted(farm, run, "evaluation.started", "time or randomness used", "2025-03-01", "2025-03-02")
+    today[0] = date(2025, 3, 1)
+    assert again(farm, run).ok
+
+
+@pytest.mark.parametrize("made", [lambda: str(uuid4()), lambda: f"{random.random()}"])
+def test_an_id_in_the_prompt(farm: Farm, made: Callable[[], str]) -> None:
+    """Recorded with one, and never again the same."""
+    run = farm.record(replies=REPLIES, template=lambda: f"Request {made()}: please ${{text}}.")
+    parted(farm, run, "evaluation.started", "time or randomness used", "Request")
+
+
+def _reducing(
+    reduce: Callable[[tuple[Sheep, ...], Sheep], tuple[Sheep, ...]],
+) -> Callable[[Session], None]:
+    def prepares(session: Session) -> None:
+        session[Sheep].register(Sheep, lambda sheep, event, *, context: reduce(tuple(sheep), event))
+
+    return prepares
+
+
+@pytest.mark.parametrize("also_live", [False, True])
+def test_randomness_in_a_reducer(farm: Farm, also_live: bool) -> None:
+    """It gives another state each time, whether it did when it was recorded or not."""
+    usual = _reducing(lambda sheep, event: (*sheep, event))
+    at_random = _reducing(lambda sheep, event: (*sheep, Sheep(f"{event.name} {random.random()}")))
+    run = farm.record(replies=REPLIES, session=at_random if also_live else usual)
+    found = again(farm, run, session=at_random).divergence
+    assert found is not None
+    assert (found.cause, found.tag) == ("time or randomness used", "checkpoint.reached")
+    applied = farm.tags(run).index("slice.event_applied")
+    assert found.version == farm.tags(run).index("checkpoint.reached", applied) + 1
+    assert "reducer" in str(found)
+    assert "Sheep" in str(found)
+    assert "a1" in found.diff
+
+
+@pytest.mark.parametrize("made", [lambda: uuid4().hex, lambda: str(uuid4()), datetime.now])
+def test_an_id_in_what_the_session_is_seeded_with(farm: Farm, made: Callable[[], Any]) -> None:
+    """Ids and times are made in tools, or come with the request."""
+
+    def prepares(session: Session) -> None:
+        session[Sheep].seed([Sheep(f"dolly {made()}")])
+
+    run = farm.record(replies=REPLIES, session=prepares)
+    parted(farm, run, "slice.event_applied", "time or randomness used", "dolly", "Sheep", "clock")
+
+
+def test_an_id_that_create_prompt_puts_into_the_session(farm: Farm) -> None:
+    """It is made anew each time."""
+    farm.options = {}
+    run = farm.record(replies=REPLIES, opens_with=_noting(farm, lambda: str(uuid4())))
+    parted(
+        farm,
+        run,
+        "slice.event_applied",
+        "time or randomness used",
+        "noted",
+        opens_with=_noting(farm, lambda: str(uuid4())),
+    )
+
+
+@pytest.mark.parametrize(("recorded", "found"), [(1, 2), (3, 4), (7, 8)])
+def test_the_order_of_a_set_in_the_prompt(tmp_path: Path, recorded: int, found: int) -> None:
+    """Recorded in one process, and run again in another with other hashes."""
+    told = recorded_with(tmp_path / "ledger.db", seed=recorded)
+    same = replayed_with(tmp_path / "ledger.db", seed=recorded)
+    assert (same["divergence"], same["version"]) == (None, told["head"])
+    parted = replayed_with(tmp_path / "ledger.db", seed=found)
+    assert parted["cause"] == "order of a set used"
+    assert parted["tag"] == "evaluation.started"
+    assert parted["version"] == told["tags"].index("evaluation.started")
+    assert "Sort it" in parted["divergence"]
+    assert "juniper" in parted["divergence"]
+
+
+# --- the prompt and its tools -------------------------------------------------------------------
+
+
+def test_another_text(farm: Farm, run: UUID) -> None:
+    """A word was changed."""
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "prompt text changed",
+        "-Please count the sheep.",
+        "+Kindly count the sheep.",
+        template="Kindly ${text}.",
+    )
+
+
+class Moved(Shepherd):
+    """The agent with a prompt of another name."""
+
+    def create_prompt(self, request: Job) -> Prompt[Any]:
+        prompt = super().create_prompt(request)
+        prompt.template.key = "herder"
+        return prompt
+
+
+def test_another_prompt(farm: Farm, run: UUID) -> None:
+    """A program that is not the one that made the run."""
+    loop = Moved(Ledger.open("memory://"), REPLIES, live=False)
+    divergence = replay(farm.ledger, run, loop=loop).divergence
+    assert divergence is not None
+    assert (divergence.cause, divergence.tag) == ("prompt changed", "evaluation.started")
+    assert "replay/shepherd" in str(divergence)
+    assert "herder" in str(divergence)
+
+
+@dataclass(frozen=True)
+class Wide:
+    """The parameters with one more."""
+
+    name: str = "all"
+    meadow: str = "north"
+
+
+@dataclass(frozen=True)
+class Described:
+    """The same parameters, in other words."""
+
+    name: str = field(default="all", metadata={"description": "Which one."})
+
+
+Tools = Callable[[Shepherd], Sequence[Any]]
+_TOOLS: dict[str, tuple[Tools, Cause, tuple[str, ...]]] = {
+    "renamed": (
+        lambda loop: [loop.tool("tally"), loop.tool("weigh", description="Weigh one.")],
+        "tool renamed",
+        ("count is tally now", '-      "name": "count"', '+      "name": "tally"'),
+    ),
+    "another schema": (
+        lambda loop: [loop.tool(params_type=Wide), loop.tool("weigh", description="Weigh one.")],
+        "tool schema changed",
+        ("count",),
+    ),
+    "a described parameter": (
+        lambda loop: [
+            loop.tool(),
+            loop.tool("weigh", description="Weigh one.", params_type=Described),
+        ],
+        "tool schema changed",
+        ("weigh",),
+    ),
+    "another description": (
+        lambda loop: [loop.tool(), loop.tool("weigh", description="Put one on the scales.")],
+        "tool schema changed",
+        ("weigh",),
+    ),
+    "swapped": (
+        lambda loop: [loop.tool("weigh", description="Weigh one."), loop.tool()],
+        "tool order changed",
+        ("weigh, count", "fixed order"),
+    ),
+    "dropped": (lambda loop: [loop.tool()], "tool removed", ("weigh", "Offer the tool again")),
+    "added": (
+        lambda loop: [
+            loop.tool(),
+            loop.tool("weigh", description="Weigh one."),
+            loop.tool("shear", description="Shear one."),
+        ],
+        "tool added",
+        ("shear", "Take the tool out"),
+    ),
+    "none left": (lambda loop: [], "tool removed", ("count, weigh",)),
+}
+
+
+def _two_tools(loop: Shepherd) -> Sequence[Any]:
+    return [loop.tool(), loop.tool("weigh", description="Weigh one.")]
+
+
+@pytest.mark.parametrize("name", _TOOLS)
+def test_other_tools(farm: Farm, name: str) -> None:
+    """Each change of what a model is offered is told from the others."""
+    tools, cause, words = _TOOLS[name]
+    run = farm.record(replies=REPLIES, tools=_two_tools)
+    parted(farm, run, "evaluation.started", cause, *words, tools=tools)
+
+
+def test_the_first_tool_of_all(farm: Farm) -> None:
+    """Where there was none, one was added."""
+    run = farm.record(replies=[DONE], tools=lambda loop: [])
+    parted(farm, run, "evaluation.started", "tool added", "count", tools=lambda loop: [loop.tool()])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An answer."""
+
+    sheep: int
+
+
+@dataclass(frozen=True)
+class CountedAndWeighed:
+    """An answer with one more field."""
+
+    sheep: int
+    weight: float = 0.0
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_another_output(farm: Farm, native: bool) -> None:
+    """Whether the prompt says what is wanted, or the provider is told."""
+    run = farm.record(
+        replies=[calls("a1"), says('{"sheep": 3}')],
+        output=Counted,
+        adapter_options={"use_native_response_format": native},
+    )
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "output schema changed",
+        output=CountedAndWeighed,
+    )
+
+
+def test_output_that_is_read_otherwise(farm: Farm) -> None:
+    """The schema is the same, and what is made of the answer is not."""
+
+    @dataclass(frozen=True)
+    class Stern:
+        """An answer."""
+
+        sheep: int
+
+        def __post_init__(self) -> None:
+            if strict and self.sheep > 2:
+                raise ValueError("more than two sheep")
+
+    strict = False
+    run = farm.record(replies=[calls("a1"), says('{"sheep": 3}')], output=Stern)
+    strict = True
+    divergence = again(farm, run, output=Stern).divergence
+    assert divergence is not None
+    assert "more than two sheep" in str(divergence)
+    assert divergence.version == farm.tags(run).index("tool_message.amended") + 1
+
+
+def _opens(text: str) -> Callable[[Prompt[Any]], Prompt[Any]]:
+    return lambda prompt: prompt.with_messages(MessageBuilder.next_step(None).add_text(text))
+
+
+def test_another_opening_message(farm: Farm) -> None:
+    """The prompt's text is the same; what the user says is not."""
+    run = farm.record(replies=REPLIES, opens_with=_opens("There are three."))
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "opening messages changed",
+        opens_with=_opens("There are four."),
+    )
+
+
+def test_one_more_opening_message(farm: Farm, run: UUID) -> None:
+    """Where there was none."""
+    parted(
+        farm,
+        run,
+        "evaluation.started",
+        "opening messages changed",
+        opens_with=_opens("There are four."),
+    )
+
+
+# --- the session ------------------------------------------------------------------------------
+
+
+def test_another_reducer(farm: Farm) -> None:
+    """It makes something else of the same events."""
+    run = farm.record(replies=REPLIES, session=_reducing(lambda sheep, event: (*sheep, event)))
+    divergence = again(
+        farm, run, session=_reducing(lambda sheep, event: (event, Sheep("wolf"), *sheep))
+    ).divergence
+    assert divergence is not None
+    assert (divergence.cause, divergence.tag) == ("reducer changed", "checkpoint.reached")
+    applied = farm.tags(run).index("slice.event_applied")
+    assert divergence.version == farm.tags(run).index("checkpoint.reached", applied) + 1
+    assert "of Sheep" in divergence.summary
+    assert "wolf" in divergence.diff
+
+
+def test_a_reducer_that_refuses(farm: Farm) -> None:
+    """What it took when it was recorded it takes no more."""
+
+    def refuses(sheep: tuple[Sheep, ...], event: Sheep) -> tuple[Sheep, ...]:
+        raise ValueError(f"no place for {event.name}")
+
+    run = farm.record(replies=REPLIES, session=_reducing(lambda sheep, event: (*sheep, event)))
+    parted(
+        farm,
+        run,
+        "slice.event_applied",
+        "reducer changed",
+        "no place for a1",
+        session=_reducing(refuses),
+    )
+
+
+def _seeds(*names: str) -> Callable[[Session], None]:
+    def prepares(session: Session) -> None:
+        session.install(Sheep)
+        if names:
+            session[Sheep].seed([Sheep(name) for name in names])
+
+    return prepares
+
+
+def test_another_seed(farm: Farm) -> None:
+    """Other words, the same each time."""
+    run = farm.record(replies=REPLIES, session=_seeds("dolly"))
+    parted(
+        farm,
+        run,
+        "slice.event_applied",
+        "session state changed",
+        "dolly",
+        "molly",
+        session=_seeds("molly"),
+    )
+
+
+def test_a_seed_that_is_gone(farm: Farm) -> None:
+    """The session begins with nothing now."""
+    run = farm.record(replies=REPLIES, session=_seeds("dolly"))
+    parted(farm, run, "slice.event_applied", "session state changed", "dolly", session=_seeds())
+
+
+def test_a_seed_that_is_new(farm: Farm, run: UUID) -> None:
+    """The session began with nothing."""
+    parted(
+        farm, run, "checkpoint.reached", "session state changed", "molly", session=_seeds("molly")
+    )
+
+
+def _noting(farm: Farm, text: Callable[[], str]) -> Callable[[Prompt[Any]], Prompt[Any]]:
+    """Called within create_prompt: notes something in the session that it is called for."""
+
+    def noted(prompt: Prompt[Any]) -> Prompt[Any]:
+        loop = _loop_in_create_prompt()
+        assert loop._kept is not None
+        loop._kept[Sheep].append(Sheep(f"noted {text()}"))
+        return prompt
+
+    return noted
+
+
+def _loop_in_create_prompt() -> Shepherd:
+    """The agent whose create_prompt is being called."""
+    frame = sys._getframe(1)
+    while "self" not in frame.f_locals or not isinstance(frame.f_locals["self"], Shepherd):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    found: Shepherd = frame.f_locals["self"]
+    return found
+
+
+def test_another_note_of_create_prompt(farm: Farm) -> None:
+    """The same each time, and another one than was recorded."""
+    run = farm.record(replies=REPLIES, opens_with=_noting(farm, lambda: "one way"))
+    assert again(farm, run).ok
+    parted(
+        farm,
+        run,
+        "slice.event_applied",
+        "session state changed",
+        "noted one way",
+        "noted another",
+        opens_with=_noting(farm, lambda: "another"),
+    )
+
+
+# --- requests and calls -------------------------------------------------------------------------
+
+
+def test_another_model(farm: Farm, run: UUID) -> None:
+    """The same adapter with another name of a model."""
+    parted(
+        farm,
+        run,
+        "model.called",
+        "model changed",
+        "script",
+        "bard",
+        adapter_options={"model": "bard"},
+    )
+
+
+class Parrot(ScriptedAdapter[Any]):
+    """Another provider."""
+
+    name = "parrot"
+
+
+def test_another_provider(farm: Farm, run: UUID) -> None:
+    """It is told by its name."""
+    parted(farm, run, "evaluation.started", "model changed", "scripted", "parrot", adapter=Parrot)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"request_options": {"temperature": 0.5}},
+        {"tool_choice": "required"},
+        {"tool_choice": {"name": "count"}},
+    ],
+    ids=["an option", "a choice", "a tool"],
+)
+def test_other_request_options(farm: Farm, run: UUID, options: dict[str, Any]) -> None:
+    """What the provider is told beside the conversation."""
+    parted(
+        farm,
+        run,
+        "model.called",
+        "request options changed",
+        "request_digest",
+        "tool choice",
+        adapter_options=options,
+    )
+
+
+def test_request_options_that_are_gone(farm: Farm) -> None:
+    """And one that is another."""
+    options = {"request_options": {"temperature": 0.5}}
+    run = farm.record(replies=REPLIES, adapter_options=options)
+    assert again(farm, run).ok
+    for changed in ({}, {"request_options": {"temperature": 0.7}}):
+        parted(farm, run, "model.called", "request options changed", adapter_options=changed)
+
+
+# Names that the tools refuse, without their schemas saying so.
+UNWANTED: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Picky:
+    """Parameters with an opinion about their values."""
+
+    name: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.name in UNWANTED:
+            raise ValueError("no such flock")
+
+
+def _picky(loop: Shepherd) -> Sequence[Any]:
+    return [loop.tool(params_type=Picky), loop.tool("weigh", params_type=Picky)]
+
+
+@pytest.fixture
+def unwanted() -> Iterator[set[str]]:
+    """What the tools refuse: nothing at first, and nothing afterwards."""
+    yield UNWANTED
+    UNWANTED.clear()
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_tool_that_became_stricter(farm: Farm, unwanted: set[str], width: int) -> None:
+    """It refuses what it took: the call is named, and why."""
+    options = {"parallel_tools": width}
+    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    unwanted.add("a2")
+    divergence = again(farm, run).divergence
+    assert divergence is not None
+    assert (divergence.cause, divergence.tag) == ("tool schema changed", "tool_call.started")
+    (version,) = [
+        record.version
+        for record in farm.ledger.read(run)
+        if record.tag == "tool_call.started" and record.event.call_id == "a2"  # type: ignore[union-attr]
+    ]
+    assert divergence.version == version
+    assert "no such flock" in divergence.diff
+    assert "a2" in divergence.diff
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_tool_that_became_less_strict(farm: Farm, unwanted: set[str], width: int) -> None:
+    """It takes what it refused."""
+    unwanted.add("a2")
+    options = {"parallel_tools": width}
+    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    unwanted.clear()
+    divergence = again(farm, run).divergence
+    assert divergence is not None
+    assert (divergence.cause, divergence.tag) == ("tool schema changed", "tool_call.failed")
+    assert divergence.version == farm.tags(run).index("tool_call.failed") + 1
+    assert "no such flock" in divergence.diff
+    assert "a2" in divergence.diff
+
+
+def test_refusals_in_other_words(farm: Farm) -> None:
+    """The model was told something else than it would be now."""
+
+    @dataclass(frozen=True)
+    class Moody:
+        """The parameters, with changing reasons."""
+
+        name: str = "all"
+
+        def __post_init__(self) -> None:
+            raise ValueError(f"it is {mood}")
+
+    mood = "raining"
+    run = farm.record(
+        replies=[calls("a1"), DONE], tools=lambda loop: [loop.tool(params_type=Moody)]
+    )
+    mood = "snowing"
+    divergence = again(farm, run).divergence
+    assert divergence is not None
+    assert divergence.cause == "tool schema changed"
+    assert "raining" in divergence.diff
+    assert "snowing" in divergence.diff
+
+
+def test_tools_side_by_side_that_ran_one_by_one(farm: Farm) -> None:
+    """An adapter that runs as many at a time begins them in another order."""
+    run = farm.record(
+        replies=[calls("a1", "a2", "a3"), DONE],
+        handler=lambda params, context: ToolResult("Counted."),
+        adapter_options={"parallel_tools": 1},
+    )
+    divergence = again(farm, run, adapter_options={"parallel_tools": 3}).divergence
+    assert divergence is not None
+    assert divergence.cause in ("order of calls changed", "decision changed")
+
+
+def test_a_failure_that_is_repaired(farm: Farm) -> None:
+    """The run failed when it was recorded, and would not now."""
+
+    def refuses(prompt: Any) -> Any:
+        raise ValueError("no words")
+
+    run = farm.record(ValueError, opens_with=refuses)
+    parted(farm, run, "run.failed", "failure changed", "no words", opens_with=lambda prompt: prompt)
+
+
+def test_a_failure_that_is_new(farm: Farm, run: UUID) -> None:
+    """The prompt can't be made any more."""
+
+    def refuses(prompt: Any) -> Any:
+        raise ValueError("no words")
+
+    parted(farm, run, "checkpoint.reached", "failure changed", "no words", opens_with=refuses)
+
+
+def test_every_cause_has_advice() -> None:
+    """And a summary of one line."""
+    for cause in get_args(Cause):
+        one = Divergence(3, "model.called", cause, {}, {}, "", "what it is about")
+        assert one.advice
+        assert one.summary.count("\n") == 0
+
+
+# --- what is no difference ----------------------------------------------------------------------
+
+
+class Documented(Shepherd):
+    """Another docstring, another class, another module even: the same decisions."""
+
+    def create_prompt(self, request: Job) -> Prompt[Any]:
+        """A docstring that was not there."""
+        return super().create_prompt(request)
+
+
+def _other_handler(params: Flock, context: ToolContext) -> Any:
+    """Does something else entirely."""
+    raise AssertionError("it is not called")
+
+
+def _listening(event: Any) -> None:
+    raise AssertionError("nobody is told of a replay")
+
+
+_HARMLESS: dict[str, dict[str, Any]] = {
+    "another handler": {"handler": _other_handler},
+    "another on_interrupt": {"on_interrupt": "ask"},
+    "a timeout": {"timeout": 3.0},
+    "another throttle": {"adapter_options": {"throttle": None}},
+    "streamed": {"adapter_options": {"stream": True}},
+    "other replies": {"replies": [DONE]},
+    "resources": {"resources": {"files": object()}},
+    "a type that nobody uses": {
+        "session": lambda session: (session.install(Sheep), session.install(Counted))
+    },
+    "a tool's docstring": {
+        "tools": lambda loop: [
+            loop.tool("count", params_type=Flock, handler=_documented(loop)),
+            loop.tool("weigh"),
+        ]
+    },
+    "listeners": {
+        "listeners": dict.fromkeys(
+            (ToolInvoked, PromptRendered, PromptExecuted, CheckpointSaved, TextReceived), _listening
+        )
+    },
+}
+
+
+def _documented(loop: Shepherd) -> Any:
+    def handler(params: Flock, *, context: ToolContext) -> Any:
+        """Words for people only."""
+        return loop._handle_call(params, context=context)
+
+    return handler
+
+
+@pytest.mark.parametrize("name", _HARMLESS)
+def test_what_is_no_difference(farm: Farm, run: UUID, name: str) -> None:
+    """It has no part in what the run decides."""
+    found = again(farm, run, **_HARMLESS[name])
+    assert found.divergence is None
+    assert found.version == farm.ledger.head(run)
+
+
+def test_another_class_with_another_docstring(farm: Farm, run: UUID) -> None:
+    """What it is called is not recorded."""
+    loop = Documented(Ledger.open("memory://"), REPLIES, live=False)
+    assert replay(farm.ledger, run, loop=loop).divergence is None
+
+
+def test_another_worker_and_another_ledger(tmp_path: Path) -> None:
+    """Recorded in one file by one worker; run again by another, whose ledger is elsewhere."""
+    with farm_at(str(tmp_path / "one.db")) as farm:
+        run = farm.record(replies=REPLIES)
+    (tmp_path / "moved").mkdir()
+    os.replace(tmp_path / "one.db", tmp_path / "moved" / "two.db")
+    with (
+        Ledger.open(str(tmp_path / "moved" / "two.db")) as moved,
+        Ledger.open(str(tmp_path / "other.db")) as other,
+    ):
+        moved.worker = other.worker = "somebody else"
+        loop = Shepherd(other, REPLIES, live=False)
+        assert replay(moved, run, loop=loop).divergence is None
+        assert list(other.runs()) == []
+
+
+def test_other_hashes(tmp_path: Path) -> None:
+    """A prompt without sets is the same in every process."""
+    told = recorded_with(tmp_path / "ledger.db", seed=1, sort=True)
+    for seed in (0, 2, 3):
+        found = replayed_with(tmp_path / "ledger.db", seed=seed, sort=True)
+        assert (found["divergence"], found["version"]) == (None, told["head"])
+
+
+def test_a_call_without_arguments(farm: Farm) -> None:
+    """Its defaults are the tool's own."""
+    run = farm.record(replies=[asks(("a1", "count", "")), DONE])
+    assert again(farm, run).divergence is None
+
+
+def test_an_agent_without_a_ledger(farm: Farm, run: UUID) -> None:
+    """Where its runs would be kept is no part of what it decides."""
+    loop = Shepherd(None, REPLIES, live=False)
+    assert replay(farm.ledger, run, loop=loop).divergence is None
+
+
+@pytest.mark.parametrize("interval", [2, 5])
+def test_other_checkpoint_intervals(farm: Farm, run: UUID, interval: int) -> None:
+    """How often it is kept where a run stands is none either."""
+    recovery = RecoveryConfig(checkpoint_interval=interval, cleanup_on_success=False)
+    assert again(farm, run, recovery=recovery).divergence is None
