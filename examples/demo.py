@@ -7,7 +7,6 @@ The agent is in examples/payments.py.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -21,7 +20,7 @@ from uuid import UUID
 
 from rich.console import Console
 
-from ledger import ANY, Ledger, Record, RunResumed, StaleEpochError, new_run_id
+from ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
 from projections import standing, state_at
 
 HERE = Path(__file__).resolve().parent
@@ -73,10 +72,6 @@ class Stage:
         )
         return done.returncode, done.stdout + done.stderr
 
-    def records(self, run: UUID) -> list[Record]:
-        with Ledger.open(self.file) as ledger:
-            return list(ledger.read(run))
-
     def payments(self) -> list[str]:
         return self.bank.read_text().splitlines() if self.bank.exists() else []
 
@@ -120,15 +115,15 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
     check("still one payment", len(stage.payments()) == 1)
     decided = ("resolve", str(run), "call_2", "--completed", '{"paid": 120}', "--by", "ann")
     check("she looks at the bank, and says that it happened", stage.turnledger(*decided)[0] == 0)
-    code, said = stage.turnledger("recover", str(run), "--app", "payments:loop")
+    code, _ = stage.turnledger("recover", str(run), "--app", "payments:loop")
     check("another process goes on from there, to the end", code == 0)
     with Ledger.open(stage.file) as ledger:
         state = state_at(ledger, run)
         last = state.history.to_list()[-1].blocks[-1].text  # type: ignore[union-attr]
         check(f"the answer is the undisturbed run's: {last}", last == answer)
         check("there was one payment, in all", len(stage.payments()) == 1)
-        once = all(call.is_over and call.attempts == 1 for call in state.tools.calls)
-        check("every call ended, none was run twice", once)
+        once = [call.is_over and call.attempts == 1 for call in state.tools.calls]
+        check("every call ended, none was run twice", all(once))
         for event in ledger.read(run):
             if event.tag in ("tool_call.in_doubt", "tool_call.decided", "run.resumed"):
                 tell(f"{event.version:>3}  {event.tag}")
@@ -142,23 +137,18 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
 
 def replayed(stage: Stage, run: UUID) -> None:
     """Run the agent's code again on the record, as it is and with one line changed."""
-    code, said = stage.turnledger("replay", str(run), "--app", "payments:loop", "-o", "json")
-    check("the agent's code runs again on the record: every step is the same", code == 0)
-    found = json.loads(said)
-    tell(f"{found['version']} events, {found['attempts']} attempts, nothing sent, nobody paid")
+    replay = ("replay", str(run), "--app", "payments:loop")
+    check("the agent's code runs again: every step is the same", stage.turnledger(*replay)[0] == 0)
     check("still one payment: no handler was called", len(stage.payments()) == 1)
+    changed = stage.file.parent / "changed"
+    changed.mkdir()
     source = (HERE / "payments.py").read_text()
-    line, other = "Settle invoice ${number}.", "Settle invoice ${number}, and be quick."
-    elsewhere = stage.file.parent / "changed"
-    elsewhere.mkdir()
-    (elsewhere / "payments.py").write_text(source.replace(line, other))
-    code, said = stage.turnledger("replay", str(run), "--app", "payments:loop", cwd=elsewhere)
+    (changed / "payments.py").write_text(source.replace("${number}.", "${number}, quickly."))
+    code, said = stage.turnledger(*replay, cwd=changed)
     check("with one line of the agent changed it is caught, and exits with 6", code == 6)
-    version = next(r.version for r in stage.records(run) if r.tag == "evaluation.started")
-    check(
-        "at the very event, with its cause",
-        f"version {version}, evaluation.started" in said and "prompt text changed" in said,
-    )
+    with Ledger.open(stage.file) as ledger:
+        begun = next(r.version for r in ledger.read(run) if r.tag == "evaluation.started")
+    check("at the very event", f"It parts at version {begun}, evaluation.started" in said)
     for shown in said.splitlines():
         if shown.startswith(("It parts", "Likely", "-Settle", "+Settle")):
             tell(shown)

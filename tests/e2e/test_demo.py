@@ -36,7 +36,7 @@ def test_the_demo_runs_and_every_claim_holds(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_shows_a_kill_a_person_and_the_tampered_record(tmp_path: Path) -> None:
+def test_the_demo_shows_a_kill_a_person_a_replay_and_the_tampered_record(tmp_path: Path) -> None:
     """One payment, though the agent was killed inside it; the refusals are the ledger's words."""
     out = run_demo(tmp_path).stdout
     assert "died of SIGKILL, after it had paid" in out
@@ -45,6 +45,9 @@ def test_the_demo_shows_a_kill_a_person_and_the_tampered_record(tmp_path: Path) 
     assert "there was one payment, in all" in out
     assert "StaleEpochError: Run R is at epoch 3; an append with epoch 1 is refused." in out
     assert "IntegrityError: events are never changed or deleted" in out
+    assert "the agent's code runs again: every step is the same" in out
+    assert "It parts at version 4, evaluation.started." in out
+    assert "Likely cause: prompt text changed" in out
     assert "the digest should be" in out
 
 
