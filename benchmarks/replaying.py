@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,17 @@ def measure(folder: Path) -> Iterator[Result]:
         _clerk(ledger).execute(looping.Order(), run_id=run)
         events = ledger.head(run)
 
-        def fold() -> Replayed:
-            return replay(ledger, run, verify=False).check()
+        def fold(verify: bool = True) -> Replayed:
+            return replay(ledger, run, verify=verify).check()
 
-        def execute() -> Replayed:
+        def execute(verify: bool = True) -> Replayed:
             with Ledger.open("memory://") as nowhere:
-                return replay(ledger, run, loop=_clerk(nowhere), verify=False).check()
+                return replay(ledger, run, loop=_clerk(nowhere), verify=verify).check()
 
         assert fold().version == execute().version == events
+        bare = 1 / speed(partial(execute, False), partial(fold, False), rounds=7)
         ratio = 1 / speed(execute, fold, rounds=7)
-        detail = f"{events} events"
+        detail = f"{events} events, verified first; {bare:.2f} without verifying"
         yield Result("re-execute a run, times folding it", ratio, 3, at_least=False, detail=detail)
         memory = _peak(execute) / _peak(fold)
         yield Result("memory of re-executing, times that of folding", memory, 2, at_least=False)

@@ -155,6 +155,11 @@ def fold_pages(
     last: Record | None = None
     left = iter(records)
     while found := list(islice(left, PAGE)):
+        last = found[-1]
+        if len(found) == 1:  # a step of a loop
+            for place in places.get(last.row[3], ()):
+                current[place] = projections[place].apply(current[place], last)
+            continue
         pages: list[list[Record]] = [[] for _ in current]
         for record in found:
             for place in places.get(record.row[3], ()):
@@ -162,7 +167,6 @@ def fold_pages(
         for place, page in enumerate(pages):
             if page:
                 current[place] = projections[place].apply_all(current[place], page)
-        last = found[-1]
     return current, last
 
 

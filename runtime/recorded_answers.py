@@ -28,7 +28,6 @@ from runtime.replay_journal import ReplayJournal
 from runtime.requests import Request
 from runtime.throttle import FailedAttempt
 from runtime.tool_calls import Invocation
-from runtime.tool_results import checkpoint
 from runtime.tool_runs import prepared_call, start
 from runtime.visibility import SectionVisibility, VisibilityExpansionRequired
 
@@ -168,7 +167,7 @@ class RecordedAnswers:
         if isinstance(event, ToolCallCompleted):
             every, done = journal.checkpoint_interval, journal.progress.tool_calls_completed
             if every and done % every == 0:
-                journal.add(checkpoint(journal, "post_tool"))
+                journal.check_state("post_tool", done)
         return None
 
 

@@ -8,6 +8,7 @@ something else is a divergence.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -123,10 +124,9 @@ class ReplayJournal(Journal):
 
     def last_known(self) -> Known:
         """What is known of all that was followed, or of the part of it that can be folded."""
-        try:
-            return self.known
-        except Diverged:
-            return self._known
+        with suppress(Diverged):
+            self._fold()
+        return self._known
 
     def pending_records(self) -> list[Record]:
         return []
@@ -232,6 +232,25 @@ class ReplayJournal(Journal):
         if isinstance(event, SliceEventApplied):
             return event.call_id is None and self._has_opened
         return isinstance(event, CheckpointCleared)
+
+    def check_state(self, phase: str, done: int) -> None:
+        """The loop makes a checkpoint here: the state is the recorded one.
+
+        What else a checkpoint says follows from the state, and is not worked out again.
+        """
+        record = self.expected()
+        event = record.event
+        if not isinstance(event, CheckpointReached):
+            return  # how often the state is kept is no step
+        made = replace(
+            event,
+            phase=phase,
+            tool_calls_completed=done,
+            state_digest=self.known.run.state_digest,
+        )
+        if made != event:
+            raise Diverged(found_out(self.trying, record, made))
+        self.take()
 
     def undecided(self, found: str, cause: Cause = "decision changed") -> NoReturn:
         """The loop can't go on where the record does."""

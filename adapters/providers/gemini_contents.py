@@ -14,7 +14,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from adapters.providers.gemini_answers import rest_data
-from adapters.providers.gemini_parts import as_they_came, kept_of, read, sign_first_call, text_of
+from adapters.providers.gemini_parts import (
+    NO_SIGNATURE,
+    as_they_came,
+    kept_of,
+    read,
+    sign_first_call,
+    text_of,
+)
 from adapters.providers.media import LoadedMedia
 from adapters.providers.wire import (
     BOTH,
@@ -116,7 +123,9 @@ class GeminiContents(WireFormat):
 
     def _model(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
         kept = page.provider_data
-        order = None if kept is None else kept_of(kept, turn)
+        if kept is None:
+            return self._plain(turn, page)
+        order = kept_of(kept, turn)
         given = {one["call"] for one in order if "id" in one} if order else _NONE
         parts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
@@ -137,6 +146,26 @@ class GeminiContents(WireFormat):
             parts = as_they_came(order, text_of(turn), calls)
         if not self._is_before_3:
             sign_first_call(parts)
+        return parts
+
+    def _plain(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
+        """A turn of which nothing is kept beside what it says."""
+        parts: list[dict[str, Any]] = []
+        signs = not self._is_before_3
+        for block in turn.blocks:
+            if type(block) is TextBlock:
+                parts.append({"text": block.text})
+            elif type(block) is ToolUseBlock:
+                name = page.name(block.name)
+                page.call_id(block.call_id, name)
+                call = {"name": name, "args": arguments_object(block.arguments)}
+                if signs:
+                    parts.append({"functionCall": call, "thoughtSignature": NO_SIGNATURE})
+                    signs = False
+                else:
+                    parts.append({"functionCall": call})
+            elif type(block) is MediaBlock:
+                parts.append({"text": page.media_said(block)})
         return parts
 
     # --- in ---
@@ -223,10 +252,10 @@ def _ids(parts: list[dict[str, Any]]) -> frozenset[str]:
 
 def _result(block: ToolResultBlock, page: Page, given: frozenset[str]) -> dict[str, Any]:
     told = {"error" if block.is_error else "output": block.content}
-    result: dict[str, Any] = {"name": page.result_name(block.call_id), "response": told}
+    name = page.result_name(block.call_id)
     if given and (call_id := page.result_id(block.call_id)) in given:
-        result["id"] = call_id
-    return {"functionResponse": result}
+        return {"functionResponse": {"name": name, "response": told, "id": call_id}}
+    return {"functionResponse": {"name": name, "response": told}}
 
 
 def _media(block: MediaBlock, page: Page) -> list[Any]:

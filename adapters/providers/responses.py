@@ -116,6 +116,7 @@ class Responses(WireFormat):
             page.out.append({"type": "message", "role": "user", "content": content})
 
     def _assistant(self, turn: ChatTurn, page: Page) -> list[Any]:
+        kept = page.provider_data
         items: list[Any] = []
         spoken: list[str] = []
         said: list[str] = []
@@ -126,8 +127,9 @@ class Responses(WireFormat):
                 said.append(text)
                 spoken.append(text)
             elif type(block) is ToolUseBlock:
-                items += said_item(said)
-                said = []
+                if said:
+                    items += said_item(said)
+                    said = []
                 name = page.name(block.name)
                 calls[block.call_id] = {
                     "type": "function_call",
@@ -136,8 +138,8 @@ class Responses(WireFormat):
                     "arguments": block.arguments or "{}",
                 }
                 items.append(calls[block.call_id])
-        items += said_item(said)
-        kept = page.provider_data
+        if said:
+            items += said_item(said)
         if kept is None:
             return items
         return as_it_came(kept, "".join(spoken), calls) or items

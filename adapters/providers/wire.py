@@ -161,7 +161,9 @@ class Page:
         "_fits_id",
         "_fits_name",
         "_format",
+        "_ids",
         "_longest",
+        "_names",
         "_request",
         "_written",
         "has_provider_data",
@@ -174,6 +176,8 @@ class Page:
         self.has_provider_data = bool(request.provider_data)
         self._format = wire
         self._written = written
+        self._ids = written.ids
+        self._names = written.names
         self._request = request
         self._fits_id = wire.id_pattern.fullmatch if wire.id_pattern else str.isascii
         self._fits_name = wire.name_pattern.fullmatch
@@ -186,12 +190,11 @@ class Page:
 
         No id is used twice in a conversation.
         """
-        written = self._written
-        fit = call_id
-        if call_id in written.ids or len(call_id) > self._longest or not self._fits_id(call_id):
+        ids, fit = self._ids, call_id
+        if call_id in ids or len(call_id) > self._longest or not self._fits_id(call_id):
             fit = self._made_up(call_id)
-        written.ids[fit] = name
-        written.open[call_id] = fit
+        ids[fit] = name
+        self._written.open[call_id] = fit
         return fit
 
     def _made_up(self, call_id: str) -> str:
@@ -199,7 +202,7 @@ class Page:
         while True:
             seed = f"{call_id}\0{number}" if number else call_id
             fit = "call_" + sha256(seed.encode()).hexdigest()[:24]
-            if fit not in self._written.ids:
+            if fit not in self._ids:
                 return fit
             number += 1
 
@@ -209,18 +212,18 @@ class Page:
 
     def result_name(self, call_id: str) -> str:
         """The name on the wire of the call that a result answers."""
-        return self._written.ids[self._written.open[call_id]]
+        return self._ids[self._written.open[call_id]]
 
     def name(self, name: str) -> str:
         """A tool's name as the provider takes it: a model may have made one up."""
-        fit = self._written.names.get(name)
+        fit = self._names.get(name)
         if fit is None:
             fit = name
             if not self._fits_name(name):
                 fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64]
                 if not self._fits_name(fit):
                     fit = "_" + fit[:63]
-            self._written.names[name] = fit
+            self._names[name] = fit
         return fit
 
     # --- the rest ---
@@ -287,10 +290,13 @@ def forced_tool(choice: ToolChoice) -> str | None:
     return name
 
 
+_decode = msgspec.json.Decoder().decode
+
+
 def arguments_object(text: str) -> dict[str, Any]:
     """Arguments for a provider that wants an object, whatever a model wrote once."""
     try:
-        found = msgspec.json.decode(text) if text else {}
+        found = _decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         return {"unreadable_arguments": text}
     return found if isinstance(found, dict) else {"unreadable_arguments": text}
