@@ -20,7 +20,6 @@ from ledger import (
     InvalidRunIdError,
     Ledger,
     Limits,
-    RunStarted,
     TurnledgerError,
     import_runs,
 )
@@ -28,6 +27,7 @@ from ledger.limits import BATCH_CEILING
 from ledger.requesting import RunId, canonical_id
 from ledger.run_index import RunInfo
 from runtime import MainLoop, Replayed, replay
+from runtime.recoverable import asked_for
 from runtime.request_types import type_name
 
 # What builds a loop: it takes a ledger, or nothing.
@@ -178,14 +178,7 @@ def _the_one(runs: list[RunInfo], name: str, run: RunId) -> RunInfo:
 
 def _asked_for(ledger: Ledger, info: RunInfo) -> str | None:
     """The type of a run's request; a fork's is its parent's. None if nobody asked for it."""
-    asked: RunStarted | None = None
-    for record in ledger.read(info.run_id):
-        if record.tag != RunStarted.tag:
-            continue
-        event = record.event
-        assert isinstance(event, RunStarted)
-        if asked is None or event.kind != "fork" or event.request is not None:
-            asked = event
+    asked = asked_for(ledger, info.run_id)
     return None if asked is None or asked.request_id is None else asked.request_type
 
 

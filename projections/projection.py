@@ -115,11 +115,12 @@ def as_json(value: Any) -> Any:
 
 def tags_read(projection: Projection[Any]) -> frozenset[str]:
     """The tags of the events that it reads, and the retired tags that are read as them."""
-    return _tags(projection.reads)
+    return tags_of(*projection.reads)
 
 
 @cache
-def _tags(reads: tuple[type[Event], ...]) -> frozenset[str]:
+def tags_of(*reads: type[Event]) -> frozenset[str]:
+    """The tags of these events, old ones included."""
     tags = {kind.tag for kind in reads}
     for retired in UPCASTERS:
         current = retired

@@ -21,20 +21,12 @@ from ledger import (
     RunResumed,
     ToolCallDecided,
 )
+from projections.projection import tags_of
 
 # From outside; the loop decides none of these. Tags, because most records are none of them.
-_INPUTS = frozenset(
-    kind.tag
-    for kind in (
-        RunClaimed,
-        CustomEvent,
-        ToolCallDecided,
-        ResourceSnapshotted,
-        CheckpointStored,
-    )
-)
+_INPUTS = tags_of(RunClaimed, CustomEvent, ToolCallDecided, ResourceSnapshotted, CheckpointStored)
 # What was being done when one of these was recorded, was not done.
-_ENDS = frozenset(kind.tag for kind in (RunResumed, RunAbandoned, RunParked))
+_ENDS = tags_of(RunResumed, RunAbandoned, RunParked)
 
 
 class Recording:

@@ -35,6 +35,7 @@ from ledger import (
     TurnledgerError,
 )
 from projections import Declarations
+from projections.projection import tags_of
 from runtime.divergence import Cause, Divergence, Trying, found_out
 from runtime.journal import Journal, Known, Listener, Pending
 from runtime.recording import Recording
@@ -258,7 +259,7 @@ class ReplayJournal(Journal):
 
 
 _KEPT = (CheckpointReached, CheckpointCleared)
-_OPENED = frozenset(kind.tag for kind in (CheckpointReached, EvaluationStarted, ModelCalled))
+_OPENED = tags_of(CheckpointReached, EvaluationStarted, ModelCalled)
 
 
 def _says_the_same(made: Event, recorded: Event) -> bool:
