@@ -21,7 +21,8 @@ program may want are attributes. The tree:
     │   ├── EventIdConflictError
     │   └── ForkPointError
     ├── IntegrityFailureError
-    │   └── ImportConflictError
+    │   ├── ImportConflictError
+    │   └── NotAnExportError
     ├── StoreUnavailableError
     │   └── StoreBusyError
     ├── NotALedgerError
@@ -190,6 +191,15 @@ class IntegrityFailureError(TurnledgerError):
 
 class ImportConflictError(IntegrityFailureError):
     """The ledger holds the same run with other events."""
+
+
+class NotAnExportError(IntegrityFailureError):
+    """A file that is to be imported does not even begin like an export."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            'line 1: this is no export of a ledger; one begins with {"turnledger":1,...}.'
+        )
 
 
 class StoreUnavailableError(TurnledgerError):

@@ -30,7 +30,7 @@ from adapters.transcripts import (
     import_transcripts,
     read_transcripts,
 )
-from ledger import Ledger, export_runs, import_runs
+from ledger import Ledger, NotAnExportError, export_runs, import_runs
 
 T = TypeVar("T")
 # How many repairs and notes of a run people are told of.
@@ -232,8 +232,12 @@ def import_(file: BinaryIO, wire: str | None) -> None:
     if wire is not None:
         _import_transcripts(file, wire)
         return
-    with open_ledger(create=True) as ledger:
-        report = import_runs(ledger, file)
+    try:
+        with open_ledger(create=True) as ledger:
+            report = import_runs(ledger, file)
+    except NotAnExportError:
+        say(f"If it holds transcripts, say of which API: --format {'|'.join(FORMATS)}.")
+        raise
     out = printer()
 
     def table() -> None:

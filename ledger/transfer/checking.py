@@ -23,6 +23,7 @@ from ledger.errors import (
     IntegrityFailureError,
     InvalidInputError,
     LimitExceededError,
+    NotAnExportError,
     TurnledgerError,
 )
 from ledger.events import CATALOGUE, Event, RunStarted
@@ -101,9 +102,7 @@ class ExportFile:
         try:
             header = msgspec.json.decode(first[1], type=Header)
         except (msgspec.DecodeError, RecursionError):
-            raise IntegrityFailureError(
-                'line 1: this is no export of a ledger; one begins with {"turnledger":1,...}.'
-            ) from None
+            raise NotAnExportError from None
         if header.turnledger != FORMAT:
             raise InvalidInputError(
                 f"line 1: the file has export format {header.turnledger}, this program knows "

@@ -413,3 +413,15 @@ def test_a_run_that_is_not_there_and_one_that_is_empty(cli: InProcess) -> None:
 def test_usage_errors_exit_2(cli: InProcess, arguments: tuple[str, ...]) -> None:
     """Options that go with --format only, unknown formats, no file."""
     assert cli(*arguments).code == 2
+
+
+def test_a_transcript_that_is_taken_for_an_export_is_told_how_to_say_so(
+    cli: InProcess, tmp_path: Path
+) -> None:
+    """The file is no export, and the formats that it may be of are named."""
+    file = tmp_path / "chat.json"
+    file.write_text('[{"role": "user", "content": "Hello."}]')
+    done = cli("import", file)
+    assert done.code == 5
+    assert "this is no export" in done.err
+    assert "--format openai-chat|openai-responses|anthropic|gemini" in done.err
