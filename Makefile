@@ -17,7 +17,7 @@ help:
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[postgres,openai,litellm,anthropic,gemini]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[postgres,openai,litellm,anthropic,gemini,seal]' --group dev
 	@touch $(STAMP)
 
 demo: $(STAMP)

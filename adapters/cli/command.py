@@ -19,6 +19,7 @@ from adapters.cli.reading import log, show, tail
 from adapters.cli.rebuilding import projections, rebuild_command
 from adapters.cli.replaying import replay_command
 from adapters.cli.runs import runs
+from adapters.cli.sealing import seal
 from adapters.cli.spending import usage
 from adapters.cli.transferring import export, import_
 from adapters.cli.what_if import run_command
@@ -47,6 +48,7 @@ COMMANDS = (
     resolve,
     run_command,
     runs,
+    seal,
     show,
     state,
     tail,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from uuid import UUID
 
 import click
@@ -16,6 +17,8 @@ from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
 from adapters.cli.output import console_on, say
 from adapters.cli.parameters import RUN
 from ledger import Ledger, Report
+from ledger.sealing import Seal, check_seal, read_seal
+from ledger.signing import read_public_key
 from ledger.verifying import every_run
 
 
@@ -23,29 +26,60 @@ from ledger.verifying import every_run
     cls=LedgerCommand,
     example="""\
 turnledger verify
-turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json""",
+turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json
+turnledger verify --seal seal.json --public-key seal.pub""",
 )
 @click.argument("run", type=RUN, required=False)
 @click.option("--all", "everything", is_flag=True, help="Every run and blob. The default.")
-def verify(run: UUID | None, everything: bool) -> None:
+@click.option(
+    "--seal",
+    "seal_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Check too that all that this seal has is there, unchanged.",
+)
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --seal: it must be signed with this key (PEM). Default: the key in the seal, "
+    "which does not show who made it.",
+)
+def verify(
+    run: UUID | None, everything: bool, seal_file: Path | None, public_key: Path | None
+) -> None:
     """Recompute digests: is everything as it was recorded?
 
     Checks RUN and what it descends from, or the whole ledger. Names the first bad
     record of each run, and exits with 5 if there is one.
+
+    With --seal, it also finds what digests can't show: a run that was cut, removed, or
+    written anew with digests that fit. What came after the seal is fine.
     """
-    if run is not None and everything:
-        raise click.UsageError("Give either a run or --all.")
+    if run is not None and (everything or seal_file is not None):
+        raise click.UsageError(f"Give either a run or --{'all' if everything else 'seal'}.")
+    if public_key is not None and seal_file is None:
+        raise click.UsageError("--public-key goes with --seal.")
+    seal = _read(seal_file, public_key) if seal_file is not None else None
     with open_ledger() as ledger:
         if run is not None:
             report = ledger.verify(run)
         else:
             with _progress(ledger) as progress:
-                report = ledger.verify_all(progress)
-    _print(report)
+                if seal is not None:
+                    report = check_seal(ledger, seal, progress)
+                else:
+                    report = ledger.verify_all(progress)
+    _print(report, seal)
     finish(ExitCode.OK if report.ok else ExitCode.INTEGRITY_FAILURE)
 
 
-def _print(report: Report) -> None:
+def _read(seal_file: Path, public_key: Path | None) -> Seal:
+    key = read_public_key(public_key) if public_key is not None else None
+    return read_seal(seal_file.read_bytes(), key)
+
+
+def _print(report: Report, seal: Seal | None) -> None:
     out = printer()
     value = {
         "ok": report.ok,
@@ -54,19 +88,19 @@ def _print(report: Report) -> None:
         "blobs": report.blobs,
         "problems": report.problems,
     }
-
-    def table() -> None:
-        out.pairs(
-            [
-                ("verdict", "ok" if report.ok else "NOT as recorded"),
-                ("runs", str(report.runs)),
-                ("records", str(report.records)),
-                ("blobs", str(report.blobs)),
-                *(("problem", str(problem)) for problem in report.problems),
-            ]
-        )
-
-    out.one(value, table)
+    pairs = [
+        ("verdict", "ok" if report.ok else "NOT as recorded"),
+        ("runs", str(report.runs)),
+        ("records", str(report.records)),
+        ("blobs", str(report.blobs)),
+    ]
+    if seal is not None:
+        names = ("sealed_at", "signed", "public_key", "runs", "events", "position")
+        value["seal"] = {name: getattr(seal, name) for name in names}
+        by = f"signed with {seal.public_key}" if seal.signed else "NOT SIGNED"
+        pairs.append(("seal", f"of {seal.sealed_at}, {seal.runs} runs, {seal.events} events, {by}"))
+    pairs += [("problem", str(p) if p.run_id else p.what) for p in report.problems]
+    out.one(value, lambda: out.pairs(pairs))
 
 
 @contextmanager

@@ -1,0 +1,246 @@
+"""The seal: one statement over the heads of all runs, to be kept where no forger reaches it.
+
+A head (run, version, digest of that record) stands for everything in its run up to there,
+so a ledger that fits a seal has lost and changed nothing that was in it then. It may have
+grown. Costs memory for each run, never for each event.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from ledger.errors import IntegrityFailureError
+from ledger.ledger import Ledger
+from ledger.recorder import LedgerRecorder
+from ledger.run_index import RunRow
+from ledger.signing import Signer, is_signed_by
+from ledger.transfer.lines import moment_text
+from ledger.verifying import Problem, Report, every_run, text_of
+
+FORMAT: Final = 1
+_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Where a run stood: its last record's version and digest (hexadecimal)."""
+
+    run_id: str
+    version: int
+    digest: str
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a ledger held at a moment. `root` covers the heads, the signature all but itself.
+
+    `heads` are sorted by run; `events` counts records, of a fork only its own; `position`
+    is the highest that a head has. The key and the signature are raw bytes in base64.
+    """
+
+    turnledger_seal: int
+    signed: bool
+    sealed_at: str
+    runs: int
+    events: int
+    position: int
+    root: str
+    public_key: str | None
+    signature: str | None
+    heads: list[Head]
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that are signed."""
+        numbers = (self.runs, self.events, self.position)
+        return b"".join(
+            (
+                _field(b"turnledger seal"),
+                _field(b"%d" % self.turnledger_seal),
+                _field(self.sealed_at.encode()),
+                *(_field(b"%d" % number) for number in numbers),
+                _field(bytes.fromhex(self.root)),
+            )
+        )
+
+
+def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
+    """Seal a ledger as it stands; `at` is the time, in microseconds since 1970.
+
+    Others may go on appending meanwhile: each run is taken as it is when it is looked at.
+    Raises IntegrityFailureError where the index and the records part: a seal over damage
+    would vouch for it. Whether all records fit their digests is for `verify` to say.
+    """
+    heads, events, position = [], 0, 0
+    for run in every_run(ledger.store):
+        position = max(position, _position_of_head(ledger.store, run))
+        events += run.version - run.parent_version
+        heads.append(Head(run.run_id, run.version, run.digest.hex()))
+    heads.sort(key=attrgetter("run_id"))
+    seal = Seal(
+        turnledger_seal=FORMAT,
+        signed=signer is not None,
+        sealed_at=moment_text(at),
+        runs=len(heads),
+        events=events,
+        position=position,
+        root=_root(heads),
+        public_key=None,
+        signature=None,
+        heads=heads,
+    )
+    if signer is None:
+        return seal
+    return msgspec.structs.replace(
+        seal,
+        public_key=b64encode(signer.public_key).decode(),
+        signature=b64encode(signer.sign(seal.statement)).decode(),
+    )
+
+
+def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
+    last = store.rows(run.run_id, 0, run.version, backwards=True, limit=1)
+    if not last or (last[0][2], last[0][6]) != (run.version, run.digest):
+        raise IntegrityFailureError(
+            f"Run {run.run_id} is not as it was recorded: the index says version {run.version} "
+            "with a digest that no record has there. Nothing is sealed; `turnledger verify` "
+            "says more."
+        )
+    return last[0][0]
+
+
+def seal_lines(seal: Seal) -> Iterator[bytes]:
+    """The file: a JSON document with a line for each field, and one for each head."""
+    yield b"{\n"
+    for name in seal.__struct_fields__:
+        if name != "heads":
+            value = msgspec.json.encode(getattr(seal, name))
+            yield b'  "%b": %b,\n' % (name.encode(), value)
+    yield b'  "heads": ['
+    for number, head in enumerate(seal.heads):
+        yield (b",\n    " if number else b"\n    ") + msgspec.json.encode(head)
+    yield b"\n  ]\n}\n"
+
+
+def read_seal(content: bytes, public_key: bytes | None = None) -> Seal:
+    """A seal from its file, if it is as it was made: its root, and then its signature.
+
+    With `public_key` (raw) it must be signed, and with that key. Without, a signature is
+    checked with the key in the seal, which shows that it is whole, not who made it.
+    Raises IntegrityFailureError.
+    """
+    try:
+        seal = msgspec.json.decode(content, type=Seal)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = f"This is no seal of a ledger, or a damaged one: {error}."
+        raise IntegrityFailureError(why) from error
+    if seal.turnledger_seal != FORMAT:
+        raise IntegrityFailureError(
+            f"The seal is of format {seal.turnledger_seal}, this program knows format {FORMAT}."
+        )
+    _check_heads(seal)
+    _check_signature(seal, public_key)
+    return seal
+
+
+def _check_heads(seal: Seal) -> None:
+    before = ""
+    for head in seal.heads:
+        known = _UUID.fullmatch(head.run_id) and _DIGEST.fullmatch(head.digest)
+        if not known or head.version < 1 or head.run_id <= before:
+            raise _edited(f"its list of runs is out of order at {head.run_id!r}")
+        before = head.run_id
+    if seal.runs != len(seal.heads):
+        raise _edited(f"it counts {seal.runs} runs and lists {len(seal.heads)}")
+    root = _root(seal.heads)
+    if seal.root != root:
+        raise _edited(f"the root of the runs that it lists is {root}, it says {seal.root}")
+
+
+def _check_signature(seal: Seal, public_key: bytes | None) -> None:
+    if seal.public_key is None or seal.signature is None or not seal.signed:
+        if seal.signed or seal.public_key is not None or seal.signature is not None:
+            raise _edited("it is half signed")
+        if public_key is not None:
+            raise IntegrityFailureError(
+                "The seal is not signed, and one signed with the given key is wanted."
+            )
+        return
+    try:
+        own = b64decode(seal.public_key, validate=True)
+        signature = b64decode(seal.signature, validate=True)
+    except (NotBase64, ValueError) as error:
+        raise _edited("its key or signature is no base64") from error
+    if public_key is not None and own != public_key:
+        raise IntegrityFailureError(
+            f"The seal is signed with another key than the given one: {seal.public_key}."
+        )
+    if not is_signed_by(own, signature, seal.statement):
+        raise _edited("its signature does not fit what it says")
+
+
+def check_seal(ledger: Ledger, seal: Seal, progress: Callable[[int], None] | None = None) -> Report:
+    """Verify the whole ledger, and that all that was sealed is there, unchanged."""
+    report = ledger.verify_all(progress)
+    missed = _missed(ledger.store, seal)
+    return msgspec.structs.replace(report, problems=(*report.problems, *missed))
+
+
+def _missed(store: LedgerRecorder, seal: Seal) -> Iterator[Problem]:
+    """What the seal has and the store has not. Rows are read raw, whatever became of them."""
+    highest = 0
+    for head in seal.heads:
+        last, found = 0, None
+        for row in store.raw_rows(head.run_id.encode()):
+            highest = max(highest, row[0])
+            if isinstance(row[2], int):
+                last = max(last, row[2])
+            if row[2] == head.version:
+                found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
+        if found != head.digest:
+            yield _problem(head.run_id, *_difference(head, last, found))
+    if highest < seal.position:
+        highest = max(highest, store.max_notification_id() or 0)
+    if highest < seal.position:
+        what = f"the highest position is {highest}, the seal has {seal.position}"
+        yield _problem("", None, f"{what}: records were removed, or this is an imported copy")
+
+
+def _difference(head: Head, last: int, found: str | None) -> tuple[int, str]:
+    """Where a run parts from the seal, and how."""
+    if last == 0:
+        return head.version, "the seal has the run up to here, but it is not there: removed"
+    if last < head.version:
+        return last + 1, f"the seal has version {head.version}, the records end before: cut"
+    if found is None:
+        return head.version, "the seal has the record, but it is missing"
+    return head.version, f"the seal has digest {head.digest}, found {found}: rewritten"
+
+
+def _problem(run_id: str, version: int | None, what: str) -> Problem:
+    return Problem(run_id=run_id, version=version, position=None, event_id=None, what=what)
+
+
+def _root(heads: Iterable[Head]) -> str:
+    """SHA-256 over the heads, each field with its length before it, as in the chain."""
+    whole = sha256()
+    for head in heads:
+        whole.update(_field(head.run_id.encode()))
+        whole.update(_field(b"%d" % head.version))
+        whole.update(_field(bytes.fromhex(head.digest)))
+    return whole.hexdigest()
+
+
+def _field(value: bytes) -> bytes:
+    return b"%d:%b," % (len(value), value)
+
+
+def _edited(why: str) -> IntegrityFailureError:
+    return IntegrityFailureError(f"The seal is not as it was made: {why}.")
