@@ -174,21 +174,19 @@ class Execution:
     def _goes_on(self) -> bool:
         """Take what was recorded between two attempts; whether there is another one."""
         journal = self._journal
-        journal.take_inputs()
-        latest = journal.state.checkpoints.latest
-        record = self._recording.peek()
-        if record is None:
-            return False
-        if isinstance(record.event, RunResumed):
-            journal.take()
-            journal.take_inputs()
-            if latest is not None and latest.is_users:
-                self._go_back(latest.phase)
-            return True
-        if self._recording.ends_an_attempt() or journal.state.summary.status in _OVER:
+        while (event := _next(journal)) is not None:
+            latest = journal.state.checkpoints.latest
+            if isinstance(event, RunResumed):
+                journal.take()
+                journal.take_inputs()
+                if latest is not None and latest.is_users:
+                    self._go_back(latest.phase)
+                return True
+            is_over = journal.state.summary.status in _OVER
+            if not is_over and not self._recording.ends_an_attempt():
+                journal.undecided("the end of the run")
             journal.take()  # it was given up, or others noted something about it afterwards
-            return self._goes_on()
-        raise Diverged(Divergence.of_a_step(record, "the end of the run"))
+        return False
 
     def _go_back(self, phase: str) -> None:
         """Take what a checkpoint that a user saved brought back."""

@@ -83,8 +83,7 @@ class ReplayJournal(Journal):
             ledger, run_id, declarations=declarations, clock=clock or SystemClock(), at=0
         )
         self.recording = recording
-        # The last version that was followed, and the evaluation that is under way.
-        self.followed = 0
+        # The one that is under way.
         self.evaluation: Evaluation[Any] | None = None
         # Whether the loop has begun: what the session brings along comes before.
         self._has_opened = False
@@ -186,7 +185,6 @@ class ReplayJournal(Journal):
         if not self._has_opened:
             self._has_opened = record.row[3] in _OPENED
         self._unfolded.append(record)
-        self.followed = record.version
         return record
 
     def take_notes(self) -> None:
@@ -197,10 +195,7 @@ class ReplayJournal(Journal):
             self.take()
 
     def take_inputs(self) -> None:
-        taken = self.recording.inputs()
-        if taken:
-            self._unfolded += taken
-            self.followed = taken[-1].version
+        self._unfolded += self.recording.inputs()
 
     def _compare(self, event: Pending) -> str:
         record = self.expected()
