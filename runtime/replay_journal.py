@@ -7,6 +7,7 @@ something else is a divergence.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -67,7 +68,7 @@ class Diverged(Stop):
         self.divergence = divergence
 
 
-class ReplayJournal(Journal):
+class ReplayJournal(Journal, ABC):
     """A run as a loop that is run again has it."""
 
     def __init__(
@@ -90,9 +91,9 @@ class ReplayJournal(Journal):
         self._unfolded: list[Record] = []
 
     @property
+    @abstractmethod
     def trying(self) -> Trying:
         """Whom to ask for causes."""
-        raise NotImplementedError
 
     # --- what is known ---
 

@@ -45,7 +45,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOT_FOUND: "no such run, record, blob or table",
     ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
     ExitCode.INTEGRITY_FAILURE: "something is not as it was recorded, or conflicts with what is",
-    ExitCode.REPLAY_DIVERGENCE: "a replay came out differently",
+    ExitCode.REPLAY_DIVERGENCE: "a replay, or a run compared with another, differs",
     ExitCode.LEASE_HELD: "another worker has the run",
     ExitCode.WAITING: "the run waits for a person's decision",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",

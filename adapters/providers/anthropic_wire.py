@@ -48,7 +48,6 @@ class AnthropicMessages(WireFormat):
             "image": ("image/png", "image/jpeg", "image/gif", "image/webp"),
             "document": ("application/pdf", "text/plain"),
         },
-        provider_data=True,
     )
 
     # --- out ---

@@ -74,8 +74,6 @@ class GeminiContents(WireFormat):
     capabilities = Capabilities(
         media={"image": BOTH, "audio": BOTH, "video": BOTH, "document": BOTH},
         mimes={"image": ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")},
-        call_ids=False,
-        provider_data=True,
     )
 
     def __init__(self, *, model: str = "", unsupported_media: WhenUnsupported = "error") -> None:

@@ -177,7 +177,6 @@ class LiteLLMChat(ChatCompletions):
     # Who is behind LiteLLM is not known here: the strictest ids, and a user who speaks first.
     id_pattern = WireFormat.id_pattern
     needs_lead = True
-    capabilities = replace(ChatCompletions.capabilities, provider_data=True)
 
     def __init__(
         self,

@@ -65,7 +65,6 @@ class Responses(WireFormat):
             "image": ("image/png", "image/jpeg", "image/gif", "image/webp"),
             "document": ("application/pdf",),
         },
-        provider_data=True,
     )
 
     # --- out ---

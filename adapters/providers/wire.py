@@ -39,12 +39,6 @@ class Capabilities:
 
     media: Mapping[Modality, frozenset[Source]] = field(default_factory=dict)
     mimes: Mapping[Modality, tuple[str, ...]] = field(default_factory=dict)
-    streaming: bool = True
-    native_output: bool = True
-    # Whether calls come with ids of their own.
-    call_ids: bool = True
-    # Whether data of its own goes back with later requests (thinking, signatures).
-    provider_data: bool = False
 
     def takes(self, modality: Modality, source: Source) -> bool:
         return source in self.media.get(modality, frozenset())

@@ -37,6 +37,8 @@ class Provider:
     name: str
     wire: Callable[[], Wire]
     connect: Callable[..., SdkAdapter[Any]]
+    # Whether its model shows its thoughts without being asked, to be sent back.
+    thinks: bool = False
 
     def adapter(self, url: str, **options: Any) -> SdkAdapter[Any]:
         """An adapter whose provider is at this address; its client is the SDK's own."""
@@ -77,8 +79,8 @@ PROVIDERS = {
         Provider("openai-chat", OpenAIChat, _openai),
         Provider("openai-responses", OpenAIResponses, _responses),
         Provider("litellm", OpenAIChat, _litellm),
-        Provider("anthropic", AnthropicMessages, _anthropic),
-        Provider("gemini", GeminiContents, _gemini),
+        Provider("anthropic", AnthropicMessages, _anthropic, thinks=True),
+        Provider("gemini", GeminiContents, _gemini, thinks=True),
     )
 }
 

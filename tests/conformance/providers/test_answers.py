@@ -93,6 +93,8 @@ def test_a_model_that_thinks_is_given_its_thoughts_back(provider: UnderTest) -> 
         session = on(ledger)
         answer = provider.adapter().evaluate(prompt_of(tool()), session=session)
         assert "Two first." not in "".join(said.content for said in messages(session))
+        kept = [one.provider_data is not None for one in events(session, ModelReplied)]
+        assert kept[:2] == [provider.provider.thinks] * 2
     assert answer.text == "Six."
     _accepted(provider)
 
@@ -192,9 +194,6 @@ def test_a_session_in_another_process_goes_on(provider: UnderTest) -> None:
     with Ledger.open("memory://") as ledger:
         session = on(ledger)
         provider.tells(replies(Answer(calls=(ADD,), thinking="Hm."), Answer("Four.")))
-
-        def stopping(asked: Any) -> Any:
-            raise KeyboardInterrupt
 
         prompt = prompt_of(tool())
         interrupted = provider.adapter()
