@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -31,6 +31,15 @@ _NAMING = ("file_id", "fileUri", "file_uri", "id", "call_id", "name")
 _LONGEST_NAME = 120
 # Under what arguments that are no object stand where a provider wants one.
 UNREADABLE = "unreadable_arguments"
+
+
+def blocks_in(content: Node | None, part: Callable[[Node], Block]) -> list[Block]:
+    """A message's content: nothing, one text, or parts."""
+    if content is None:
+        return []
+    if content.is_text:
+        return [TextBlock(content.text())] if content.value else []
+    return [part(one) for one in content.each()]
 
 
 class Gathering:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from adapters.transcripts.envelopes import answer_in, refuse, request_in
-from adapters.transcripts.gathering import Gathering
+from adapters.transcripts.gathering import Gathering, blocks_in
 from adapters.transcripts.nodes import Node, json_text, root_of
 from adapters.transcripts.transcript import Transcript
 from adapters.transcripts.wires import reply_of
@@ -168,11 +168,7 @@ def _texts(blocks: list[Block]) -> str:
 
 
 def _blocks(content: Node | None, found: Gathering) -> list[Block]:
-    if content is None:
-        return []
-    if content.is_text:
-        return [TextBlock(content.text())] if content.value else []
-    return [_part(part, found) for part in content.each()]
+    return blocks_in(content, lambda part: _part(part, found))
 
 
 def _part(part: Node, found: Gathering) -> Block:

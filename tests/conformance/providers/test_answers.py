@@ -54,7 +54,7 @@ def test_usage_is_recorded_per_call(provider: UnderTest) -> None:
         assert one.usage.input_tokens == 1200
         assert one.usage.output_tokens == 340
         assert one.usage.cached_tokens == 1000
-        assert one.usage.reasoning_tokens in (128, 0)  # Anthropic does not tell it apart
+        assert one.usage.reasoning_tokens == 128
         assert "test" in one.model
     total = session.journal.state.usage.total
     assert (total.input_tokens, total.output_tokens) == (2400, 680)
