@@ -1,7 +1,8 @@
 """The process that forks: `python -m tests.crash.driver SCENARIO`, arguments as JSON on stdin.
 
 pytest has threads and is not forked. Each scenario is a function `run(crew, **arguments)`
-in a module of its name; what it returns is printed as JSON for the test to judge.
+in a module of its name, here or (with dots) elsewhere; what it returns is printed as JSON
+for the test to judge.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ def drive(scenario: str, *, seconds: float, **arguments: Any) -> dict[str, Any]:
 def main() -> None:
     arguments = msgspec.json.decode(sys.stdin.buffer.read())
     seconds = arguments.pop("seconds")
-    if str(arguments.get("url", "")).startswith("postgresql"):
+    if "postgresql://" in str([arguments.get("url"), arguments.get("urls")]):
         importlib.import_module("ledger.stores.postgres")
-    scenario = importlib.import_module(f"tests.crash.{sys.argv[1]}")
+    name = sys.argv[1]
+    scenario = importlib.import_module(name if "." in name else f"tests.crash.{name}")
     gc.freeze()
     with Crew(seconds) as crew:
         answer = scenario.run(crew, **arguments)

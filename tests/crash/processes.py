@@ -157,10 +157,16 @@ class Crew:
     def resume(self, child: Child) -> None:
         os.kill(child.pid, signal.SIGCONT)
 
+    def strike(self, *children: Child) -> None:
+        """SIGKILL for all of these within microseconds; `kill` then reaps each of them."""
+        for child in children:
+            if not child.reaped:
+                os.kill(child.pid, signal.SIGKILL)
+
     def kill(self, child: Child) -> list[Message]:
         """SIGKILL and reap; what the child had said until then, and nobody had read."""
+        self.strike(child)
         if not child.reaped:
-            os.kill(child.pid, signal.SIGKILL)
             os.waitpid(child.pid, 0)
             child.reaped = True
         last_words = self._heard.pop(child)

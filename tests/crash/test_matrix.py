@@ -13,6 +13,8 @@ from runtime import ToolContext, ToolResult
 from runtime.tool_runs import UNKNOWN
 from tests.crash.agents import KINDS, Agent, Order, Pay
 from tests.crash.driver import drive
+from tests.postgres import new_database
+from tests.soaking import Search
 
 PAYMENTS = {
     "none": [],
@@ -132,7 +134,13 @@ def test_files_are_enough_for_every_kind_of_agent(kind: str, tmp_path: Path) -> 
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", KINDS)
-def test_all_of_it_on_postgresql(kind: str, server_url: str, tmp_path: Path) -> None:
+def test_all_of_it_on_postgresql(server: str, tmp_path: Path) -> None:
     """Every moment of every agent."""
-    check_all_end_alike(matrix(server_url, tmp_path, kind), kind)
+    search = Search("moments-postgresql", goal={"agents": len(KINDS)})
+    for number in search.rounds(share=0.02):
+        kind = KINDS[number % len(KINDS)]
+        with search.blaming(kind):
+            runs = matrix(new_database(server), tmp_path / str(number), kind)
+            check_all_end_alike(runs, kind)
+        search.count(agents=1, moments=len(runs))
+    assert search.problems == []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.crash.driver import drive
+from tests.soaking import Search
 
 
 def check_races(told: dict[str, Any], rounds: int) -> None:
@@ -29,12 +31,27 @@ def test_of_two_who_recover_one_run_one_is_refused(ledger_url: str, tmp_path: Pa
 
 
 @pytest.mark.soak
-def test_the_same_five_hundred_times(ledger_url: str, tmp_path: Path) -> None:
-    """500 races for 500 runs."""
-    told = drive(
-        "overtaking", seconds=900, url=ledger_url, folder=str(tmp_path), scene="race", rounds=500
-    )
-    check_races(told, 500)
+def test_the_same_five_hundred_times(
+    new_ledger_url: Callable[[], str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """500 races for 500 runs on each store."""
+    store = request.node.callspec.params["new_ledger_url"]
+    search = Search(f"races-{store}", goal={"races": 500})
+    for number in search.rounds(share=0.01):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with search.blaming(f"round {number}"):
+            told = drive(
+                "overtaking",
+                seconds=120,
+                url=new_ledger_url(),
+                folder=str(folder),
+                scene="race",
+                rounds=25,
+            )
+            check_races(told, 25)
+        search.count(races=25)
+    assert search.problems == []
 
 
 def test_a_worker_that_was_overtaken_appends_nothing(ledger_url: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from tests.crash.agents import KINDS
 from tests.crash.provided import script_of
 from tests.crash.test_matrix import check_all_end_alike, matrix
 from tests.servers.serving import StrictServer
+from tests.soaking import Search
 
 
-def _check(name: str, kind: str, url: str, folder: Path, *, stream: bool, stride: int) -> None:
+def _check(name: str, kind: str, url: str, folder: Path, *, stream: bool, stride: int) -> int:
     with StrictServer(PROVIDERS[name].wire(), script_of(kind)) as server:
         runs = matrix(
             url,
@@ -26,6 +28,7 @@ def _check(name: str, kind: str, url: str, folder: Path, *, stream: bool, stride
         )
         assert [str(refused) for refused in server.refused] == []
     check_all_end_alike(runs, kind)
+    return len(runs)
 
 
 @pytest.mark.parametrize(("kind", "stream"), [("sequential", False), ("parallel", True)])
@@ -38,11 +41,16 @@ def test_a_killed_agent_goes_on_with_its_provider(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", PROVIDERS)
-def test_all_of_it_with_every_sdk(
-    name: str, kind: str, stream: bool, file_url: str, tmp_path: Path
-) -> None:
-    """Every moment of every agent."""
-    _check(name, kind, file_url, tmp_path, stream=stream, stride=1)
+def test_all_of_it_with_every_sdk(tmp_path: Path) -> None:
+    """Every moment of every agent, streamed and not."""
+    agents = [*product(PROVIDERS, KINDS, (False, True))]
+    search = Search("moments-providers", goal={"agents": len(agents)})
+    for number in search.rounds(share=0.03):
+        name, kind, stream = agents[number % len(agents)]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        url = str(folder / "ledger.db")
+        with search.blaming(f"{name}, {kind}, {stream=}"):
+            moments = _check(name, kind, url, folder, stream=stream, stride=1)
+        search.count(agents=1, moments=moments)
+    assert search.problems == []

@@ -25,6 +25,7 @@ from projections.blocks import (
     ToolUseBlock,
 )
 from projections.history import MessageHistory
+from tests.soaking import Search
 from tests.unit.projections.provider_rules import violations
 
 # --- messages, from sensible to hostile --------------------------------------------
@@ -209,28 +210,29 @@ def test_every_prefix_of_anything_is_valid(conversation: list[Any]) -> None:
     check_everything(conversation)
 
 
-def search(check: Callable[[Any], None], drawn: st.SearchStrategy[Any], rounds: int) -> int:
-    """Try 5,000 examples a round, each round others, the same ones every time; how many it was."""
-    count = 0
-
-    for number in range(rounds):
+def search(
+    name: str, check: Callable[[Any], None], drawn: st.SearchStrategy[Any], goal: int, share: float
+) -> None:
+    """Try 1,000 examples a round, each round others, until there were so many or time is up."""
+    tried = Search(name, goal={"sequences": goal})
+    for number in tried.rounds(share):
 
         @seed(number)
-        @settings(max_examples=5_000, derandomize=False)
+        @settings(max_examples=1_000, derandomize=False)
         @given(drawn)
         def holds(example: Any) -> None:
-            nonlocal count
-            count += 1
+            tried.count(sequences=1)
             check(example)
 
-        holds()
-    return count
+        with tried.blaming(f"round {number}"):
+            holds()
+    assert tried.problems == []
 
 
 @pytest.mark.soak
 def test_every_prefix_of_anything_is_valid_at_length() -> None:
     """The same with a hundred thousand sequences."""
-    assert search(check_everything, conversations, rounds=20) >= 100_000
+    search("histories", check_everything, conversations, goal=100_000, share=0.02)
 
 
 def check_against_plain(conversation: list[ChatTurn]) -> None:
@@ -281,7 +283,7 @@ def test_it_agrees_with_a_plain_version(conversation: list[ChatTurn]) -> None:
 @pytest.mark.soak
 def test_it_agrees_with_a_plain_version_at_length() -> None:
     """The same with twenty thousand sequences."""
-    assert search(check_against_plain, sound_conversations, rounds=4) >= 20_000
+    search("histories-plain", check_against_plain, sound_conversations, goal=20_000, share=0.01)
 
 
 @settings(max_examples=300)
