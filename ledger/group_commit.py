@@ -3,6 +3,10 @@
 A lone writer runs its own work on its own thread, with no queue and no handing over.
 When several threads write at once, one of them (the leader) takes all the work that has queued
 up into one transaction, and one fsync serves them all.
+
+Ctrl-C can come anywhere in here, but only where Python looks for it: at the beginning of a
+function, after a call, at the end of a turn of a loop. What must not be torn apart has none of
+these inside, and what must be done in the end is tried twice and may be.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import Any, Generic, TypeVar
 
+from ledger.errors import StoreUnavailableError
+
 Tx = TypeVar("Tx")
 MAX_GROUP = 256
 
@@ -19,14 +25,13 @@ MAX_GROUP = 256
 class Job(Generic[Tx]):
     """A caller's work, and what came of it."""
 
-    __slots__ = ("appointed", "done", "error", "result", "wake", "work")
+    __slots__ = ("done", "error", "result", "wake", "work")
 
     def __init__(self, work: Callable[[Tx], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-        self.appointed = False
         self.wake = Lock()
         self.wake.acquire()
 
@@ -49,28 +54,36 @@ class GroupCommit(Generic[Tx]):
         self._gathered = Event()
         self._mutex = Lock()
         self._waiting: deque[Job[Tx]] = deque()
-        self._leading = False
+        # Who commits just now: the job of one in company, or what stands for a lone caller.
+        self._leader: object = None
 
     def run(self, work: Callable[[Tx], Any]) -> Any:
-        with self._mutex:
-            follows, alone = self._leading, self._company == 1
-            self._leading = True
-            job = Job(work) if follows or not alone else None
-            if follows and job is not None:
-                self._join(job)
-        if job is None:
-            try:
-                return self._commit_alone(work)
-            finally:
-                self._pass_on()
+        job = Job(work) if self._company > 1 else None
+        me: object = job or object()
         try:
-            if follows:
-                job.wake.acquire()
-        except BaseException:
-            self._quit(job)
-            raise
-        if not job.done:
-            self._lead(job)
+            with self._mutex:
+                leads = self._leader is None
+                if leads:
+                    self._leader = me
+                else:
+                    me = job = job or Job(work)
+                    self._join(job)
+            if job is None:
+                result = self._commit_alone(work)
+            else:
+                if not leads:
+                    job.wake.acquire()
+                if not job.done:
+                    self._lead(job)
+        finally:
+            if job is None or not job.done:
+                try:
+                    self._step_down(me)
+                except BaseException:
+                    self._step_down(me)
+                    raise
+        if job is None:
+            return result
         if job.error is not None:
             raise job.error
         return job.result
@@ -93,39 +106,51 @@ class GroupCommit(Generic[Tx]):
         self._missing = 0
 
     def _lead(self, first: Job[Tx]) -> None:
+        self._gather()
         group = [first]
+        followers: list[Job[Tx]] = []
+        committed = False
         try:
-            self._gather()
-        except BaseException:
-            self._pass_on()
-            raise
-        with self._mutex:
-            while self._waiting and len(group) < MAX_GROUP:
-                group.append(self._waiting.popleft())
-            self._company = len(group)
-        try:
+            with self._mutex:
+                while self._waiting and len(followers) < MAX_GROUP - 1:
+                    followers += (self._waiting[0],)
+                    del self._waiting[0]
+                group += followers
+                self._company = len(group)
             self._commit_group(group)
+            committed = True
         finally:
-            self._pass_on()
-            for job in group[1:]:
-                job.done = True
-                job.wake.release()
+            try:
+                self._end_lead(first, followers, committed)
+            except BaseException:
+                self._end_lead(first, followers, committed)
+                raise
+        first.done = True
 
-    def _pass_on(self) -> None:
-        """Wake one who waits to lead the next group."""
-        with self._mutex:
-            successor = self._waiting.popleft() if self._waiting else None
-            self._leading = successor is not None
-            if successor is not None:
-                successor.appointed = True
-        if successor is not None:
-            successor.wake.release()
+    def _end_lead(self, first: Job[Tx], followers: list[Job[Tx]], committed: bool) -> None:
+        """Let the next one lead, and those whose work was done here go on. May be repeated."""
+        self._step_down(first)
+        while followers:
+            job = followers[0]
+            if not committed:
+                job.error = StoreUnavailableError(
+                    "The thread that was committing this append was interrupted, so the "
+                    "outcome is unknown. Append the same events again, with the same ids."
+                )
+            job.done = True
+            del followers[0]
+            job.wake.release()
 
-    def _quit(self, job: Job[Tx]) -> None:
-        """A follower was interrupted (Ctrl-C): nobody may wait for it to lead."""
+    def _step_down(self, me: object) -> None:
+        """Nobody waits for this caller to lead any more. May be repeated."""
         with self._mutex:
-            if job in self._waiting:
-                self._waiting.remove(job)
-                return
-        if job.appointed:
-            self._pass_on()
+            if self._leader is me:
+                if self._waiting:
+                    successor = self._waiting[0]
+                    del self._waiting[0]
+                    self._leader = successor
+                    successor.wake.release()
+                else:
+                    self._leader = None
+            elif me in self._waiting:
+                self._waiting.remove(me)  # type: ignore[arg-type]

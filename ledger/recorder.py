@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 from weakref import WeakSet
@@ -54,6 +55,8 @@ class LedgerRecorder(ApplicationRecorder):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._heads: dict[str, RunRow] = {}
+        # Of this process's threads one writes at a time.
+        self._turn = Lock()
         self._group = GroupCommit[Transaction](
             self._commit_alone, self._commit_group, self.patience
         )
@@ -88,57 +91,61 @@ class LedgerRecorder(ApplicationRecorder):
 
     def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
         """The short way, for one who writes alone and whose work goes through."""
-        self._enter()
-        try:
-            tx = self._transaction(careful=False)
-            tx.begin()
+        with self._turn:
             try:
-                result = work(tx)
-                tx.flush()
-            except BaseException as error:
-                tx.rollback()
-                redo = isinstance(error, RedoError) or tx.wrote()
-                if not (redo and isinstance(error, Exception)):
-                    raise
+                self._enter()
+                tx = self._transaction(careful=False)
+                tx.begin()
+                try:
+                    result = work(tx)
+                    tx.flush()
+                except BaseException as error:
+                    tx.rollback()
+                    redo = isinstance(error, RedoError) or tx.wrote()
+                    if not (redo and isinstance(error, Exception)):
+                        raise
+                    self._heads.clear()
+                    job = Job(work)
+                    self._run_group(self._transaction(careful=True), [job])
+                    if job.error is not None:
+                        raise job.error from None
+                    return job.result
+                tx.commit()
+                self._remember(tx)
+                return result
+            except BaseException:
                 self._heads.clear()
-                job = Job(work)
-                self._run_group(self._transaction(careful=True), [job])
-                if job.error is not None:
-                    raise job.error from None
-                return job.result
-            tx.commit()
-            self._remember(tx)
-            return result
-        except BaseException:
-            self._heads.clear()
-            raise
-        finally:
-            self._leave()
+                raise
+            finally:
+                try:
+                    self._leave()
+                except BaseException:
+                    # Ctrl-C came just then, as it may: see group_commit.
+                    self._leave()
+                    raise
 
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
         try:
-            self._enter()
-            try:
+            with self._turn:
                 try:
-                    self._run_group(self._transaction(careful=False), jobs)
-                except RedoError:
-                    self._heads.clear()
-                    self._run_group(self._transaction(careful=True), jobs)
-            finally:
-                self._leave()
+                    self._enter()
+                    try:
+                        self._run_group(self._transaction(careful=False), jobs)
+                    except RedoError:
+                        self._heads.clear()
+                        self._run_group(self._transaction(careful=True), jobs)
+                finally:
+                    try:
+                        self._leave()
+                    except BaseException:
+                        self._leave()
+                        raise
         except (StoreUnavailableError, LedgerClosedError) as error:
             self._heads.clear()
             for job in jobs:
                 job.error = type(error)(*error.args)
         except BaseException:
-            # The leader's own trouble (Ctrl-C, say). Its followers can't know what became
-            # of their work; their ids tell them when they append it again.
             self._heads.clear()
-            for job in jobs[1:]:
-                job.error = StoreUnavailableError(
-                    "The thread that was committing this append was interrupted, so the "
-                    "outcome is unknown. Append the same events again, with the same ids."
-                )
             raise
 
     def _run_group(self, tx: Transaction, jobs: list[Job[Transaction]]) -> None:
@@ -189,11 +196,14 @@ class LedgerRecorder(ApplicationRecorder):
 
     @abstractmethod
     def _enter(self) -> None:
-        """Before a group: keep other writers out, as far as the store needs it."""
+        """Before a group: keep other processes out, as far as the store needs it."""
 
     @abstractmethod
     def _leave(self) -> None:
-        """After a group, whatever became of it; what it wrote may be looked for now."""
+        """After a group, whatever became of it, also if `_enter` failed. May be repeated.
+
+        What was written may be looked for now.
+        """
 
     @abstractmethod
     def _transaction(self, *, careful: bool) -> Transaction: ...
@@ -260,6 +270,14 @@ class LedgerRecorder(ApplicationRecorder):
     @abstractmethod
     def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
         """A run's rows as stored, text as undecoded bytes, by version."""
+
+    @abstractmethod
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Run, key and value of every tag that listings go by, as stored."""
+
+    def own_findings(self) -> Iterator[str]:
+        """What the store itself finds wrong with its files, where it can look."""
+        return iter(())
 
     @abstractmethod
     def facts(self) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Condition, Lock, RLock
 from typing import Any
@@ -17,6 +18,7 @@ from uuid import uuid4
 from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
 from eventsourcing.utils import EnvType
 
+from ledger.errors import IntegrityFailureError
 from ledger.events import CATALOGUE
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import NewRow, RawRow, Row
@@ -65,11 +67,18 @@ class MemoryTransaction(Transaction):
 
     def commit(self) -> None:
         self._undo.clear()
-        self._tables.lock.release()
+        self.end()
 
     def rollback(self) -> None:
-        self._undo_to(0)
-        self._tables.lock.release()
+        self.end()
+
+    def end(self) -> None:
+        """Undo what was not committed, and let others look. May be repeated."""
+        lock: Any = self._tables.lock
+        if lock._is_owned():
+            self._undo_to(0)
+        while lock._is_owned():
+            lock.release()
 
     def savepoint(self) -> None:
         self._savepoint = len(self._undo)
@@ -81,8 +90,10 @@ class MemoryTransaction(Transaction):
         self._undo_to(self._savepoint)
 
     def _undo_to(self, mark: int) -> None:
+        # Undone first and then forgotten: Ctrl-C may come in between, and each may be repeated.
         while len(self._undo) > mark:
-            self._undo.pop()()
+            self._undo[-1]()
+            del self._undo[-1]
 
     def wrote(self) -> bool:
         wrote, self._seen = len(self._undo) > self._seen, len(self._undo)
@@ -119,16 +130,17 @@ class MemoryTransaction(Transaction):
     def _insert(self, row: NewRow) -> int:
         tables, position = self._tables, len(self._tables.rows) + 1
         own = tables.by_run.setdefault(row[0], [])
+
+        def undo() -> None:
+            del tables.rows[position - 1 :]
+            if own and own[-1] == position - 1:
+                del own[-1]
+            tables.by_id.pop(row[3], None)
+
+        self._undo.append(undo)
         tables.rows.append((position, *row))
         own.append(position - 1)
         tables.by_id[row[3]] = position - 1
-
-        def undo() -> None:
-            tables.rows.pop()
-            own.pop()
-            del tables.by_id[row[3]]
-
-        self._undo.append(undo)
         return position
 
     def run(self, run_id: str) -> RunRow | None:
@@ -200,17 +212,20 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         super().__init__()
         self.tables = tables or MemoryTables()
         self.tables.handles += 1
+        self._turn = self.tables.writing
+        self._tx: MemoryTransaction | None = None
         self._holder = ""
 
     def _enter(self) -> None:
         self._check_open()
-        self.tables.writing.acquire()
 
     def _transaction(self, *, careful: bool) -> Transaction:
-        return MemoryTransaction(self.tables, self._heads, careful=careful)
+        self._tx = MemoryTransaction(self.tables, self._heads, careful=careful)
+        return self._tx
 
     def _leave(self) -> None:
-        self.tables.writing.release()
+        if self._tx is not None:
+            self._tx.end()
         with self.tables.appended:
             self.tables.appended.notify_all()
 
@@ -311,6 +326,15 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             own = [row for row in self.tables.rows if _raw(row[1]) == run_id]
         for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
             yield tuple(_raw(value) for value in row)
+
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        """There is no table of tags here that could part from the index."""
+        with self.tables.lock:
+            rows = list(self.tables.runs.values())
+        for row in rows:
+            with suppress(IntegrityFailureError):
+                for key, value in row.tag_map.items():
+                    yield _raw(row.run_id), _raw(key), _raw(value)
 
     def max_notification_id(self) -> int | None:
         with self.tables.lock:

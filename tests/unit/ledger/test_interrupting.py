@@ -1,0 +1,173 @@
+"""Ctrl-C at every single point of an append where Python can notice it: nobody hangs after it."""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from pathlib import Path
+from threading import Event, Thread
+from types import FrameType
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from ledger import ANY, NEW, Ledger, StoreUnavailableError, TurnledgerError, new_run_id
+from tests.conformance.samples import draft, note
+
+# Where CPython looks for signals: after these.
+LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
+WATCHED = ("group_commit.py", "recorder.py", "file_lock.py", "memory.py")
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt at the n-th point that this thread passes, as Ctrl-C would."""
+
+    def __init__(self, place: int) -> None:
+        self._left = place
+        self._before: dict[FrameType, str] = {}
+        self.fired = False
+
+    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
+        name = Path(frame.f_code.co_filename).name
+        if name not in WATCHED and not name.startswith("sqlite_") and name != "sqlite.py":
+            return None
+        frame.f_trace_opcodes = True
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
+        if event != "opcode":
+            return self._step
+        before = self._before.get(frame, "")
+        self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        if before in LOOKS and not self.fired:
+            self._left -= 1
+            if self._left == 0:
+                self.fired = True
+                raise KeyboardInterrupt
+        return self._step
+
+    def around(self, act: Callable[[], object]) -> None:
+        traced = sys.gettrace()
+        sys.settrace(self)
+        try:
+            act()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(traced)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    url = "memory://" if request.param == "memory" else str(tmp_path / "runs.db")
+    with Ledger.open(url) as opened:
+        yield opened
+
+
+def _in_time(act: Callable[[], object], where: str) -> None:
+    """Done by another thread, so that one that hangs can be told."""
+    outcome: list[object] = []
+
+    def work() -> None:
+        try:
+            outcome.append(act())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert outcome, f"hangs after an interrupt at {where}"
+    assert not isinstance(outcome[0], BaseException), outcome[0]
+
+
+def _nobody_has_the_lock(ledger: Ledger) -> bool:
+    if ledger.url.startswith("memory:"):
+        return True
+    with Path(f"{ledger.url}-locks/write").open("rb") as lock:
+        flock(lock, LOCK_EX | LOCK_NB)
+        flock(lock, LOCK_UN)
+    return True
+
+
+def _append_twice(ledger: Ledger, run: UUID, place: int) -> bool:
+    """Interrupted, then whole; whether it was interrupted."""
+    drafts = [draft(note(place)), draft(note(-place))]
+    interrupter = Interrupter(place)
+    interrupter.around(lambda: ledger.append(run, drafts, ANY))
+    assert _nobody_has_the_lock(ledger), place
+    _in_time(lambda: ledger.append(run, drafts, ANY), f"point {place}")
+    return interrupter.fired
+
+
+def test_whoever_appends_after_an_interrupted_append_is_served(ledger: Ledger) -> None:
+    """Wherever in a lone append Ctrl-C came; what became of it is whole or nothing."""
+    run = new_run_id()
+    ledger.append(run, note(), NEW)
+    place = 1
+    while _append_twice(ledger, run, place):
+        place += 1
+    assert place > 40
+    assert ledger.verify_all().ok
+    assert ledger.head(run) == 1 + 2 * place
+
+
+def _lead_interrupted(ledger: Ledger, run: UUID, place: int) -> bool:
+    """One holds the store up, this thread waits to lead, and another one follows it."""
+    entered, go_on, ended = Event(), Event(), Event()
+    waiting = ledger.store._group._waiting
+    answers: list[object] = []
+    theirs = draft(note(place))
+
+    def hold(tx: object) -> None:
+        entered.set()
+        go_on.wait(20)
+
+    def follow() -> None:
+        try:
+            answers.append(ledger.append(run, theirs, ANY))
+        except TurnledgerError as error:
+            answers.append(error)
+
+    def gather() -> None:
+        while not waiting and not ended.wait(0.0002):
+            pass
+        follower = Thread(target=follow, daemon=True)
+        follower.start()
+        while len(waiting) < 2 and not ended.wait(0.0002):
+            pass
+        go_on.set()
+        follower.join(20)
+
+    threads = [Thread(target=ledger.store.write, args=(hold,), daemon=True)]
+    threads[0].start()
+    assert entered.wait(20)
+    threads.append(Thread(target=gather, daemon=True))
+    threads[1].start()
+    interrupter = Interrupter(place)
+    interrupter.around(lambda: ledger.append(run, draft(note()), ANY))
+    ended.set()
+    for thread in threads:
+        thread.join(30)
+    where = f"point {place}"
+    assert answers, f"the follower hangs after an interrupt at {where}"
+    assert _nobody_has_the_lock(ledger), where
+    if isinstance(answers[0], StoreUnavailableError):
+        _in_time(follow, where)
+    assert theirs.event_id in {record.event_id for record in ledger.read(run)}, where
+    _in_time(lambda: ledger.append(run, draft(note()), ANY), where)
+    return interrupter.fired
+
+
+def test_an_interrupted_leader_leaves_nobody_waiting(ledger: Ledger) -> None:
+    """Wherever it was: its follower gets an answer, and the answer is true."""
+    run = new_run_id()
+    ledger.append(run, note(), NEW)
+    place = 1
+    while _lead_interrupted(ledger, run, place):
+        place += 1
+    assert place > 40
+    assert ledger.verify_all().ok
