@@ -33,7 +33,11 @@ class FairLock:
 
     def __init__(self, folder: Path, wait: float) -> None:
         self._gate = _open(folder / "gate")
-        self._lock = _open(folder / "write")
+        try:
+            self._lock = _open(folder / "write")
+        except BaseException:
+            os.close(self._gate)
+            raise
         self._what = str(folder)
         self._wait = wait
         self._turn = Condition()
@@ -85,7 +89,11 @@ class FairLock:
                 granted = self._turn.wait_for(lambda: self._state == "granted", self._wait)
             finally:
                 # Also when Ctrl-C ends the wait: nobody keeps a lock that nobody wants.
-                self._end_wait(granted)
+                try:
+                    self._end_wait(granted)
+                except BaseException:
+                    self._end_wait(granted)
+                    raise
             if granted:
                 return
         raise StoreBusyError(
@@ -125,6 +133,25 @@ class FairLock:
             os.close(fd)
 
 
+class NoLock:
+    """Instead of a lock, where nothing can be written and so nobody needs to be kept out."""
+
+    def acquire(self) -> None:
+        pass
+
+    def acquire_at_once(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def forget(self) -> None:
+        pass
+
+
 class LifeSign:
     """A file that this process keeps locked while it lives."""
 
@@ -132,10 +159,15 @@ class LifeSign:
         self.name = f"alive-{uuid4()}"
         self._path = folder / self.name
         self._fd = _open(self._path)
-        flock(self._fd, LOCK_EX)
+        try:
+            flock(self._fd, LOCK_EX)
+        except BaseException:
+            os.close(self._fd)
+            raise
 
     def close(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        # A file that can't be removed (the disk went read-only) is free, which says enough.
+        with contextlib.suppress(OSError):
             self._path.unlink()
         os.close(self._fd)
 
@@ -147,7 +179,7 @@ class LifeSign:
 def is_alive(folder: Path, name: str) -> bool:
     """Whether the process that holds this life sign is running; False means it is not."""
     try:
-        fd = os.open(folder / Path(name).name, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(folder / Path(name).name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
@@ -156,7 +188,7 @@ def is_alive(folder: Path, name: str) -> bool:
     except BlockingIOError:
         return True
     else:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             (folder / Path(name).name).unlink()
         return False
     finally:

@@ -14,8 +14,13 @@ from ledger.errors import (
     StoreUnavailableError,
 )
 from ledger.recorder import LedgerRecorder
+from ledger.redacting import STANDARD
 from ledger.stores.memory import MemoryLedgerFactory
 from ledger.stores.sqlite import SQLiteLedgerFactory
+from ledger.stores.sqlite_faults import READ_ONLY, not_opened
+
+# A SQLite file that is shorter has no header.
+HEADER_BYTES = 512
 
 
 def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> LedgerRecorder:
@@ -32,7 +37,7 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
         text = text.removeprefix("sqlite://").removeprefix("/")
     elif scheme:
         raise InvalidUrlError(
-            f"{url!s}: a ledger is a path, sqlite:///FILE, postgresql://... or memory://."
+            f"{STANDARD.text(str(url))}: a ledger is a path, sqlite:///FILE, postgresql://... or memory://."
         )
     if not text:
         raise InvalidUrlError(f"{url!s} names no file.")
@@ -42,27 +47,51 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
 def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
     # One file, one name: its locks lie beside it, whatever link or folder it was named by.
     path = given.resolve()
-    if not path.exists() and not create:
-        raise StoreUnavailableError(f"There is no ledger at {path}.")
     locks = Path(f"{path}-locks")
-    was_there = locks.exists()
+    exists = False
     try:
+        exists, was_there = path.exists(), locks.exists()
+        if not exists and not create:
+            raise StoreUnavailableError(f"There is no ledger at {path}.")
+        if exists:
+            _refuse_what_was_cut(path, create=create)
         locks.mkdir(exist_ok=True)
-        path.touch()
-    except OSError as error:
-        raise StoreUnavailableError(f"The ledger {path} can't be opened: {error}") from error
-    factory = SQLiteLedgerFactory(
-        {
-            SQLiteLedgerFactory.SQLITE_DBNAME: str(path),
-            SQLiteLedgerFactory.LEDGER_WAIT: str(wait),
-        }
-    )
-    try:
-        return factory.application_recorder()
+        if not exists:
+            path.touch()
+        return _sqlite_store(path, wait)
     except NotALedgerError:
         if not was_there:
             shutil.rmtree(locks, ignore_errors=True)
         raise
+    except OSError as error:
+        if exists and error.errno in READ_ONLY and os.access(path, os.R_OK):
+            return _sqlite_store(path, wait, read_only=True)
+        raise not_opened(f"The ledger {path}", error) from error
+
+
+def _refuse_what_was_cut(path: Path, *, create: bool) -> None:
+    """SQLite takes a file without a header for a new one, and throws its WAL away."""
+    size, wal = path.stat().st_size, Path(f"{path}-wal")
+    if size >= HEADER_BYTES or not path.is_file():
+        return
+    if size > 0 or (wal.exists() and wal.stat().st_size > 0):
+        raise NotALedgerError(
+            f"{path} has {size} bytes, too few for a ledger: it was cut off. It is left as it "
+            "was. Go on from a backup or an export."
+        )
+    if not create:
+        raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
+
+
+def _sqlite_store(path: Path, wait: float, *, read_only: bool = False) -> LedgerRecorder:
+    factory = SQLiteLedgerFactory(
+        {
+            SQLiteLedgerFactory.SQLITE_DBNAME: str(path),
+            SQLiteLedgerFactory.LEDGER_WAIT: str(wait),
+            SQLiteLedgerFactory.LEDGER_READ_ONLY: "yes" if read_only else "",
+        }
+    )
+    return factory.application_recorder()
 
 
 def _open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:

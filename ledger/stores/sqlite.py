@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Condition, Lock
+from threading import Condition
 from typing import Any
 
 from eventsourcing.domain import EventSourcingError
@@ -25,53 +25,55 @@ from ledger.errors import (
     IntegrityFailureError,
     LedgerClosedError,
     NotALedgerError,
+    StoreUnavailableError,
 )
 from ledger.events import CATALOGUE
-from ledger.recorder import RunQuery
-from ledger.rows import RawRow, Row
-from ledger.run_index import RunRow
-from ledger.stores.file_lock import FairLock, LifeSign
-from ledger.stores.run_conditions import run_conditions
-from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore, unavailable
+from ledger.stores.file_lock import FairLock, LifeSign, NoLock
+from ledger.stores.meta_values import catalogue_number
+from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore
+from ledger.stores.sqlite_faults import is_damage, not_opened, unavailable
+from ledger.stores.sqlite_reading import ChangedMeanwhileError
+from ledger.stores.sqlite_rows import SQLiteRows
 from ledger.stores.sqlite_schema import (
-    RAW_ROW,
-    ROW,
-    RUN,
     SCHEMA_VERSION,
     TABLES,
     format_of,
     make_tables,
     upgrade,
 )
-from ledger.stores.sqlite_shelves import SQLiteShelves
 from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
-from ledger.transaction import Lease, Transaction
+from ledger.transaction import Transaction
 
 # Move the WAL into the database after about this many pages (16 MB): the pages that every
 # append touches are then moved once for hundreds of commits.
 CHECKPOINT_PAGES = 4000
+# Times of commits, not of positions: the latest of the last ones is near enough for `facts`.
+NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
+    FROM (SELECT recorded_at FROM events ORDER BY position DESC LIMIT 1000)"""
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
+# How often a read is tried again, of a file that is read-only here and written to elsewhere.
+LOOKS = 10
 # Connections that a forked child came by: kept, because SQLite must not close them there.
 _THE_PARENTS: list[tuple[sqlite3.Connection | None, LedgerDatastore]] = []
 
 
-class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
+class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
     """The store over one file."""
 
     datastore: LedgerDatastore
 
     def __init__(self, datastore: LedgerDatastore, events_table_name: str = "events") -> None:
-        super().__init__(datastore, events_table_name)
         self._path = Path(datastore.pool.db_name)
         self._folder = Path(f"{self._path}-locks")
-        self._lock = FairLock(self._folder, datastore.wait)
+        self._read_only = datastore.read_only
+        self._lock = NoLock() if self._read_only else FairLock(self._folder, datastore.wait)
+        super().__init__(datastore, events_table_name)
         self._writer: sqlite3.Connection | None = None
         self._tx: SQLiteLedgerTransaction | None = None
-        # Closing and making tables keep out the threads of this process like any writer;
-        # the lock between processes does not tell threads apart.
-        self._busy = Lock()
+        # Whether this process has the lock, or may have it: it came to ask for it.
+        self._inside = False
         self._life: LifeSign | None = None
         # Those who wrote before and died may have left a long WAL: it counts as ours.
         self._unmoved_pages = _size(Path(f"{self._path}-wal")) // PAGE_BYTES
@@ -88,6 +90,11 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
         """
         if self._is_ready():
             return
+        if self._read_only:
+            raise StoreUnavailableError(
+                f"{self._path} was made by an older turnledger, or is empty: it has to be opened "
+                "once where it can be written, and can only be read here."
+            )
         with self._exclusively() as db:
             (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if found == 0:
@@ -104,39 +111,50 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
         Looks without setting anything, so that a file that is no ledger stays as it is.
         """
         try:
-            with closing(self.datastore.look()) as db:
+            with self._looking() as db:
                 (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if found == 0:
                     return False
                 if format_of(db, self._path) != SCHEMA_VERSION:
                     return False
-                (written,) = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
-                return int(written) >= CATALOGUE
-        except sqlite3.OperationalError:
+                found = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
+                written = catalogue_number(found[0] if found else None)
+                return self._read_only or written >= CATALOGUE
+        except sqlite3.OperationalError as error:
+            if self._read_only:
+                raise unavailable(error, "opening the database") from error
             return False  # busy, say; whoever has the lock will see
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
+
+    def _looking(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self._read_only:
+            return self.datastore.read_only_connection()
+        return closing(self.datastore.look())
 
     # --- writing ---
 
     def _enter(self) -> None:
-        self._busy.acquire()
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+        if self._read_only:
+            raise StoreUnavailableError(
+                f"{self._path} can only be read here: its file system is read-only, or this "
+                "user may not write there. Nothing was written. Make it writable, open it "
+                "again, and append the same events again."
+            )
+        self._inside = True
         try:
-            if self._closed:
-                raise LedgerClosedError(self._closed)
-            if not self._lock.acquire_at_once():
-                self._lock.acquire_in_line()
-            if self._writer is None:
-                self._connect()
-        except BaseException:
-            self._busy.release()
-            raise
+            self._lock.acquire()
+        except OSError as error:
+            raise not_opened(f"The lock of {self._path}", error) from error
+        if self._writer is None:
+            self._connect()
 
     def _connect(self) -> None:
         try:
             self._writer = self.datastore.connect()
         except sqlite3.Error as error:
-            self._lock.release()
             raise unavailable(error, "opening the database") from error
 
     def _transaction(self, *, careful: bool) -> Transaction:
@@ -145,6 +163,8 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
         return self._tx
 
     def _leave(self) -> None:
+        if not self._inside:
+            return
         db, tx, self._tx = self._writer, self._tx, None
         try:
             if db is not None and db.in_transaction:
@@ -153,11 +173,12 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
                 db.close()
             elif db is not None and tx is not None:
                 self._unmoved_pages += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
-                if self._unmoved_pages >= CHECKPOINT_PAGES:
+                # If there was no room: a WAL that was moved is written from its beginning again.
+                if tx.failed or self._unmoved_pages >= CHECKPOINT_PAGES:
                     self._move_wal(db)
         finally:
             self._lock.release()
-            self._busy.release()
+            self._inside = False
         if self._followers:
             with self._appended:
                 self._appended.notify_all()
@@ -165,16 +186,18 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
     @contextmanager
     def _exclusively(self) -> Iterator[sqlite3.Connection]:
         """The writer's connection for something that is no append."""
-        self._enter()
-        try:
-            assert self._writer is not None
-            yield self._writer
-        except sqlite3.Error as error:
-            if "not a database" in str(error) or "malformed" in str(error):
-                raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
-            raise unavailable(error, "opening the database") from error
-        finally:
-            self._leave()
+        with self._turn:
+            try:
+                self._enter()
+                assert self._writer is not None
+                yield self._writer
+            except sqlite3.Error as error:
+                if is_damage(error):
+                    what = f"{self._path} is not a usable database: {error}"
+                    raise NotALedgerError(what) from error
+                raise unavailable(error, "opening the database") from error
+            finally:
+                self._leave()
 
     def _move_wal(self, db: sqlite3.Connection) -> None:
         self._unmoved_pages = 0
@@ -187,32 +210,24 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
     def _reader(self) -> Iterator[sqlite3.Connection]:
         self._check_open()
         try:
+            if self._read_only:
+                with self.datastore.read_only_connection() as db:
+                    yield db
+                return
             with self.datastore.get_connection(commit=False) as connection:
                 yield connection._sqlite_conn
-        except (sqlite3.Error, EventSourcingError) as error:
+        except (sqlite3.Error, EventSourcingError, UnicodeDecodeError) as error:
             self._check_open()  # closed in the middle of it
             if "decode" in str(error):
                 raise IntegrityFailureError(f"{self._path} holds damaged text: {error}") from error
             raise unavailable(error, "reading") from error
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        for _ in range(LOOKS):
+            with suppress(ChangedMeanwhileError), self._reader() as db:
+                return db.execute(statement, values).fetchall()
         with self._reader() as db:
             return db.execute(statement, values).fetchall()
-
-    def rows(
-        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
-        return self._all(
-            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
-            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
-            (run_id, after, until if until is not None else 2**62, limit),
-        )
-
-    def rows_after(self, position: int, limit: int) -> list[Row]:
-        return self._all(
-            f"SELECT {ROW} FROM events WHERE position>? ORDER BY position LIMIT ?",
-            (position, limit),
-        )
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         with self._appended:
@@ -220,71 +235,31 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
             self._appended.wait(seconds)
             self._followers -= 1
 
-    def run(self, run_id: str) -> RunRow | None:
-        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
-        return RunRow(*found[0]) if found else None
-
-    def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = run_conditions(query, "?")
-        return [
-            RunRow(*row)
-            for row in self._all(
-                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
-                [*values, query.limit],
-            )
-        ]
-
-    def blob(self, name: str) -> bytes | None:
-        found = self._all("SELECT content FROM blobs WHERE name=?", (name,))
-        return found[0][0] if found else None
-
-    def blob_names(self) -> Iterator[str]:
-        last = ""
-        while names := self._all(
-            "SELECT name FROM blobs WHERE name>? ORDER BY name LIMIT 500", (last,)
-        ):
-            yield from (name for (name,) in names)
-            last = names[-1][0]
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._all(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?",
-            (run_id,),
-        )
-        return Lease(*found[0]) if found else None
-
     def holder(self) -> str:
         self._check_open()
-        with self._busy:
+        with self._turn:
             if self._life is None:
-                self._life = LifeSign(self._folder)
+                try:
+                    self._life = LifeSign(self._folder)
+                except OSError as error:
+                    raise not_opened(f"The sign of life in {self._folder}", error) from error
             return self._life.name
-
-    def written_catalogue(self) -> int | None:
-        found = self._all("SELECT value FROM meta WHERE key='catalogue'")
-        return int(found[0][0]) if found else None
-
-    def raw_run_ids(self) -> Iterator[Any]:
-        with self._undecoded() as db:
-            yield from (row[0] for row in db.execute("SELECT DISTINCT run_id FROM events"))
-
-    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
-        with self._undecoded() as db:
-            yield from db.execute(
-                f"SELECT {RAW_ROW} FROM events WHERE run_id=CAST(? AS TEXT) ORDER BY version",
-                (run_id,),
-            )
 
     @contextmanager
     def _undecoded(self) -> Iterator[sqlite3.Connection]:
         """A connection of its own that gives text as bytes, so that damage can be looked at."""
         self._check_open()
         try:
-            with closing(self.datastore.connect()) as db:
+            with self._alone() as db:
                 db.text_factory = bytes
                 yield db
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise unavailable(error, "verifying") from error
+
+    def _alone(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self._read_only:
+            return self.datastore.read_only_connection()
+        return closing(self.datastore.connect())
 
     def max_notification_id(self) -> int | None:  # type: ignore[override]
         highest: int | None = self._all("SELECT max(position) FROM events")[0][0]
@@ -296,12 +271,16 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
                 name: str(db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("journal_mode", "synchronous", "page_size", "page_count")
             }
+            newest = db.execute(NEWEST_RECORDED).fetchone()[0]
         return {
             "store": "sqlite",
             "file": str(self._path.absolute()),
+            "locks": str(self._folder.absolute()),
+            "access": "read only" if self._read_only else "read and write",
             "sqlite": sqlite3.sqlite_version,
             **pragma,
             "wal_bytes": str(_size(Path(f"{self._path}-wal"))),
+            "newest_recorded_at": str(newest),
         }
 
     # --- the end ---
@@ -309,7 +288,7 @@ class SQLiteLedgerRecorder(SQLiteShelves, SQLiteApplicationRecorder):
     def close(self) -> None:
         if self._closed:
             return
-        with self._busy:
+        with self._turn:
             if not self._closed:
                 self._closed = "This ledger was closed. Open it again."
                 self._close()
@@ -352,6 +331,7 @@ class SQLiteLedgerFactory(SQLiteFactory):
     """Builds the store the way the library builds its own, from an environment."""
 
     LEDGER_WAIT = "LEDGER_WAIT"
+    LEDGER_READ_ONLY = "LEDGER_READ_ONLY"
     application_recorder_class: type[SQLiteApplicationRecorder] = SQLiteLedgerRecorder
 
     def __init__(self, env: EnvType) -> None:
@@ -359,6 +339,7 @@ class SQLiteLedgerFactory(SQLiteFactory):
         self.datastore: LedgerDatastore = LedgerDatastore(
             self.env.get(self.SQLITE_DBNAME) or "",
             wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
+            read_only=bool(self.env.get(self.LEDGER_READ_ONLY)),
         )
 
     def application_recorder(self) -> SQLiteLedgerRecorder:

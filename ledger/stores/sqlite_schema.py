@@ -88,15 +88,16 @@ TABLES = (
 ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
-def _as_text(column: str) -> str:
+def as_text(column: str) -> str:
     """Text; what a foreign hand stored there as another type says so, though its bytes agree."""
     return f"CASE typeof({column}) WHEN 'text' THEN {column} ELSE 'no text: ' || hex({column}) END"
 
 
 # The same for a verification.
 RAW_ROW = (
-    f"position, run_id, version, {_as_text('tag')}, {_as_text('event_id')}, recorded_at, digest, "
-    f"{_as_text('data')}"
+    f"position, run_id, version, {as_text('tag')}, {as_text('event_id')}, recorded_at, "
+    "CASE typeof(digest) WHEN 'blob' THEN digest ELSE 'no blob: ' || hex(digest) END, "
+    f"{as_text('data')}"
 )
 RUN = (
     "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "

@@ -7,10 +7,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ledger.errors import StoreUnavailableError
 from ledger.recorder import LedgerRecorder
 from ledger.run_index import RunRow
 from ledger.stores.shelf_rows import MARK, SHELF_NAMES, generations
-from ledger.stores.sqlite_connection import unavailable
+from ledger.stores.sqlite_faults import unwritten
 from ledger.transaction import Mark, Transaction
 
 # Keys come in no order, so a row changes a page of its own, however short it is.
@@ -24,13 +25,19 @@ _DROP_GENERATIONS = "DELETE FROM shelf_rows WHERE shelf=? AND generation BETWEEN
 class SQLiteShelfTransaction(Transaction):
     """Shelves, written on the writer's connection; its lock keeps all others out."""
 
-    __slots__ = ("_db", "_wrote", "bytes_written")
+    __slots__ = ("_db", "_wrote", "bytes_written", "failed")
 
     def __init__(self, db: sqlite3.Connection, heads: dict[str, RunRow], *, careful: bool) -> None:
         super().__init__(heads, careful=careful)
         self._db = db
         self._wrote = False
         self.bytes_written = 0
+        # The disk may be full: moving the WAL into the database can make room in it.
+        self.failed = False
+
+    def _failed(self, error: sqlite3.Error, doing: str) -> StoreUnavailableError:
+        self.failed = True
+        return unwritten(error, doing)
 
     def locked_mark(self, shelf: str) -> Mark | None:
         try:
@@ -38,7 +45,7 @@ class SQLiteShelfTransaction(Transaction):
                 f"SELECT {MARK} FROM shelves WHERE name=?", (shelf,)
             ).fetchone()
         except sqlite3.Error as error:
-            raise unavailable(error, "reading a shelf's mark") from error
+            raise self._failed(error, "reading a shelf's mark") from error
         return Mark(*found) if found else None
 
     def put_mark(self, shelf: str, mark: Mark | None) -> None:
@@ -65,7 +72,7 @@ class SQLiteShelfTransaction(Transaction):
         try:
             changed = self._db.executemany(statement, values).rowcount
         except sqlite3.Error as error:
-            raise unavailable(error, "writing to a shelf") from error
+            raise self._failed(error, "writing to a shelf") from error
         self.bytes_written += changed * _BYTES_PER_ROW
 
 

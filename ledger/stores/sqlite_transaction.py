@@ -13,7 +13,7 @@ from ledger.errors import StoreUnavailableError
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.file_lock import is_alive
-from ledger.stores.sqlite_connection import unavailable
+from ledger.stores.sqlite_faults import RETRY, unknown
 from ledger.stores.sqlite_schema import ROW, RUN
 from ledger.stores.sqlite_shelves import SQLiteShelfTransaction
 from ledger.transaction import EventIdTakenError, Lease, RedoError
@@ -50,17 +50,15 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         try:
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise unavailable(error, "beginning a transaction") from error
+            raise self._failed(error, "beginning a transaction") from error
 
     def commit(self) -> None:
         try:
             self._execute("COMMIT")
         except sqlite3.Error as error:
+            self.failed = True
             self.rollback()
-            raise StoreUnavailableError(
-                f"SQLite failed while committing ({error}), so the outcome is unknown. "
-                "Append the same events again, with the same ids."
-            ) from error
+            raise unknown(error) from error
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):
@@ -68,15 +66,17 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
                 self._execute("ROLLBACK")
 
     def savepoint(self) -> None:
-        self._execute("SAVEPOINT job")
+        self._one("SAVEPOINT job")
 
     def release_savepoint(self) -> None:
-        self._execute("RELEASE job")
+        self._one("RELEASE job")
 
     def rollback_to_savepoint(self) -> None:
         if not self._db.in_transaction:
-            raise StoreUnavailableError("SQLite rolled the transaction back; nothing was written.")
-        self._execute("ROLLBACK TO job")
+            raise StoreUnavailableError(
+                f"SQLite rolled the transaction back. Nothing was written. {RETRY}"
+            )
+        self._one("ROLLBACK TO job")
 
     def wrote(self) -> bool:
         wrote, self._wrote = self._wrote, False
@@ -106,7 +106,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
                 self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
                 self.bytes_written += len(content)
         except sqlite3.Error as error:
-            raise unavailable(error, "appending") from error
+            raise self._failed(error, "appending") from error
         positions: list[int] = []
         self._unwritten.extend(rows)
         self._unplaced.append((len(rows), positions))
@@ -126,9 +126,9 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         except sqlite3.IntegrityError as error:
             if "events.event_id" in str(error):
                 raise EventIdTakenError from error
-            raise unavailable(error, "appending") from error
+            raise self._failed(error, "appending") from error
         except sqlite3.Error as error:
-            raise unavailable(error, "appending") from error
+            raise self._failed(error, "appending") from error
         # Under the writer's lock nobody else takes a position in between.
         place = last - len(rows) + 1
         for count, positions in self._unplaced:
@@ -204,7 +204,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         try:
             return self._execute(statement, values).fetchone()
         except sqlite3.Error as error:
-            raise unavailable(error, "reading before an append") from error
+            raise self._failed(error, "preparing an append") from error
 
     def run(self, run_id: str) -> RunRow | None:
         if self._moves:
@@ -263,7 +263,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
             for row in rows:
                 self._move_run(None, row)
         except sqlite3.Error as error:
-            raise unavailable(error, "rebuilding the run index") from error
+            raise self._failed(error, "rebuilding the run index") from error
 
 
 def _run_values(row: RunRow) -> tuple[Any, ...]:

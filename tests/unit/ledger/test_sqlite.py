@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +16,7 @@ from ledger import (
     ANY,
     NEW,
     CustomEvent,
+    IntegrityFailureError,
     Ledger,
     NotALedgerError,
     RunClaimedError,
@@ -21,8 +24,10 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
+from ledger.recorder import RunQuery
 from ledger.stores.file_lock import FairLock
 from ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
+from tests.conformance.samples import note
 
 NOTE = CustomEvent(kind="test.note", data="x" * 3000)
 
@@ -165,3 +170,54 @@ def test_a_heartbeat_after_release_says_that_the_claim_was_given_back(tmp_path: 
         claim.release()
         with pytest.raises(StaleEpochError, match="given back"):
             claim.heartbeat()
+
+
+@pytest.mark.parametrize(("size", "wal"), [(1, False), (511, False), (0, True), (100, True)])
+def test_a_ledger_that_was_cut_off_is_no_new_one(tmp_path: Path, size: int, wal: bool) -> None:
+    """SQLite would take it for an empty file, throw its WAL away, and all would seem well."""
+    path, run = tmp_path / "runs.db", new_run_id()
+    with Ledger.open(path) as ledger:
+        ledger.append(run, note(), NEW)
+        rest = Path(f"{path}-wal").read_bytes()
+    path.write_bytes(path.read_bytes()[:size])
+    if wal:
+        Path(f"{path}-wal").write_bytes(rest)
+    for create in (True, False):
+        with pytest.raises(NotALedgerError, match="cut off"):
+            Ledger.open(path, create=create)
+    assert path.stat().st_size == size
+    assert Path(f"{path}-wal").exists() == wal
+
+
+def test_an_empty_file_is_a_new_ledger_only_where_one_is_wanted(tmp_path: Path) -> None:
+    """Who wants to read one is told that there is none."""
+    path = tmp_path / "runs.db"
+    path.touch()
+    with pytest.raises(StoreUnavailableError, match="the file is empty"):
+        Ledger.open(path, create=False)
+    with Ledger.open(path) as ledger:
+        assert list(ledger.runs()) == []
+
+
+def test_reading_ends_where_the_order_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that comes again and again, as out of a broken index, is an error and no loop."""
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        runs = [new_run_id() for _ in range(3)]
+        for run in runs:
+            ledger.append(run, [note(), note(), note()], NEW)
+        store = ledger.store
+        for name, page, read in (
+            ("rows", store.rows(str(runs[0]), 0, 3, backwards=False, limit=1), _read(runs[0])),
+            ("rows_after", store.rows_after(0, 1), Ledger.tail),
+            ("list_runs", store.list_runs(RunQuery(limit=1)), Ledger.runs),
+        ):
+            monkeypatch.setattr(store, name, lambda *_, page=page, **__: page)
+            with pytest.raises(IntegrityFailureError, match="not in"):
+                list(read(ledger, page_size=1))
+            monkeypatch.undo()
+
+
+def _read(run: UUID) -> Callable[..., Iterator[object]]:
+    return lambda ledger, page_size: ledger.read(run, page_size=page_size)

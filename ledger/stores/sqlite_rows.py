@@ -1,0 +1,109 @@
+"""What is read from a ledger in SQLite, as statements; `sqlite.py` says on which connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ledger.errors import IntegrityFailureError
+from ledger.recorder import RunQuery
+from ledger.rows import RawRow, Row
+from ledger.run_index import RunRow
+from ledger.stores.meta_values import catalogue_number
+from ledger.stores.run_conditions import run_conditions
+from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text
+from ledger.stores.sqlite_shelves import SQLiteShelves
+from ledger.transaction import Lease
+
+# How many of its findings SQLite is asked for.
+FINDINGS = 20
+
+
+class SQLiteRows(SQLiteShelves):
+    """Events, runs, blobs and leases, read."""
+
+    @abstractmethod
+    def _undecoded(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection that gives text as bytes."""
+
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        return self._all(
+            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
+            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
+            (run_id, after, until if until is not None else 2**62, limit),
+        )
+
+    def rows_after(self, position: int, limit: int) -> list[Row]:
+        return self._all(
+            f"SELECT {ROW} FROM events WHERE position>? ORDER BY position LIMIT ?",
+            (position, limit),
+        )
+
+    def run(self, run_id: str) -> RunRow | None:
+        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
+        return RunRow(*found[0]) if found else None
+
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        where, values = run_conditions(query, "?")
+        return [
+            RunRow(*row)
+            for row in self._all(
+                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
+                [*values, query.limit],
+            )
+        ]
+
+    def blob(self, name: str) -> bytes | None:
+        found = self._all("SELECT content FROM blobs WHERE name=?", (name,))
+        return found[0][0] if found else None
+
+    def blob_names(self) -> Iterator[str]:
+        last = ""
+        while names := self._all(
+            "SELECT name FROM blobs WHERE name>? ORDER BY name LIMIT 500", (last,)
+        ):
+            yield from (name for (name,) in names)
+            reached: object = names[-1][0]
+            if not isinstance(reached, str) or reached <= last:
+                # A damaged index gives the same names again and again.
+                raise IntegrityFailureError("The names of blobs are not in their order: damaged.")
+            last = reached
+
+    def lease(self, run_id: str) -> Lease | None:
+        found = self._all(
+            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?",
+            (run_id,),
+        )
+        return Lease(*found[0]) if found else None
+
+    def written_catalogue(self) -> int | None:
+        found = self._all("SELECT value FROM meta WHERE key='catalogue'")
+        return catalogue_number(found[0][0] if found else None)
+
+    def raw_run_ids(self) -> Iterator[Any]:
+        with self._undecoded() as db:
+            yield from (row[0] for row in db.execute("SELECT DISTINCT run_id FROM events"))
+
+    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
+        with self._undecoded() as db:
+            yield from db.execute(
+                f"SELECT {RAW_ROW} FROM events WHERE run_id=CAST(? AS TEXT) ORDER BY version",
+                (run_id,),
+            )
+
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        columns = ", ".join(map(as_text, ("run_id", "key", "value")))
+        with self._undecoded() as db:
+            yield from db.execute(f"SELECT {columns} FROM run_tags")
+
+    def own_findings(self) -> Iterator[str]:
+        # Indexes that part from their tables, too: a reader that goes by them misses rows.
+        with self._undecoded() as db:
+            for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):
+                if found != b"ok":
+                    yield found.decode("utf-8", "backslashreplace")
