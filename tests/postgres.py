@@ -16,8 +16,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -66,20 +66,75 @@ class PostgresServer:
     """A server in a folder of its own. `stop`, `kill` and `start` as often as you like."""
 
     def __init__(
-        self, settings: Mapping[str, str] | None = None, *, folder: Path | None = None
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        folder: Path | None = None,
+        standby_of: PostgresServer | None = None,
     ) -> None:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="tl", dir=ROOT))
         self.data = self.folder / "data"
         self._user: int | None = _be_user(self.folder)
         self._run([sys.executable, __file__, str(self.folder)], account=None)
         _prepare(self.folder)
+        if standby_of is not None:
+            self.follow(standby_of)
+            return
         # Locale C: no surprises, and initdb is quick.
         options = "-U postgres -E UTF8 --locale=C --auth=trust --no-sync --no-instructions"
         self._run([BINARIES / "initdb", "-D", self.data, *options.split()])
-        lines = {**SETTINGS, "unix_socket_directories": f"'{self.folder}'", **(settings or {})}
+        self._configure({**SETTINGS, **(settings or {})})
+        self.start()
+
+    def _configure(self, settings: Mapping[str, str]) -> None:
+        lines = {**settings, "unix_socket_directories": f"'{self.folder}'"}
         with (self.data / "postgresql.conf").open("a") as config:
             config.writelines(f"{name} = {value}\n" for name, value in lines.items())
+
+    def follow(self, primary: PostgresServer) -> None:
+        """Become a standby of another server, whatever this one was before."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        options = "-U postgres -X stream -c fast --no-sync"
+        self._run(
+            [BINARIES / "pg_basebackup", "-h", primary.folder, "-D", self.data, *options.split()]
+        )
+        line = f"host={primary.folder} user=postgres application_name={self.folder.name}"
+        # What was set on the other one by ALTER SYSTEM is its own business.
+        (self.data / "postgresql.auto.conf").write_text("")
+        self._configure({"primary_conninfo": f"'{line}'", "wal_retrieve_retry_interval": "'100ms'"})
+        (self.data / "standby.signal").touch()
         self.start()
+
+    def promote(self) -> None:
+        """Make a standby a server of its own, which takes writes."""
+        self._run([BINARIES / "pg_ctl", "-w", "-s", "-D", self.data, "promote"])
+
+    def set(self, **settings: str) -> None:
+        """Change settings of the running server; '' takes one back."""
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            for name, value in settings.items():
+                db.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            db.execute("SELECT pg_reload_conf()")
+            for name, value in settings.items():
+                # The postmaster tells its children in its own time.
+                eventually(lambda n=name, v=value: self._shows(n) == v)  # type: ignore[misc]
+
+    def _shows(self, name: str) -> str:
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            found = db.execute(f"SHOW {name}").fetchone()
+            assert found is not None
+            return str(found[0])
+
+    def require(self, standby: PostgresServer) -> None:
+        """From now on a commit is acknowledged when this standby has it on disk."""
+        self.set(synchronous_standby_names=standby.folder.name)
+        self.await_standbys(1)
+
+    def await_standbys(self, count: int) -> None:
+        """Until so many that commits wait for are connected."""
+        look = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            eventually(lambda: db.execute(look).fetchone() == (count,))
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@/{database}?host={self.folder}"
@@ -106,9 +161,40 @@ class PostgresServer:
         """SIGKILL for all of the server's processes, as if the machine had lost them."""
         _kill(self.data)
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """All of its processes stand still for the length of a block."""
+        postmaster = psutil.Process(self.pid)
+        postmaster.suspend()
+        family = postmaster.children(recursive=True)
+        for process in family:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in (*family, postmaster):
+                process.resume()
+
+    def clients(self) -> list[psutil.Process]:
+        """The processes that serve connections."""
+        with psycopg.connect(self.url(), autocommit=True) as db:
+            found = db.execute(
+                "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' "
+                "AND pid <> pg_backend_pid()"
+            ).fetchall()
+        return [psutil.Process(pid) for (pid,) in found]
+
+    def kill_clients(self) -> None:
+        """SIGKILL for all that serve connections: the server ends the rest and recovers."""
+        for process in self.clients():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
     def close(self) -> None:
         """End the server; the janitor removes its folder in its own time."""
         if self._user is not None:
+            # Also for forked children, who share this file.
+            fcntl.flock(self._user, fcntl.LOCK_UN)
             os.close(self._user)
             self._user = None
             eventually(lambda: not (self.data / "postmaster.pid").exists())

@@ -28,6 +28,7 @@ from ledger.limits import BATCH_CEILING
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
+from ledger.stores.meta_values import catalogue_number
 from ledger.stores.postgres_connection import (
     DEFAULT_WAIT,
     CrowdedError,
@@ -37,6 +38,7 @@ from ledger.stores.postgres_connection import (
     unavailable,
 )
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
+from ledger.stores.postgres_facts import facts
 from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
 from ledger.stores.postgres_shelves import PostgresShelves
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError
@@ -48,24 +50,6 @@ GRACE = 1.0
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
 _RAW = """position, convert_to(run_id, 'UTF8'), version, convert_to(tag, 'UTF8'),
     convert_to(event_id, 'UTF8'), recorded_at, digest, convert_to(data, 'UTF8')"""
-_FACTS = """SELECT current_setting('server_version'), current_setting('fsync'),
-    current_setting('synchronous_commit'), current_setting('full_page_writes'),
-    pg_is_in_recovery()::text,
-    (SELECT coalesce(round(max(extract(epoch FROM clock_timestamp() - xact_start))::numeric, 3), 0)
-        FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid())::text,
-    (pg_snapshot_xmax(now.s)::text::bigint - pg_snapshot_xmin(now.s)::text::bigint)::text,
-    (SELECT value FROM meta WHERE key = 'xid_offset')
-    FROM (SELECT pg_current_snapshot() AS s) AS now"""
-_FACT_NAMES = (
-    "server_version",
-    "fsync",
-    "synchronous_commit",
-    "full_page_writes",
-    "standby",
-    "longest_write_seconds",
-    "transactions_tail_waits_for",
-    "xid_offset",
-)
 
 
 class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
@@ -80,7 +64,6 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         super().__init__(datastore, events_table_name=events_table_name)
         self._address = datastore.address
         self._writer = datastore.writer
-        self._writing = Lock()
         self._patient = False
         self._life_lock = Lock()
         self._life_generation = 0
@@ -137,17 +120,13 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
 
     def _enter(self) -> None:
         self._check_open()
-        self._writing.acquire()
 
     def _leave(self) -> None:
-        try:
-            self._writer.tidy()
-            if self._closed:
-                self.datastore.close()
-            else:
-                self._keep_life_sign()
-        finally:
-            self._writing.release()
+        self._writer.tidy()
+        if self._closed:
+            self.datastore.close()
+        else:
+            self._keep_life_sign()
         if self._followers:
             with self._appended:
                 self._appended.notify_all()
@@ -257,7 +236,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
 
     def written_catalogue(self) -> int | None:
         found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")
-        return int(found[0][0]) if found else None
+        return catalogue_number(found[0][0] if found else None)
 
     def raw_run_ids(self) -> Iterator[Any]:
         last = ""
@@ -278,6 +257,17 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
             yield from found
             last = (found[-1][2], found[-1][0])
 
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        last = ("", "", "")
+        while found := self._all(
+            "SELECT key, value, run_id FROM run_tags WHERE (key, value, run_id) > (%s, %s, %s) "
+            "ORDER BY key, value, run_id LIMIT %s",
+            (*last, PAGE),
+        ):
+            for key, value, run_id in found:
+                yield run_id.encode(), key.encode(), value.encode()
+            last = found[-1]
+
     def max_notification_id(self) -> int | None:
         """The highest position that `rows_after` would give: a safe place to go on from."""
         newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
@@ -289,10 +279,11 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         return settled
 
     def facts(self) -> dict[str, str]:
+        self._check_open()
         return {
             "store": "postgresql",
             "address": str(self._address),
-            **dict(zip(_FACT_NAMES, self._all(_FACTS)[0], strict=True)),
+            **facts(self.datastore.read_named),
         }
 
     # --- the life sign ---
@@ -320,10 +311,10 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
             return
         self._closed = "This ledger was closed. Open it again."
         # Who is writing may finish, and closes what it used if that takes too long.
-        if self._writing.acquire(timeout=self.datastore.wait):
+        if self._turn.acquire(timeout=self.datastore.wait):
             with self._life_lock:
                 self.datastore.close()
-            self._writing.release()
+            self._turn.release()
         with self._appended:
             self._appended.notify_all()
 

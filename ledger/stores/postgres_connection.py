@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import psycopg
-from psycopg import Connection, errors
+from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
@@ -24,18 +24,20 @@ from ledger.errors import (
     StoreBusyError,
     StoreUnavailableError,
 )
+from ledger.stores.postgres_line import Line
 
 DEFAULT_WAIT = 30.0
 DEFAULT_SCHEMA = "turnledger"
 OLDEST_SERVER = 130000
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
-Db = Connection[tuple[Any, ...]]
+# Seconds for a connection to come about, for each host; libpq takes 1 for 2.
+SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
+Db = Line
 
 # The server ended the session, or says that it is about to.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 # What the URL may overrule: notice a peer that vanished without a word.
 _DEFAULTS: dict[str, Any] = {
-    "connect_timeout": "10",
     "keepalives_idle": "30",
     "keepalives_interval": "10",
     "keepalives_count": "3",
@@ -52,6 +54,9 @@ _SESSION = """SELECT
     set_config('jit', 'off', false)"""
 _IDENTITY = """SELECT pg_backend_pid(), backend_start, current_setting('server_encoding')
     FROM pg_stat_activity WHERE pid = pg_backend_pid()"""
+# How often a standby took over before this server came to be; 0 on a standby.
+_TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
+    ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
 
 
 class LostConnectionError(StoreUnavailableError):
@@ -98,11 +103,35 @@ def parse(url: str) -> Address:
 
 
 class Session(NamedTuple):
-    """A connection, and which backend serves it."""
+    """A connection, and which backend of which server serves it."""
 
     db: Db
     pid: int
     since: datetime
+    timeline: int
+
+
+class Timelines:
+    """The newest server that a ledger has met: an older one was replaced, and is a stray.
+
+    A promoted standby begins a new timeline. If the server that it replaced comes back, it
+    would take events that nobody else will ever see.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0
+
+    def admit(self, session: Session, address: Address) -> Session:
+        if 0 < session.timeline < self._newest:
+            close_quietly(session.db)
+            raise StoreUnavailableError(
+                f"The server that answers at {address} is on timeline {session.timeline}, and "
+                f"this ledger has been used on timeline {self._newest}: a standby took over "
+                "since, and the old server came back. Nothing was read or written there. "
+                "Shut it down, or make it a standby of the new one (pg_rewind)."
+            )
+        self._newest = max(self._newest, session.timeline)
+        return session
 
 
 def is_lost(error: psycopg.Error, db: Db) -> bool:
@@ -120,6 +149,12 @@ def unavailable(error: psycopg.Error, doing: str, db: Db | None = None) -> Store
             f"Others held a lock for too long while {doing} ({text}); nothing was written. "
             "Try again, or open the ledger with a longer wait."
         )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return StoreUnavailableError(
+            f"This server takes no writes: it is a standby, or set to read only ({text}). "
+            "Name all servers in the URL, and ask for the one that writes: "
+            "postgresql://...?host=a,b&target_session_attrs=read-write"
+        )
     if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
         return CrowdedError(f"Other writers were in the way while {doing}; nothing was written.")
     return StoreUnavailableError(f"PostgreSQL failed while {doing}: {text}")
@@ -127,12 +162,15 @@ def unavailable(error: psycopg.Error, doing: str, db: Db | None = None) -> Store
 
 def open_session(address: Address, wait: float) -> Session:
     """A new connection, as durable as the ledger promises whatever the server's defaults."""
+    soon = min(LONGEST_CONNECT, max(SHORTEST_CONNECT, ceil(wait)))
+    parameters = {"connect_timeout": str(soon), **address.parameters}
     try:
-        db: Db = psycopg.connect(**address.parameters, autocommit=True, row_factory=tuple_row)
+        db: Db = Line.connect(**parameters, autocommit=True, row_factory=tuple_row)
     except psycopg.Error as error:
         raise _unreachable(address, error) from error
     # To psycopg: a datastore keeps this one, so it may end with the process.
     db._pool = None
+    db.listen(wait)
     try:
         if db.info.server_version < OLDEST_SERVER:
             raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
@@ -141,6 +179,7 @@ def open_session(address: Address, wait: float) -> Session:
         identity = db.execute(_IDENTITY).fetchone()
         assert identity is not None
         pid, since, encoding = identity
+        timeline = _timeline(db)
         if encoding != "UTF8":
             raise NotALedgerError(
                 f"The database's encoding is {encoding}; a ledger needs UTF8. "
@@ -152,7 +191,17 @@ def open_session(address: Address, wait: float) -> Session:
     except BaseException:
         db.close()
         raise
-    return Session(db, pid, since)
+    return Session(db, pid, since, timeline)
+
+
+def _timeline(db: Db) -> int:
+    try:
+        found = db.execute(_TIMELINE).fetchone()
+    except (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFunction):
+        return 0  # a server that keeps this to itself
+    assert found is not None
+    timeline: int = found[0]
+    return timeline
 
 
 def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableError:

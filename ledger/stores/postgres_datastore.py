@@ -5,6 +5,7 @@ All of them are made when they are first needed, and made again after they were 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore
@@ -15,6 +16,7 @@ import psycopg
 from eventsourcing.postgres import PostgresDatastore
 from psycopg import Cursor
 from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row, tuple_row
 
 from ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
 from ledger.stores.postgres_connection import (
@@ -22,6 +24,7 @@ from ledger.stores.postgres_connection import (
     Db,
     LostConnectionError,
     Session,
+    Timelines,
     close_quietly,
     lay_to_rest,
     open_session,
@@ -29,16 +32,21 @@ from ledger.stores.postgres_connection import (
     unavailable,
 )
 from ledger.stores.postgres_schema import RESTORED
+from ledger.transaction import Mark
 
 READERS = 8
+# A commit that waits, like every other, until a synchronous standby has all before it.
+CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')
+    WHERE current_setting('synchronous_standby_names') <> ''"""
 
 
 class Writer:
     """The one connection that writes, made again when it was lost."""
 
-    def __init__(self, address: Address, wait: float) -> None:
+    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
         self._address = address
         self._wait = wait
+        self._timelines = timelines
         self._session: Session | None = None
         self._cursor: Cursor[tuple[Any, ...]] | None = None
         self.generation = 0
@@ -49,11 +57,12 @@ class Writer:
         if session is not None and not session.db.closed:
             return session.db
         if session is None:
-            new = open_session(self._address, self._wait)
+            new = self._timelines.admit(open_session(self._address, self._wait), self._address)
         else:
-            new = reach(self._address, self._wait)
+            deadline = time.monotonic() + self._wait
+            new = self._timelines.admit(reach(self._address, self._wait), self._address)
             try:
-                lay_to_rest(session, new.db, self._wait)
+                lay_to_rest(session, new.db, deadline - time.monotonic())
             except BaseException:
                 new.db.close()
                 raise
@@ -91,14 +100,36 @@ class Writer:
             raise unavailable(error, "looking for what was committed", db) from error
         return found[0] if found is not None else None
 
-    def has_committed(self, xid: str) -> bool:
-        """Whether a lost transaction was committed, by its number."""
+    def shows(self, shelf: str, mark: Mark, xid: str) -> bool:
+        """Whether a shelf's mark is the one that a lost transaction wrote.
+
+        Its number alone would not tell: a server that crashed, or took over, may give the
+        number of a transaction that left no trace to another one.
+        """
         db = self.db()
         try:
-            found = db.execute("SELECT pg_xact_status(%s::xid8)", (xid,)).fetchone()
+            found = db.execute(
+                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s AND generation = %s "
+                "AND position = %s AND state = %s AND xmin::text = %s",
+                (shelf, *mark, xid),
+            ).fetchone()
         except psycopg.Error as error:
             raise unavailable(error, "looking for what was committed", db) from error
-        return found == ("committed",)
+        return found is not None
+
+    def confirm(self) -> None:
+        """Have a synchronous standby confirm what is committed here; nothing without one.
+
+        What is visible need not be on the standby: a server that crashed shows it at once.
+        """
+        db = self.db()
+        db.unconfirmed = False
+        try:
+            db.execute(CONFIRM)
+        except psycopg.Error as error:
+            raise unavailable(error, "waiting for a standby", db) from error
+        if db.unconfirmed:
+            raise StoreUnavailableError("the wait for a standby was cancelled")
 
     def tidy(self) -> None:
         """Between groups: a connection that is still in the middle of something is given up."""
@@ -122,9 +153,10 @@ class LifeSign:
     The key stays the same when the connection has to be made again.
     """
 
-    def __init__(self, address: Address, wait: float) -> None:
+    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
         self._address = address
         self._wait = wait
+        self._timelines = timelines
         self._key = uuid4().int >> 65
         self._session: Session | None = None
 
@@ -143,6 +175,7 @@ class LifeSign:
             session = reach(self._address, self._wait)
         else:
             session = open_session(self._address, self._wait)
+        self._timelines.admit(session, self._address)
         try:
             if ghost is not None:
                 lay_to_rest(ghost, session.db, self._wait)
@@ -185,8 +218,9 @@ class LedgerPostgresDatastore(PostgresDatastore):
         super().__init__("", "", "", "", "", schema=address.schema, originator_id_type="text")
         self.address = address
         self.wait = wait
-        self.writer = Writer(address, wait)
-        self.life = LifeSign(address, wait)
+        self._timelines = Timelines()
+        self.writer = Writer(address, wait, self._timelines)
+        self.life = LifeSign(address, wait, self._timelines)
         self._places = BoundedSemaphore(READERS)
         self._idle: list[Session] = []
         self._closed = False
@@ -221,7 +255,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
                     return session
         if self._closed:
             raise LedgerClosedError("This ledger was closed. Open it again.")
-        return reach(self.address, self.wait)
+        return self._timelines.admit(reach(self.address, self.wait), self.address)
 
     def _put_back(self, session: Session) -> None:
         if not session.db.closed:
@@ -232,17 +266,24 @@ class LedgerPostgresDatastore(PostgresDatastore):
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query; asked again if the connection turns out to be gone."""
         try:
-            return self._read(statement, values)
+            return self._read(statement, values, tuple_row)
         except LostConnectionError:
             self._drop_idle()
-            return self._read(statement, values)
+            return self._read(statement, values, tuple_row)
 
-    def _read(self, statement: str, values: Sequence[Any]) -> list[Any]:
+    def read_named(self, statement: str) -> list[dict[str, Any]]:
+        """The same, with the names of the columns."""
+        try:
+            return self._read(statement, (), dict_row)
+        except LostConnectionError:
+            self._drop_idle()
+            return self._read(statement, (), dict_row)
+
+    def _read(self, statement: str, values: Sequence[Any], form: Any) -> list[Any]:
         with self.get_connection() as db:
             try:
-                found: list[Any] = db.execute(
-                    statement, values, prepare=True, binary=True
-                ).fetchall()
+                cursor = db.cursor(row_factory=form, binary=True)
+                found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
             except psycopg.Error as error:
                 raise unavailable(error, "reading", db) from error
             return found

@@ -25,21 +25,21 @@ _SELECT_MARK = f"SELECT {MARK} FROM shelves WHERE name = %s"
 _PUT_MARK = f"""INSERT INTO shelves (name, {MARK}) VALUES (%s, %s, %s, %s, %s)
     ON CONFLICT (name) DO UPDATE SET fingerprint = excluded.fingerprint,
         generation = excluded.generation, position = excluded.position, state = excluded.state
-    RETURNING pg_current_xact_id()::text"""
+    RETURNING xmin::text"""
 _PUT_ROWS = """INSERT INTO shelf_rows (shelf, generation, key, value)
     SELECT %s, %s::bigint, key, value FROM unnest(%s::text[], %s::text[]) AS new (key, value)
     ON CONFLICT (shelf, generation, key) DO UPDATE SET value = excluded.value"""
 
 
 class PostgresShelfTransaction(Transaction):
-    """Shelves, written; `_xid` is this transaction's number once it has changed a mark."""
+    """Shelves, written; `_shelved` is the last mark that it set, and with which number."""
 
-    __slots__ = ("_wrote", "_xid")
+    __slots__ = ("_shelved", "_wrote")
 
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         super().__init__(heads, careful=careful)
         self._wrote = False
-        self._xid: str | None = None
+        self._shelved: tuple[str, Mark, str] | None = None
 
     @abstractmethod
     def _execute(
@@ -63,7 +63,7 @@ class PostgresShelfTransaction(Transaction):
             return
         found = self._execute(_DOING, _PUT_MARK, (shelf, *mark)).fetchone()
         assert found is not None
-        self._xid = found[0]
+        self._shelved = (shelf, mark, found[0])
 
     def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
         for keys, texts in _portions(rows):

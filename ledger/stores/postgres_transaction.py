@@ -10,7 +10,7 @@ can't be written by it: the group is rolled back and gets a new number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -20,28 +20,24 @@ from psycopg.pq import TransactionStatus
 
 from ledger.errors import InvalidEventError, LimitExceededError, StoreUnavailableError
 from ledger.limits import BATCH_CEILING
-from ledger.recorder import PAGE
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.postgres_connection import (
     CrowdedError,
-    Db,
     LostConnectionError,
     close_quietly,
     unavailable,
 )
-from ledger.stores.postgres_datastore import Writer, key_of
+from ledger.stores.postgres_datastore import CONFIRM, Writer, key_of
+from ledger.stores.postgres_index import PostgresIndexTransaction
 from ledger.stores.postgres_schema import ROW
-from ledger.stores.postgres_shelves import PostgresShelfTransaction
 from ledger.stores.postgres_statements import (
     ADVANCE_MANY,
     LOCK_RUN,
     PUT_LEASE,
-    REBUILT_RUN,
     Move,
     advance_many,
     advance_one,
-    run_values,
 )
 from ledger.transaction import EventIdTakenError, Lease, RedoError
 
@@ -53,19 +49,18 @@ class TransactionFullError(CrowdedError):
     """More events than a transaction's positions can number."""
 
 
-class PostgresLedgerTransaction(PostgresShelfTransaction):
+class PostgresLedgerTransaction(PostgresIndexTransaction):
     """One transaction of the writer's connection. A `patient` one waits in line for runs."""
 
     __slots__ = (
         "_begun",
         "_blobs",
-        "_cursor",
-        "_db",
         "_held",
         "_held_rows",
         "_landmark",
         "_ordinal",
         "_patient",
+        "_recalled",
         "_saved_landmark",
         "_writer",
     )
@@ -76,8 +71,11 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
         super().__init__(heads, careful=careful)
         self._writer = writer
         self._cursor = writer.cursor()
-        self._db: Db = self._cursor.connection
+        self._db = writer.db()
+        self._db.unconfirmed = False
         self._patient = patient
+        # Whether an answer is what an earlier transaction recorded.
+        self._recalled = False
         self._begun = False
         self._ordinal = 0
         self._held: dict[str, Move] = {}
@@ -100,6 +98,8 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
         if self._held:
             self._commit_in_one_statement()
         elif self._begun:
+            if self._recalled:
+                self._execute("waiting for a standby", CONFIRM)
             self._commit()
 
     def _commit_in_one_statement(self) -> None:
@@ -114,6 +114,7 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
             return
         if first is None:
             raise RedoError
+        self._check_confirmed()
         move.place(first)
 
     def _commit(self) -> None:
@@ -126,6 +127,16 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
             raise StoreUnavailableError(
                 "PostgreSQL rolled the transaction back; nothing was written."
             )
+        self._check_confirmed()
+
+    def _check_confirmed(self) -> None:
+        """A commit that no longer waited for its standby is not acknowledged."""
+        if self._db.unconfirmed:
+            raise StoreUnavailableError(
+                "Somebody cancelled the wait for a standby (pg_cancel_backend, say): this server "
+                "has committed, and whether the standby has it too is unknown. "
+                "Append the same events again, with the same ids: that waits for the standby."
+            )
 
     def _settle(self, error: LostConnectionError) -> int:
         """After a commit without an answer: its landmark's position if it went through.
@@ -136,6 +147,8 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
         try:
             self._writer.db()
             found = self._find()
+            if found is not None:
+                self._writer.confirm()
         except StoreUnavailableError as trouble:
             raise StoreUnavailableError(
                 "The connection to PostgreSQL was lost during the commit, and whether it went "
@@ -151,7 +164,7 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
     def _find(self) -> int | None:
         if self._landmark is not None:
             return self._writer.find(*self._landmark)
-        if self._xid is not None and self._writer.has_committed(self._xid):
+        if self._shelved is not None and self._writer.shows(*self._shelved):
             return 0  # a shelf's mark, and no event that would have a position
         return None
 
@@ -326,6 +339,7 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
             f"SELECT {ROW} FROM events WHERE event_id = ANY(%s)",
             (list(event_ids),),
         ).fetchall()
+        self._recalled = self._recalled or bool(found)
         return found
 
     def has_blob(self, name: str) -> bool:
@@ -359,39 +373,6 @@ class PostgresLedgerTransaction(PostgresShelfTransaction):
     def now(self) -> int:
         now: int = self._one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0]
         return now
-
-    # --- the index ---
-
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
-        if self._held:
-            self._write_held()
-        doing = "rebuilding the run index"
-        self._execute(doing, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
-        self._wrote = True
-        rows = fold(self._all_rows())
-        self._execute(doing, "DELETE FROM run_tags")
-        self._execute(doing, "DELETE FROM runs")
-        tags = [(k, v, row.run_id) for row in rows for k, v in row.tag_map.items()]
-        try:
-            self._cursor.executemany(
-                REBUILT_RUN, [(*run_values(row), row.run_id, row.version) for row in rows]
-            )
-            self._cursor.executemany("INSERT INTO run_tags VALUES (%s, %s, %s)", tags)
-        except psycopg.Error as error:
-            raise unavailable(error, doing, self._db) from error
-
-    def _all_rows(self) -> Iterator[Row]:
-        last = -1
-        while True:
-            page: list[Any] = self._execute(
-                "reading all events",
-                f"SELECT {ROW} FROM events WHERE position > %s ORDER BY position LIMIT %s",
-                (last, PAGE),
-            ).fetchall()
-            if not page:
-                return
-            yield from page
-            last = page[-1][0]
 
 
 def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:

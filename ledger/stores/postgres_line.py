@@ -1,0 +1,78 @@
+"""A connection to PostgreSQL that waits for an answer, but not for ever.
+
+It also hears when the server gave up waiting for a standby: that is a mere warning, the
+commit counts as done, and it is gone if the standby takes over now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import Any, Self, TypeVar
+
+import psycopg
+from psycopg import Connection
+from psycopg.errors import Diagnostic
+
+Result = TypeVar("Result")
+# Beyond `wait`, in which the server itself ends a wait for a lock and says so.
+MARGIN = 5.0
+# Where the server says it, whatever language it speaks.
+_WAITING = "SyncRepWaitForLSN"
+
+
+class SilentServerError(psycopg.OperationalError):
+    """No answer came in time; the connection was closed."""
+
+
+class Line(Connection[tuple[Any, ...]]):
+    """A connection with an end to its patience."""
+
+    patience = inf
+    # Whether a commit since this was last reset may be on this server alone.
+    unconfirmed = False
+
+    def listen(self, wait: float) -> Self:
+        """From now on: wait for this long, and mind what is said about standbys."""
+        self.patience = wait + MARGIN
+        self.add_notice_handler(self._hear)
+        return self
+
+    def _hear(self, notice: Diagnostic) -> None:
+        if notice.source_function == _WAITING:
+            self.unconfirmed = True
+
+    def wait(self, gen: Generator[Any, Any, Result], *args: Any, **options: Any) -> Result:
+        try:
+            return super().wait(_within(gen, self.patience), *args, **options)
+        except SilentServerError:
+            self.close()
+            raise
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """For what takes the server long while it says nothing."""
+        patience, self.patience = self.patience, inf
+        try:
+            yield
+        finally:
+            self.patience = patience
+
+
+def _within(gen: Generator[Any, Any, Result], patience: float) -> Generator[Any, Any, Result]:
+    """The same conversation, ended when the other side has been silent for too long."""
+    heard = time.monotonic()
+    try:
+        asked = next(gen)
+        while True:
+            ready = yield asked
+            if ready:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > patience:
+                raise SilentServerError(f"no answer for {patience:.0f} seconds")
+            asked = gen.send(ready)
+    except StopIteration as done:
+        result: Result = done.value
+        return result

@@ -1,0 +1,334 @@
+"""A ledger with a synchronous standby: what is acknowledged is on both, whatever happens.
+
+A commit that waits for the standby is done on the primary. If the wait is cancelled, or the
+primary crashes, everybody sees it there, and it is gone when the standby takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from ledger import (
+    ANY,
+    NEW,
+    Appended,
+    CustomEvent,
+    Draft,
+    Ledger,
+    RunClaimedError,
+    RunStarted,
+    StaleEpochError,
+    StoreUnavailableError,
+    new_run_id,
+)
+from ledger.stores import postgres_line
+from ledger.transaction import Mark, Transaction
+from tests.crash.failover import both
+from tests.postgres import PostgresServer, eventually, new_database
+
+
+def note(number: int = 0) -> CustomEvent:
+    return CustomEvent(kind="test.note", data={"number": number})
+
+
+class Pair:
+    """A primary and its synchronous standby."""
+
+    def __init__(self, primary: PostgresServer, standby: PostgresServer) -> None:
+        self.primary = primary
+        self.standby = standby
+
+    def waiting(self) -> list[int]:
+        """The primary's processes that have committed and wait for the standby."""
+        with psycopg.connect(self.primary.url(), autocommit=True) as db:
+            found = db.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            return [pid for (pid,) in found]
+
+    def one_that_waits(self) -> int:
+        eventually(lambda: bool(self.waiting()))
+        return self.waiting()[0]
+
+    def tell(self, function: str, pid: int) -> None:
+        with psycopg.connect(self.primary.url(), autocommit=True) as db:
+            db.execute(f"SELECT {function}(%s)", (pid,))
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Pair]:
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+        primary.require(standby)
+        yield Pair(primary, standby)
+
+
+@pytest.fixture
+def pair(servers: Pair) -> Iterator[Pair]:
+    """A pair that is well, before the test and after it."""
+    yield servers
+    if not (servers.standby.data / "postmaster.pid").exists():
+        servers.standby.start()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Ledger]]:
+    with ExitStack() as stack:
+        yield lambda url, **options: stack.enter_context(Ledger.open(url, **options))
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+class Trial:
+    """A run, and an append to it with ids of its own, in a thread."""
+
+    def __init__(self, ledger: Ledger, pool: ThreadPoolExecutor) -> None:
+        self.ledger = ledger
+        self.run = new_run_id()
+        self._pool = pool
+        # With a blob it takes a whole transaction; without, it is one statement.
+        self.blobs: list[bytes] = []
+        self.drafts = [Draft(note(1), new_run_id()), Draft(note(2), new_run_id())]
+        ledger.append(self.run, RunStarted(), NEW)
+
+    def append(self) -> Future[Appended]:
+        return self._pool.submit(
+            self.ledger.append, self.run, self.drafts, 1, blobs=list(self.blobs)
+        )
+
+
+@pytest.fixture
+def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -> Trial:
+    return Trial(opened(new_database(pair.primary.url())), pool)
+
+
+# --- waits that end too early ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("blobs", [[], [b"with a blob"]])
+def test_a_cancelled_wait_for_the_standby_is_no_acknowledgement(
+    pair: Pair, trial: Trial, blobs: list[bytes]
+) -> None:
+    """PostgreSQL says COMMIT and warns; the ledger says that the outcome is unknown."""
+    trial.blobs = blobs
+    pair.standby.kill()
+    appending = trial.append()
+    pair.tell("pg_cancel_backend", pair.one_that_waits())
+    with pytest.raises(StoreUnavailableError, match="whether the standby has it") as caught:
+        appending.result(30)
+    assert caught.value.drafts == tuple(trial.drafts)
+
+    # It is there for all to see, and still a retry waits until the standby has it too.
+    assert trial.ledger.head(trial.run) == 3
+    again = trial.append()
+    pid = pair.one_that_waits()
+    assert not again.done()
+    pair.tell("pg_cancel_backend", pid)
+    with pytest.raises(StoreUnavailableError, match="whether the standby has it"):
+        again.result(30)
+
+    pair.standby.start()
+    assert trial.append().result(30).duplicate
+
+
+def test_a_retry_in_the_careful_way_waits_for_the_standby_too(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger], pool: ThreadPoolExecutor
+) -> None:
+    """Whoever finds the ids recorded, in whatever way, says so only when the standby has them."""
+    pair.standby.kill()
+    appending = trial.append()
+    pair.tell("pg_cancel_backend", pair.one_that_waits())
+    with pytest.raises(StoreUnavailableError):
+        appending.result(30)
+    # A head from before: the ids are met on insert, and looked up without touching the run.
+    other = opened(trial.ledger.url)
+    assert other.head(trial.run) == 3
+    again = pool.submit(other.append, trial.run, trial.drafts, ANY)
+    pair.one_that_waits()
+    assert not again.done()
+    pair.standby.start()
+    assert again.result(30).duplicate
+
+
+def test_a_terminated_wait_for_the_standby_is_found_out_about(pair: Pair, trial: Trial) -> None:
+    """The answer is lost, the event is found: the append returns when the standby has it."""
+    pair.standby.kill()
+    appending = trial.append()
+    first = pair.one_that_waits()
+    pair.tell("pg_terminate_backend", first)
+    eventually(lambda: pair.waiting() not in ([], [first]))
+    assert not appending.done()
+    pair.standby.start()
+    assert appending.result(30).version == 3
+
+
+def test_what_a_crash_made_visible_waits_for_the_standby(pair: Pair, trial: Trial) -> None:
+    """A primary that restarts shows commits that its standby never got; none is acknowledged."""
+    pair.standby.kill()
+    appending = trial.append()
+    pair.one_that_waits()
+    pair.primary.kill()
+    pair.primary.start()
+    pair.one_that_waits()
+    assert trial.ledger.head(trial.run) == 3
+    assert not appending.done()
+    pair.standby.start()
+    assert appending.result(30).version == 3
+
+
+def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `wait` the outcome is said to be unknown; the same ledger goes on when it is back."""
+    monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
+    trial.ledger = opened(trial.ledger.url, wait=0.3)
+    trial.ledger.append(trial.run, note(), 1)
+    pair.standby.kill()
+    with pytest.raises(StoreUnavailableError, match="outcome is unknown") as caught:
+        trial.ledger.append(trial.run, trial.drafts, 2)
+    # The transaction that waits is left to wait: it has committed.
+    assert len(pair.waiting()) == 1
+    with pytest.raises(StoreUnavailableError):
+        trial.ledger.append(trial.run, list(caught.value.drafts), 2)
+    assert trial.ledger.head(trial.run) in (2, 4)
+    pair.standby.start()
+    eventually(lambda: pair.waiting() == [])
+    assert trial.ledger.append(trial.run, list(caught.value.drafts), 2).duplicate
+
+
+def test_a_standby_is_read_and_not_written(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """A ledger can be opened on a standby; an append there says what to put into the URL."""
+    url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
+    eventually(lambda: _has(url, trial.run))
+    standby = opened(url)
+    assert [record.version for record in standby.read(trial.run)] == [1]
+    assert [record.version for record in standby.tail()] == [1]
+    assert standby.verify_all().problems == ()
+    for act in (lambda: standby.append(trial.run, note(), 1), lambda: standby.claim(trial.run)):
+        with pytest.raises(StoreUnavailableError, match="target_session_attrs=read-write"):
+            act()
+
+
+def _has(url: str, run: UUID) -> bool:
+    try:
+        with Ledger.open(url, create=False) as ledger:
+            return ledger.head(run) > 0
+    except StoreUnavailableError:
+        return False
+
+
+# --- fail-over ------------------------------------------------------------------------
+
+
+def test_after_a_fail_over_claims_are_kept_or_fenced_and_the_stray_is_refused(
+    opened: Callable[..., Ledger],
+) -> None:
+    """Who is back first keeps its run, who is late is fenced, and the old primary is refused."""
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+        primary.require(standby)
+        url = both(new_database(primary.url()), primary, standby)
+        ledger, other = opened(url), opened(url)
+        kept, taken = new_run_id(), new_run_id()
+        for run in (kept, taken):
+            ledger.append(run, RunStarted(), NEW)
+        keeper, loser = opened(url), opened(url)
+        kept_claim, lost_claim = keeper.claim(kept), loser.claim(taken)
+        positions = [record.position for record in ledger.tail()]
+
+        primary.kill()
+        standby.promote()
+        # The locks that showed who is alive died with the primary.
+        kept_claim.heartbeat()
+        with pytest.raises(RunClaimedError):
+            other.claim(kept)
+        assert other.claim(taken).epoch == 2
+        with pytest.raises(StaleEpochError):
+            loser.append(taken, RunStarted(), ANY, epoch=lost_claim.epoch)
+        ledger.append(kept, note(), ANY)
+        assert [r.position for r in ledger.tail()][: len(positions)] == positions
+        assert min(r.position for r in ledger.tail(positions[-1])) > positions[-1]
+        assert ledger.verify_all().problems == ()
+        head = ledger.head(kept)
+
+        standby.kill()
+        primary.start()
+        for act in (
+            lambda: ledger.append(kept, note(), ANY),
+            lambda: ledger.head(kept),
+            lambda: keeper.claim(taken),
+        ):
+            with pytest.raises(StoreUnavailableError, match="timeline 1"):
+                act()
+        primary.kill()
+        standby.start()
+        assert ledger.append(kept, note(), ANY).version == head + 1
+
+
+# --- numbers that are given twice -----------------------------------------------------
+
+
+def test_a_transaction_number_that_a_crash_gave_to_another_proves_nothing(
+    opened: Callable[..., Ledger],
+) -> None:
+    """Rows of a shelf whose commit was lost in a crash are written again, not taken for written."""
+    with PostgresServer({"wal_writer_delay": "'10s'"}) as server:
+        ledger = opened(new_database(server.url()))
+        mark, crashed = Mark("print", 1, 5, "state"), []
+
+        def put(tx: Transaction) -> None:
+            tx.locked_mark("shelf")
+            tx.put_mark("shelf", mark)
+            tx.put_rows("shelf", 1, {"key": "text"})
+            if not crashed:
+                crashed.append(True)
+                _crash_and_give_the_number_away(server)
+
+        ledger.store.write(put)
+        assert crashed
+        assert ledger.shelf("shelf").shown() == (mark, {"key": "text"})
+
+
+def _crash_and_give_the_number_away(server: PostgresServer) -> None:
+    look = "SELECT max(backend_xid::text::bigint)::text FROM pg_stat_activity"
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        (number,) = _one(db, look)
+    server.kill()
+    server.start()
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        while int(_one(db, "SELECT pg_current_xact_id()::text")[0]) < int(number):
+            pass
+        assert _one(db, "SELECT pg_xact_status(%s::xid8)", number) == ("committed",)
+
+
+def _one(db: psycopg.Connection[Any], query: str, *values: object) -> Any:
+    return db.execute(query, values).fetchone()
+
+
+# --- a server that says nothing -------------------------------------------------------
+
+
+def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
+    opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose processes are all stopped is a typed error after `wait`, and then used again."""
+    monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
+    with PostgresServer() as server:
+        ledger, run = opened(new_database(server.url()), wait=0.3), new_run_id()
+        ledger.append(run, RunStarted(), NEW)
+        draft = Draft(note(), new_run_id())
+        with server.stopped():
+            for act in (lambda: ledger.head(run), lambda: ledger.append(run, draft, 1)):
+                with pytest.raises(StoreUnavailableError):
+                    act()
+        assert ledger.append(run, draft, 1).version == 2
+        assert ledger.verify_all().problems == ()
