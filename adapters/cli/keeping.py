@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
 import click
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from adapters.cli.exit_codes import ExitCode
-from adapters.cli.health import Verdict, examine
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import console_on, say
+from adapters.cli.given_files import read_path
+from adapters.cli.health import Check, Verdict, examine, examine_closed
+from adapters.cli.invocation import LedgerCommand, finish, ledger_url, open_ledger, printer
+from adapters.cli.output import say
 from adapters.cli.parameters import RUN
-from ledger import Ledger, Report
+from adapters.cli.progress import verifying
+from ledger import NotALedgerError, Report, StoreUnavailableError, SystemClock
 from ledger.sealing import Seal, check_seal, read_seal
 from ledger.signing import read_public_key
-from ledger.verifying import every_run
 
 
 @click.command(
@@ -54,7 +51,8 @@ def verify(
     record of each run, and exits with 5 if there is one.
 
     With --seal, it also finds what digests can't show: a run that was cut, removed, or
-    written anew with digests that fit. What came after the seal is fine.
+    written anew with digests that fit. What came after the seal is fine, and so is a copy
+    that was imported, with positions of its own: a note says so.
     """
     if run is not None and (everything or seal_file is not None):
         raise click.UsageError(f"Give either a run or --{'all' if everything else 'seal'}.")
@@ -65,7 +63,7 @@ def verify(
         if run is not None:
             report = ledger.verify(run)
         else:
-            with _progress(ledger) as progress:
+            with verifying(ledger) as progress:
                 if seal is not None:
                     report = check_seal(ledger, seal, progress)
                 else:
@@ -76,7 +74,7 @@ def verify(
 
 def _read(seal_file: Path, public_key: Path | None) -> Seal:
     key = read_public_key(public_key) if public_key is not None else None
-    return read_seal(seal_file.read_bytes(), key)
+    return read_seal(read_path(seal_file), key)
 
 
 def _print(report: Report, seal: Seal | None) -> None:
@@ -97,23 +95,12 @@ def _print(report: Report, seal: Seal | None) -> None:
     if seal is not None:
         names = ("sealed_at", "signed", "public_key", "runs", "events", "position")
         value["seal"] = {name: getattr(seal, name) for name in names}
+        value["notes"] = report.notes
         by = f"signed with {seal.public_key}" if seal.signed else "NOT SIGNED"
         pairs.append(("seal", f"of {seal.sealed_at}, {seal.runs} runs, {seal.events} events, {by}"))
     pairs += [("problem", str(p) if p.run_id else p.what) for p in report.problems]
+    pairs += [("note", note) for note in report.notes]
     out.one(value, lambda: out.pairs(pairs))
-
-
-@contextmanager
-def _progress(ledger: Ledger) -> Iterator[Callable[[int], None] | None]:
-    """A bar on stderr for a person to watch; nothing for a program."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    total = sum(row.version - row.parent_version for row in every_run(ledger.store))
-    columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console_on(sys.stderr), transient=True) as bar:
-        task = bar.add_task("verifying", total=total)
-        yield lambda records: bar.update(task, completed=records)
 
 
 @click.command(cls=LedgerCommand, example="turnledger doctor --db postgresql://localhost/agents")
@@ -121,10 +108,9 @@ def doctor() -> None:
     """Check that the store keeps what is promised.
 
     Shows its settings. Each check is ok, warn or fail, with what to do. Exits with 1 if one fails.
+    A ledger that can't be opened is a check that failed.
     """
-    with open_ledger() as ledger:
-        facts = ledger.store.facts()
-        checks = examine(facts, ledger.store.written_catalogue())
+    facts, checks = _look()
     out = printer()
 
     def table() -> None:
@@ -138,6 +124,19 @@ def doctor() -> None:
     out.one({"facts": facts, "checks": checks}, table)
     failed = any(check.verdict is Verdict.FAIL for check in checks)
     finish(ExitCode.ERROR if failed else ExitCode.OK)
+
+
+def _look() -> tuple[dict[str, str], list[Check]]:
+    try:
+        ledger = open_ledger()
+    except (StoreUnavailableError, NotALedgerError) as error:
+        if str(error).startswith("There is no ledger"):
+            raise
+        return {}, examine_closed(ledger_url(), error)
+    with ledger:
+        facts = ledger.store.facts()
+        now = SystemClock().micros()
+        return facts, examine(facts, ledger.store.written_catalogue(), now)
 
 
 @click.command("rebuild-index", cls=LedgerCommand, example="turnledger rebuild-index --db runs.db")

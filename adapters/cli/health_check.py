@@ -1,0 +1,50 @@
+"""What a check of `doctor` comes to, and how facts are read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import Enum
+
+import msgspec
+
+
+class Verdict(Enum):
+    """What a check came to."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One check: what was found, and what to do about it."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
+
+
+def judge(name: str, found: str, trouble: Verdict | None, advice: str) -> Check:
+    """A check that is ok without trouble; advice is for trouble only."""
+    if trouble is None:
+        return Check(name, Verdict.OK, found)
+    return Check(name, trouble, found, advice)
+
+
+def number_of(facts: Mapping[str, str], name: str) -> float | None:
+    """A fact as a number; None if it is missing or none."""
+    try:
+        return float(facts[name])
+    except (KeyError, ValueError):
+        return None
+
+
+def span(length: timedelta) -> str:
+    """A length of time, roughly."""
+    seconds = length.total_seconds()
+    for size, word in ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.0f} seconds"
