@@ -24,6 +24,7 @@ from ledger import (
     import_runs,
 )
 from ledger.limits import BATCH_CEILING
+from ledger.redacting import STANDARD, Redactor
 from ledger.requesting import RunId, canonical_id
 from ledger.run_index import RunInfo
 from runtime import MainLoop, Replayed, replay
@@ -62,7 +63,12 @@ class HistoryFailedError(TurnledgerError):
 
 
 def replay_history(
-    history: Path, factory: Factory, *, run: RunId | None = None, until: int | None = None
+    history: Path,
+    factory: Factory,
+    *,
+    run: RunId | None = None,
+    until: int | None = None,
+    redactor: Redactor | None = STANDARD,
 ) -> tuple[Replayed, ...]:
     """Run the runs of a file again: those that were asked for what the loop takes, or one.
 
@@ -77,7 +83,7 @@ def replay_history(
             "MODULE:FACTORY` writes a history and its test."
         ) from error
     with file:
-        return replay_file(file, str(history), factory, run=run, until=until)
+        return replay_file(file, str(history), factory, run=run, until=until, redactor=redactor)
 
 
 def replay_file(
@@ -87,10 +93,13 @@ def replay_file(
     *,
     run: RunId | None = None,
     until: int | None = None,
+    redactor: Redactor | None = STANDARD,
 ) -> tuple[Replayed, ...]:
     """The same for a file that is open."""
     with ExitStack() as ending, no_network() as attempts:
-        ledger = ending.enter_context(Ledger.open("memory://", limits=_TAKES_ALL))
+        ledger = ending.enter_context(
+            Ledger.open("memory://", limits=_TAKES_ALL, redactor=redactor)
+        )
         _take(ledger, file, name)
         first = _loop(factory, ending)
         chosen = _chosen(ledger, name, first, run)

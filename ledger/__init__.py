@@ -69,6 +69,8 @@ from ledger.ledger import Appended, Ledger
 from ledger.limits import Limits
 from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
 from ledger.record import Draft, Record
+from ledger.redacting import Redactor
+from ledger.redacting_rules import SecretPattern
 from ledger.requesting import ANY, NEW
 from ledger.run_index import RunInfo
 from ledger.shelves import NO_MARK, Mark, Shelf
@@ -123,6 +125,7 @@ __all__ = [
     "Problem",
     "Record",
     "RecordNotFoundError",
+    "Redactor",
     "Report",
     "ResourceSnapshotted",
     "RunAbandoned",
@@ -136,6 +139,7 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "RunWaiting",
+    "SecretPattern",
     "Shelf",
     "SliceEventApplied",
     "StaleEpochError",

@@ -76,7 +76,7 @@ def claim(
         return prolonged, row.version
     epoch = row.epoch + 1
     event = RunClaimed(worker=worker, epoch=epoch)
-    entry = Entry(clock.new_id(), *codec.encode(event), event)
+    entry = Entry(clock.new_id(), *codec.encode_checked(event))
     outcome = append(tx, AppendRequest(run_id, [entry], ANY_VERSION, row.epoch, {}), clock)
     taken = Lease(run_id, worker, epoch, holder, tx.now() + ttl)
     tx.put_lease(taken)

@@ -15,12 +15,15 @@ from ledger.errors import (
     EventDecodeError,
     IntegrityFailureError,
     InvalidEventError,
+    InvalidInputError,
     LimitExceededError,
     UnknownEventTypeError,
 )
 from ledger.events import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from ledger.limits import Limits, check_json
 from ledger.messages import InnerMessage
+from ledger.redacting import Redactor
+from ledger.redacting_events import redacted
 from ledger.upcasting import UPCASTERS, Upcaster, upcast
 
 # The fields of each kind that take any JSON; a message's are those of what it holds.
@@ -33,21 +36,15 @@ _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
     for kind in EVENT_TYPES.values()
 }
 
-# What Python raises for values that have no JSON form, or are not of their field's type.
-_UNWRITABLE = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    OverflowError,
-    NotImplementedError,
-)
+_MOST_SHOWN = 10_000
 
 
 class Codec:
     """Encodes and decodes events, within limits.
 
     `written` is the highest event catalogue that wrote what is being read, if known:
-    it tells an outdated program from damaged data.
+    it tells an outdated program from damaged data. With a `redactor`, what it encodes is
+    without secrets, and so is what it says of events that it refuses.
     """
 
     def __init__(
@@ -55,10 +52,12 @@ class Codec:
         limits: Limits | None = None,
         *,
         written: int | None = None,
+        redactor: Redactor | None = None,
         upcasters: Mapping[str, Upcaster] = UPCASTERS,
     ) -> None:
         self.limits = limits or Limits()
         self.written = written
+        self.redactor = redactor
         self._upcasters = upcasters
         # With no more brackets than this, nothing can be nested too deep.
         self._shallow = self.limits.max_json_depth
@@ -78,6 +77,23 @@ class Codec:
 
     def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
         """The same, and the event as it will be read: what it was taken to mean."""
+        if self.redactor is None:
+            return self._encode_checked(event)
+        try:
+            tag, data, decoded = self._encode_checked(event)
+            without = redacted(decoded, self.redactor)
+            if without is decoded:
+                return tag, data, decoded
+            return self._encode_checked(without)
+        except InvalidInputError as error:
+            said = self.redactor.text(str(error))
+            if said == str(error):
+                raise
+            error.args = (said, *error.args[1:])
+            # What it came of would say in a traceback what this must not.
+            raise error from None
+
+    def _encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
         kind = type(event)
         plan = self._plans.get(kind)
         if plan is None:
@@ -95,7 +111,7 @@ class Codec:
                     event.message if isinstance(event, MessageAppended) else event, free
                 )
             if changed:
-                _refuse_changes(decoded, event, kind.__name__)
+                self._refuse_changes(decoded, event, kind.__name__)
         except msgspec.ValidationError as error:
             raise InvalidEventError(f"{kind.__name__}: {error}") from error
         except (InvalidEventError, LimitExceededError) as error:
@@ -109,7 +125,10 @@ class Codec:
                 found=depth + 1,
                 setting="max_json_depth",
             ) from error
-        except _UNWRITABLE as error:
+        except MemoryError:
+            raise
+        except Exception as error:
+            # No JSON form, not of its field's type, or an object that raises when looked at.
             raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
         if len(data) > self._max_bytes:
             raise LimitExceededError(
@@ -124,6 +143,31 @@ class Codec:
         """Find what in free JSON is none, or too deep; lists may be tuples."""
         for name in names:
             check_json(getattr(holder, name), name, self.limits)
+
+    def _refuse_changes(self, read: Any, given: Any, path: str) -> None:
+        """Refuse what would be read as something else than was given; lists may be tuples."""
+        if read == given:
+            return
+        if isinstance(given, msgspec.Struct) and type(read) is type(given):
+            for name in given.__struct_fields__:
+                self._refuse_changes(getattr(read, name), getattr(given, name), f"{path}.{name}")
+        elif isinstance(given, dict) and isinstance(read, dict) and read.keys() == given.keys():
+            for key, value in given.items():
+                self._refuse_changes(read[key], value, f"{path}.{key}")
+        elif (
+            isinstance(given, list | tuple)
+            and isinstance(read, list | tuple)
+            and len(read) == len(given)
+        ):
+            for place, value in enumerate(given):
+                self._refuse_changes(read[place], value, f"{path}[{place}]")
+        else:
+            raise TypeError(f"{path}, {self._brief(given)}, would be read as {self._brief(read)}")
+
+    def _brief(self, value: Any) -> str:
+        """A value as it may be shown: cut only when it is without secrets."""
+        said = repr(value)[:_MOST_SHOWN]
+        return (self.redactor.text(said) if self.redactor is not None else said)[:100]
 
     def decode(self, tag: str, data: str | bytes) -> Event:
         """The event that was recorded under this tag, old payloads brought up to date."""
@@ -165,24 +209,3 @@ class Codec:
                 f"The data of a {tag!r} event could not be brought up to date: {error!r}", tag=tag
             ) from error
         return msgspec.convert(payload, kind)
-
-
-def _refuse_changes(read: Any, given: Any, path: str) -> None:
-    """Refuse what would be read as something else than was given; lists may be tuples."""
-    if read == given:
-        return
-    if isinstance(given, msgspec.Struct) and type(read) is type(given):
-        for name in given.__struct_fields__:
-            _refuse_changes(getattr(read, name), getattr(given, name), f"{path}.{name}")
-    elif isinstance(given, dict) and isinstance(read, dict) and read.keys() == given.keys():
-        for key, value in given.items():
-            _refuse_changes(read[key], value, f"{path}.{key}")
-    elif (
-        isinstance(given, list | tuple)
-        and isinstance(read, list | tuple)
-        and len(read) == len(given)
-    ):
-        for place, value in enumerate(given):
-            _refuse_changes(read[place], value, f"{path}[{place}]")
-    else:
-        raise TypeError(f"{path}, {given!r:.100}, would be read as {read!r:.100}")

@@ -17,7 +17,7 @@ from typing import Literal, Self
 from uuid import UUID, uuid5
 
 from ledger import claiming, verifying
-from ledger.appending import Outcome, append
+from ledger.appending import AppendRequest, Outcome, append
 from ledger.claiming import Claim
 from ledger.clock import Clock, SystemClock, to_micros
 from ledger.codec import Codec
@@ -36,9 +36,10 @@ from ledger.lineage import Segment, lineage
 from ledger.mapper import LedgerMapper
 from ledger.record import Draft, Record
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
+from ledger.redacting import STANDARD, Redactor
 from ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
 from ledger.run_index import RunInfo, RunStatus, describe, fold_index
-from ledger.shelves import Shelf
+from ledger.shelves import Shelf, is_storable
 from ledger.stores import open_store
 from ledger.transaction import Lease, Transaction
 from ledger.verifying import Report
@@ -46,6 +47,8 @@ from ledger.verifying import Report
 DEFAULT_TTL = timedelta(seconds=60)
 # How long a follower sleeps between looks, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
+# Stores count in 64 bits.
+LAST_POSITION = 2**63 - 1
 
 
 class Appended:
@@ -107,14 +110,21 @@ class Ledger:
         clock: Clock | None = None,
         wait: float = 30.0,
         create: bool = True,
+        redactor: Redactor | None = STANDARD,
     ) -> Self:
         """Open a ledger: a path or `sqlite:///file`, `postgresql://...`, or `memory://`.
 
         `wait` is how many seconds to wait for other writers before StoreBusyError.
-        With `create=False` a ledger that is not there is an error.
+        With `create=False` a ledger that is not there is an error. What the `redactor` takes
+        for a secret is marked and never stored: by default all known formats, and with None
+        nothing.
         """
         store = open_store(url, wait=wait, create=create)
-        codec = Codec(limits, written=store.written_catalogue())
+        try:
+            codec = Codec(limits, written=store.written_catalogue(), redactor=redactor)
+        except BaseException:
+            store.close()
+            raise
         ledger = cls(store, codec=codec, clock=clock or SystemClock())
         ledger.url = _lasting(os.fspath(url))
         return ledger
@@ -139,6 +149,21 @@ class Ledger:
         """The recorder underneath, for the library's own tools."""
         return self._store
 
+    # --- secrets ---
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What takes secrets out of all that is appended; None if nothing does."""
+        return self._codec.redactor
+
+    def redact(self, event: Event) -> Event:
+        """The event as it would be recorded: checked, and without secrets."""
+        return self._codec.encode_checked(event)[2]
+
+    def redact_text(self, text: str) -> str:
+        """Text without secrets."""
+        return text if self.redactor is None else self.redactor.text(text)
+
     # --- writing ---
 
     def append(
@@ -161,7 +186,7 @@ class Ledger:
         try:
             outcome = self._store.write(lambda tx: append(tx, request, clock))
         except StoreUnavailableError as error:
-            error.drafts = tuple(Draft(e.event, UUID(e.event_id)) for e in request.entries)
+            error.drafts = _drafts(request)
             raise
         return Appended(outcome, self._codec)
 
@@ -239,10 +264,13 @@ class Ledger:
                     yield Record(row, codec)
                 if len(rows) < page:
                     break
+                reached = rows[-1][2]
+                if not low < reached <= high:
+                    raise _out_of_order(f"the versions of run {run}")
                 if backwards:
-                    high = rows[-1][2] - 1
+                    high = reached - 1
                 else:
-                    low = rows[-1][2]
+                    low = reached
 
     def record(self, run_id: RunId, version: int) -> Record:
         """One record of a run."""
@@ -278,6 +306,7 @@ class Ledger:
         """Runs, newest first. `tags` maps to a value or, for any value, to None;
         `prompt` is "ns/key"; `since <= started < until`; `before` goes on after a run."""
         _check_page(page_size)
+        _check_text(status, prompt, *(tags or {}), *(tags or {}).values())
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         while left is None or left > 0:
@@ -296,7 +325,10 @@ class Ledger:
             yield from map(describe, rows)
             if len(rows) < page:
                 return
-            key = (rows[-1].started_at, rows[-1].run_id)
+            reached = (rows[-1].started_at, rows[-1].run_id)
+            if key is not None and reached >= key:
+                raise _out_of_order("the index of runs")
+            key = reached
             left = None if left is None else left - page
 
     def tail(
@@ -313,11 +345,14 @@ class Ledger:
         """
         _check_page(page_size)
         nap = SHORTEST_NAP
+        after = min(max(after, -1), LAST_POSITION)
         while stop is None or not stop.is_set():
             rows = self._store.rows_after(after, page_size)
             for row in rows:
                 yield Record(row, self._codec)
             if rows:
+                if rows[-1][0] <= after:
+                    raise _out_of_order("positions")
                 after, nap = rows[-1][0], SHORTEST_NAP
                 continue
             if not follow:
@@ -346,7 +381,7 @@ class Ledger:
         Claiming again through the same ledger and worker prolongs the claim.
         """
         run = canonical_id(run_id)
-        name, holder = worker or self.worker, self._store.holder()
+        name, holder = self.redact_text(worker or self.worker), self._store.holder()
         micros = max(ttl // timedelta(microseconds=1), 0)
         clock, codec = self._clock, self._codec
         lease, version = self._store.write(
@@ -368,14 +403,18 @@ class Ledger:
         """
         clock, codec = self._clock, self._codec
         request = build_request(run_id, started, NEW, None, (), codec, clock)
-        name, holder = worker or self.worker, self._store.holder()
+        name, holder = self.redact_text(worker or self.worker), self._store.holder()
         micros = max(ttl // timedelta(microseconds=1), 0)
 
         def work(tx: Transaction) -> tuple[Lease, int]:
             append(tx, request, clock)
             return claiming.claim(tx, request.run_id, name, holder, micros, clock, codec)
 
-        lease, version = self._store.write(work)
+        try:
+            lease, version = self._store.write(work)
+        except StoreUnavailableError as error:
+            error.drafts = _drafts(request)
+            raise
         return Claim(self, lease, version, micros)
 
     def worker_of(self, run_id: RunId) -> str | None:
@@ -437,6 +476,25 @@ class Ledger:
                 self._lineages.clear()
             self._lineages[run] = segments
         return segments
+
+
+def _check_text(*wanted: str | None) -> None:
+    """Refuse to look for text that no store can hold; what a shell makes of odd bytes, say."""
+    for text in wanted:
+        if text is not None and not is_storable(text):
+            raise InvalidInputError(f"{text!r:.100} is no text that a ledger could hold.")
+
+
+def _drafts(request: AppendRequest) -> tuple[Draft, ...]:
+    """What to append again, whatever became of it."""
+    return tuple(Draft(entry.event, UUID(entry.event_id)) for entry in request.entries)
+
+
+def _out_of_order(what: str) -> IntegrityFailureError:
+    """What is read page by page would be read again and again."""
+    return IntegrityFailureError(
+        f"The ledger is damaged: {what} are not in their order. `turnledger verify` says more."
+    )
 
 
 def _check_page(size: int) -> None:

@@ -7,18 +7,18 @@ a publisher can take it as a veto, and in the log, so that it is seen when nobod
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ledger.errors import InvalidInputError, TurnledgerError
+from ledger.quiet_logging import logger_of
 
 EventT = TypeVar("EventT")
 EventHandler: TypeAlias = Callable[[Any], object]
 
-logger = logging.getLogger("turnledger.bus")
+logger = logger_of("turnledger.bus")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ ledger is a place to keep them, and so is a folder of files.
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -21,11 +20,12 @@ from uuid import UUID
 import msgspec
 
 from ledger import InvalidInputError
+from ledger.quiet_logging import logger_of
 from runtime.bus_events import CheckpointPhase
 from runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
 from runtime.execution_state import CompositeSnapshot
 
-logger = logging.getLogger("turnledger.recovery")
+logger = logger_of("turnledger.recovery")
 _SUFFIX = ".checkpoint.json"
 
 

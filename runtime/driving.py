@@ -6,7 +6,6 @@ from the journal, and is not done again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +20,7 @@ from ledger import (
     RunStarted,
     StaleEpochError,
 )
+from ledger.quiet_logging import logger_of
 from runtime.bus_events import CheckpointPhase, CheckpointSaved
 from runtime.errors import (
     ConversationNotFound,
@@ -48,7 +48,7 @@ from runtime.visibility import (
 if TYPE_CHECKING:
     from runtime.main_loop import MainLoop
 
-logger = logging.getLogger("turnledger.recovery")
+logger = logger_of("turnledger.recovery")
 MOST_EXPANSIONS = 10
 # How much of what an error says is recorded: some hold whole pages.
 _MOST_SAID = 20_000

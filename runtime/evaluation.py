@@ -208,6 +208,7 @@ class Evaluation(Generic[OutputT]):
             overrides_tag=self.wishes.overrides_tag,
             visibility=self.session[VisibilityOverrides].latest(),
             inject_output_instructions=False if native and wanted else None,
+            redact=self.journal.ledger.redact_text,
         )
 
     def _take_up(self) -> None:
@@ -341,7 +342,7 @@ class Evaluation(Generic[OutputT]):
         self, message: str, phase: EvaluationPhase, payload: dict[str, Any] | None = None
     ) -> PromptEvaluationError:
         return PromptEvaluationError(
-            message,
+            self.journal.ledger.redact_text(message),
             prompt_name=self.prompt.label,
             phase=phase,
             provider_payload=payload or self.payload,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from threading import Event, Thread
 from types import TracebackType
 
 from ledger import Claim, StaleEpochError, TurnledgerError
+from ledger.quiet_logging import logger_of
 
-logger = logging.getLogger("turnledger.lease")
+logger = logger_of("turnledger.lease")
 
 
 class KeptAlive:

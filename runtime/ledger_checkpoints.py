@@ -6,6 +6,7 @@ Nothing is ever overwritten: the latest that was not cleared is the one that cou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -35,7 +36,8 @@ class LedgerCheckpointBackend:
         self.declarations = declarations
 
     def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint as it is given; a run that is not there begins with it."""
+        """Keep a checkpoint as it is given but for secrets; a new run begins with it."""
+        checkpoint = self._redacted(checkpoint)
         stored = CheckpointStored(
             checkpoint=checkpoint.to_json(),
             phase=checkpoint.phase.value,
@@ -99,6 +101,21 @@ class LedgerCheckpointBackend:
             if latest is not None and latest.phase != CheckpointPhase.COMPLETED.value:
                 found.append(info.run_id)
         return found
+
+    def _redacted(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The bytes in it are base64 in its JSON, where nobody would find a secret any more."""
+        state = checkpoint.adapter_state
+        return replace(
+            checkpoint,
+            request_payload=self._without_secrets(checkpoint.request_payload),
+            adapter_state=self._without_secrets(state) if state is not None else None,
+        )
+
+    def _without_secrets(self, content: bytes) -> bytes:
+        try:
+            return self.ledger.redact_text(content.decode()).encode()
+        except UnicodeDecodeError:
+            return content
 
     def _append(self, run_id: UUID, event: CheckpointStored | CheckpointCleared) -> None:
         """As the run's worker: RunClaimedError if another one has it."""

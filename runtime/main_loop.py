@@ -7,7 +7,6 @@ dies with its process.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,11 +31,15 @@ from ledger import (
     SystemClock,
     new_run_id,
 )
+from ledger.quiet_logging import logger_of
+from ledger.redacting import STANDARD
+from ledger.redacting_events import redacted
 from runtime.adapter import ProviderAdapter
 from runtime.bus import ControlBus
 from runtime.bus_events import MainLoopCompleted, MainLoopFailed, MainLoopRequest, RecoveryFailed
 from runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
 from runtime.driving import Assignment, drive
+from runtime.errors import CheckpointCorruptedError
 from runtime.journal import Journal
 from runtime.keeping_alive import KeptAlive
 from runtime.ledger_checkpoints import LedgerCheckpointBackend
@@ -44,7 +47,7 @@ from runtime.limits import Budget, Deadline
 from runtime.prompt import Prompt
 from runtime.recoverable import recoverable
 from runtime.recovering import recover_from_checkpoint, recover_from_ledger
-from runtime.request_types import is_of, recorded_request, request_type_of
+from runtime.request_types import is_of, recorded_request, request_from, request_type_of
 from runtime.response import PromptResponse
 from runtime.session import Session, enable_inner_message_recording
 
@@ -52,7 +55,7 @@ UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
 
 LEASE = timedelta(seconds=60)
-logger = logging.getLogger("turnledger.loop")
+logger = logger_of("turnledger.loop")
 
 
 @dataclass(frozen=True)
@@ -206,14 +209,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None, session: Session
     ) -> PromptResponse[OutputT]:
         run = run_id or new_run_id()
-        started = self._started(asked, session)
+        started, request = self._recorded(run, self._started(asked, session), asked.request)
         with self._journal(run, started, session) as journal:
             assignment = Assignment(
                 loop=self,
                 run_id=run,
                 journal=journal,
                 session=session,
-                request=asked.request,
+                request=request,
                 started=started,
             )
             return drive(assignment)
@@ -238,6 +241,27 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
         )
+
+    def _recorded(self, run: UUID, started: RunStarted, request: Any) -> tuple[RunStarted, Any]:
+        """The run's beginning and its request as they will be on record: without secrets.
+
+        A recovery has only these, so the first attempt has no more.
+        """
+        ledger = self._ledger
+        recorded = ledger.redact(started) if ledger is not None else redacted(started, STANDARD)
+        assert isinstance(recorded, RunStarted)
+        if msgspec.json.encode(recorded.request) == msgspec.json.encode(started.request):
+            return recorded, request
+        try:
+            return recorded, request_from(
+                str(run), self.request_type, recorded.request_type, recorded.request
+            )
+        except CheckpointCorruptedError as error:
+            raise InvalidInputError(
+                f"The request holds a secret, and is no {recorded.request_type} without it: "
+                f"{error.__cause__}. Nothing was done. Give secrets to tools by another way "
+                "than the request: the environment, or what the loop is made with."
+            ) from None
 
     @contextmanager
     def _journal(self, run: UUID, started: RunStarted, session: Session) -> Iterator[Journal]:

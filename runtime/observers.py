@@ -6,17 +6,17 @@ raised goes to the log.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeAlias
 
+from ledger.quiet_logging import logger_of
 from projections.slices import Slice, SlicesState
 from runtime.snapshot import shown
 
 Observer: TypeAlias = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 
-logger = logging.getLogger("turnledger.session")
+logger = logger_of("turnledger.session")
 
 
 class Observers:

@@ -14,7 +14,7 @@ known by `ns` and `key`. Parameters are matched to sections by their type.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -193,11 +193,13 @@ class Prompt(Generic[OutputT]):
         overrides_tag: str = "latest",
         visibility: VisibilityOverrides | None = None,
         inject_output_instructions: bool | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> RenderedPrompt[OutputT]:
         """The prompt as it is sent, with further parameters bound to it.
 
         A section's text comes from the store, if it has one for it under the tag.
-        `inject_output_instructions` goes before what the template says.
+        `inject_output_instructions` goes before what the template says. `redact` takes secrets
+        out of the text, and out of what the digest covers.
         """
         bound = self.bind(*params)
         templates = None
@@ -210,6 +212,7 @@ class Prompt(Generic[OutputT]):
             visibility=visibility or VisibilityOverrides(),
             templates=templates or {},
             output_instructions=inject_output_instructions,
+            redact=redact,
         )
 
     def _error(self, why: str) -> PromptRenderError:

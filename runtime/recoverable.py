@@ -6,12 +6,12 @@ of a replay with live parts, which would be live as a whole from then on.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ledger import Ledger, RunStarted, ToolCallDecided
+from ledger.quiet_logging import logger_of
 from projections import RunState, ToolCallView, standing
 from runtime.bus_events import CheckpointPhase
 from runtime.checkpoints import CheckpointBackend, RecoverableRun
@@ -22,7 +22,7 @@ from runtime.saving import saved_in
 if TYPE_CHECKING:
     from runtime.main_loop import MainLoop
 
-logger = logging.getLogger("turnledger.recovery")
+logger = logger_of("turnledger.recovery")
 # A tag of forks that a replay with live parts made: what was live in them.
 LIVE_TAG = "turnledger.live"
 

@@ -8,7 +8,7 @@ with `##` (and at most `######`, which is all that Markdown has).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
@@ -113,6 +113,7 @@ def render(
     visibility: VisibilityOverrides,
     templates: Mapping[str, str],
     output_instructions: bool,
+    redact: Callable[[str], str] | None = None,
 ) -> RenderedPrompt[OutputT]:
     """The prompt with its parameters; `templates` replace those of the sections at their paths."""
     template, page = prompt.template, _Page()
@@ -128,6 +129,9 @@ def render(
     specs = canonical(told)
     schema = canonical(output.schema if output is not None else None)
     said = _messages_of(prompt)
+    if redact is not None:
+        # Another secret in the same place is the same prompt: what is recorded is the same.
+        text, said = redact(text), tuple(redact(one.decode()).encode() for one in said)
     return RenderedPrompt(
         ns=template.ns,
         key=template.key,

@@ -213,7 +213,8 @@ class ReplayJournal(Journal, ABC):
         if made != recorded and not _says_the_same(made, recorded):
             encode = self.ledger.mapper.codec.encode
             if encode(without_marks(made)) != encode(without_marks(recorded)):
-                raise Diverged(found_out(self.trying, record, made))
+                shown = self.ledger.redact(made)  # as it would have been recorded
+                raise Diverged(found_out(self.trying, record, shown))
         self.take()
         return record.row[4]
 

@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer, redactor
 from adapters.cli.output import Printer, console_on, say
 from adapters.cli.parameters import RUN
 from adapters.cli.viewing import json_text, line_width, print_styled, shortened
@@ -94,7 +94,7 @@ def compare_command(
         ledger = stack.enter_context(open_ledger())
         other = None
         if other_db is not None:
-            other = stack.enter_context(Ledger.open(other_db, create=False))
+            other = stack.enter_context(Ledger.open(other_db, create=False, redactor=redactor()))
         if versions is not None:
             same = _states(ledger, run1, run2, versions, other)
         else:

@@ -1,4 +1,4 @@
-"""What all commands share: `--db` and `-o` before or after the command, errors, help.
+"""What all commands share: `--db`, `-o` and the like before or after the command, errors, help.
 
 A command is a function; the class here gives it the common options and an example.
 """
@@ -14,12 +14,14 @@ from typing import Any
 import click
 
 from adapters.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
-from adapters.cli.output import Format, Printer, say
-from ledger import Ledger, TurnledgerError
+from adapters.cli.output import REDACTOR, Format, Printer, say, without_secrets
+from ledger import Ledger, Redactor, TurnledgerError
+from ledger.redacting import STANDARD
 
 DB_VARIABLE = "TURNLEDGER_DB"
 DEFAULT_DB = "runs.db"
-_DB, _FORM = "turnledger.db", "turnledger.output"
+REDACTOR_VARIABLE = "TURNLEDGER_REDACTOR"
+_DB, _FORM, _RULES = "turnledger.db", "turnledger.output", "turnledger.redactor_file"
 
 
 def _remember_db(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -32,8 +34,18 @@ def _remember_form(ctx: click.Context, param: click.Parameter, value: str | None
         ctx.meta[_FORM] = Format(value)
 
 
+def _remember_redactor(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[_RULES] = value
+
+
+def _remember_none(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_RULES] = None
+
+
 def common_options(*, before_command: bool = False) -> list[click.Parameter]:
-    """`--db` and `-o`; after the command they count more than before it."""
+    """`--db`, `-o` and the like; after the command they count more than before it."""
     return [
         click.Option(
             ["--db"],
@@ -51,6 +63,22 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             callback=_remember_form,
             help="How data is printed on stdout. Default: table.",
         ),
+        click.Option(
+            ["--redactor"],
+            metavar="FILE",
+            envvar=REDACTOR_VARIABLE if before_command else None,
+            expose_value=False,
+            callback=_remember_redactor,
+            help="What is a secret, beside or instead of the known formats (TOML). Secrets are "
+            f"marked, and never written. Default: ${REDACTOR_VARIABLE}, or all known formats.",
+        ),
+        click.Option(
+            ["--no-redactor"],
+            is_flag=True,
+            expose_value=False,
+            callback=_remember_none,
+            help="Write and compare everything as it is, secrets too.",
+        ),
     ]
 
 
@@ -61,7 +89,17 @@ def ledger_url() -> str:
 
 def open_ledger(*, create: bool = False, wait: float = 30.0) -> Ledger:
     """The ledger that was asked for; only commands that write into a new one create it."""
-    return Ledger.open(ledger_url(), create=create, wait=wait)
+    return Ledger.open(ledger_url(), create=create, wait=wait, redactor=redactor())
+
+
+def redactor() -> Redactor | None:
+    """What takes secrets out of all that is written, and said; None if nothing shall."""
+    meta = click.get_current_context().meta
+    if REDACTOR not in meta:
+        path = meta.get(_RULES, "")
+        meta[REDACTOR] = Redactor.read(path) if path else STANDARD if path == "" else None
+    found: Redactor | None = meta[REDACTOR]
+    return found
 
 
 def printer() -> Printer:
@@ -117,6 +155,10 @@ class LedgerGroup(click.Group):
             except BrokenPipeError:
                 silence_stdout()
             code = ExitCode(done.exit_code)
+        except click.ClickException as error:
+            # What was given is quoted there, and may have been a secret in the wrong place.
+            vars(error)["message"] = without_secrets(error.message)
+            raise
         except TurnledgerError as error:
             say(f"Error: {error}")
             code = exit_code_of(error)

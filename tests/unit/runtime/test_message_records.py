@@ -44,7 +44,7 @@ from tests.unit.runtime.option_messages import BYTES, messages, recorded
 def stored(*inner: InnerMessage, limits: Limits | None = None) -> list[InnerMessage]:
     """What a ledger gives back of these."""
     run_id = new_run_id()
-    with Ledger.open("memory://", limits=limits) as ledger:
+    with Ledger.open("memory://", limits=limits, redactor=None) as ledger:
         for one in inner:
             ledger.append(run_id, MessageAppended(message=one), ANY, blobs=[BYTES])
         return [

@@ -1,0 +1,173 @@
+"""What a user takes for a secret: regular expressions, and names of fields.
+
+Both are checked when they are made: a name that can't be marked, a regular expression that is
+none, or one that could take for ever, is an InvalidInputError that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ledger.errors import InvalidInputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# So often something may be repeated within something that is repeated, and no more.
+_FEW = 50
+
+Path = tuple[str, ...]
+
+
+def marker(name: str) -> str:
+    """What stands in the place of a secret: which kind it was, and nothing else of it."""
+    return f"[redacted: {name}]"
+
+
+class Fields:
+    """Names of fields, at any depth; "a.b" is a b right within an a. Capitals do not matter."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        if isinstance(names, str):
+            raise InvalidInputError(f'fields are names in a list, not text: ["{names}"].')
+        self.names = tuple(names)
+        for name in self.names:
+            check_name(name, "field")
+        self._rules = [(name, tuple(name.lower().split("."))) for name in self.names]
+        # What stands in a text that has such a field.
+        self.words = frozenset(rule[-1] for _, rule in self._rules)
+        self._in_json = _in_json(self.words)
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def rule_for(self, path: Path) -> str | None:
+        """The name by which something at this path is meant, itself or what it is in."""
+        lowered = tuple(part.lower() for part in path)
+        for name, rule in self._rules:
+            size = len(rule)
+            if any(lowered[end - size : end] == rule for end in range(size, len(lowered) + 1)):
+                return name
+        return None
+
+    def in_text(self, text: str, redacted: re.Pattern[str]) -> str:
+        """Text that is no JSON as a whole, with such fields of JSON in it taken out."""
+
+        def mark(found: re.Match[str]) -> str:
+            said = found["text"] if found["text"] is not None else found["number"]
+            if not said or redacted.fullmatch(said):
+                return found[0]
+            name = marker(found["name"].lower())
+            taken = f"{found['quote']}{name}" if found["text"] is not None else f'"{name}"'
+            return f"{found['before']}{taken}"
+
+        for spelt in self._in_json:
+            text = spelt.sub(mark, text)
+        return text
+
+
+class SecretPattern:
+    """A regular expression of one's own: what its group `secret` matches is taken out, else all.
+
+    With `fields`, it is looked for in the text of these fields only.
+    """
+
+    __slots__ = ("name", "regex", "where")
+
+    def __init__(self, name: str, regex: str, fields: Iterable[str] = ()) -> None:
+        check_name(name, "pattern")
+        self.name = name
+        self.regex = _compiled(regex, name)
+        self.where = Fields(fields)
+
+    def __repr__(self) -> str:
+        return f"SecretPattern({self.name!r}, {self.regex.pattern!r}, {self.where.names!r})"
+
+    def applies_to(self, path: Path) -> bool:
+        return not self.where or self.where.rule_for(path) is not None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        group = "secret" if "secret" in self.regex.groupindex else 0
+        for found in self.regex.finditer(text):
+            if found.start(group) >= 0:
+                yield found.span(group)
+
+
+def check_name(name: str, what: str) -> None:
+    """InvalidInputError if a marker can't say this name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"The name of a {what} is letters, digits, dots, dashes and underscores, up to 64 of "
+            f"them: not {name!r}."
+        )
+
+
+def _compiled(regex: str, name: str) -> re.Pattern[str]:
+    if not isinstance(regex, str):
+        raise InvalidInputError(
+            f"Pattern {name!r}: a regular expression is text, not {type(regex).__name__}."
+        )
+    try:
+        compiled = re.compile(regex)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidInputError(f"Pattern {name!r} is no regular expression: {error}.") from error
+    if compiled.search(""):
+        raise InvalidInputError(
+            f"Pattern {name!r} matches empty text, so it would match everywhere."
+        )
+    parser = getattr(re, "_parser", None)
+    if parser is not None and _can_explode(parser.parse(regex), within=False):
+        raise InvalidInputError(
+            f"Pattern {name!r} repeats something within something that is repeated, which can "
+            "take for ever. Write the inner repeat without a way back, as in ++ or *+, or bound "
+            f"it: at most {{0,{_FEW}}}."
+        )
+    return compiled
+
+
+def _can_explode(tree: Any, *, within: bool) -> bool:
+    """Whether an open repeat stands within another: the time may grow exponentially."""
+    for operation, given in tree:
+        kind = str(operation)
+        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
+            low, high, inner = given
+            is_open = int(high) - int(low) > _FEW
+            if (is_open and within) or _can_explode(inner, within=within or is_open):
+                return True
+        elif kind in ("POSSESSIVE_REPEAT", "ATOMIC_GROUP"):
+            inner = given[2] if kind == "POSSESSIVE_REPEAT" else given
+            if _can_explode(inner, within=False):
+                return True
+        elif any(_can_explode(inner, within=within) for inner in _parts(kind, given)):
+            return True
+    return False
+
+
+def _parts(kind: str, given: Any) -> list[Any]:
+    match kind:
+        case "SUBPATTERN":
+            return [given[-1]]
+        case "BRANCH":
+            return list(given[1])
+        case "ASSERT" | "ASSERT_NOT":
+            return [given[1]]
+        case "GROUPREF_EXISTS":
+            return [one for one in given[1:] if one is not None]
+    return []
+
+
+def _in_json(words: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+    """A field of JSON, and of JSON that stands in a string."""
+    names = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    if not names:
+        return ()
+    number = r"(?P<number>-?[0-9][0-9.eE+-]*+)"
+    plain = (
+        rf'(?P<before>"(?P<name>(?i:{names}))"\s{{0,8}}:\s{{0,8}})'
+        rf'(?:(?P<quote>")(?P<text>(?:[^"\\]|\\.)*+)|{number})'
+    )
+    escaped = (
+        rf'(?P<before>\\"(?P<name>(?i:{names}))\\"\s{{0,8}}:\s{{0,8}})'
+        rf'(?:(?P<quote>\\")(?P<text>(?:[^"\\]|\\[^"])*+)|{number})'
+    )
+    return re.compile(plain), re.compile(escaped)
