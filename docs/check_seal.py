@@ -85,12 +85,13 @@ def differences(seal, rows):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("seal", type=Path, help="what `turnledger seal` wrote")
+    parser.add_argument("seal", type=Path, help="of `turnledger seal`, or in an export")
     parser.add_argument("ledger", type=Path, help="a SQLite file, or `turnledger export --all`")
     parser.add_argument("--public-key", type=Path, help="PEM; the seal must be signed with it")
     given = parser.parse_args()
     try:
-        seal = json.loads(given.seal.read_bytes())
+        whole = given.seal.read_bytes().partition(b'\n{"seal":')  # an export may carry one
+        seal = json.loads(whole[2].partition(b"\n")[0][:-1] or whole[0])
         print(f"The seal of {seal['sealed_at']} is {checked(seal, given.public_key)}.")
         problems = list(differences(seal, records(given.ledger)))
     except Exception as error:  # InvalidSignature among them

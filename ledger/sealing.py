@@ -76,7 +76,8 @@ def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
 
     Others may go on appending meanwhile: each run is taken as it is when it is looked at.
     Raises IntegrityFailureError where the index and the records part: a seal over damage
-    would vouch for it. Whether all records fit their digests is for `verify` to say.
+    would vouch for it. Whether all records fit their digests is for `verify_all` to say:
+    call it first, as the command `turnledger seal` does.
     """
     heads, events, position = [], 0, 0
     for run in every_run(ledger.store):
@@ -187,14 +188,29 @@ def _check_signature(seal: Seal, public_key: bytes | None) -> None:
 
 
 def check_seal(ledger: Ledger, seal: Seal, progress: Callable[[int], None] | None = None) -> Report:
-    """Verify the whole ledger, and that all that was sealed is there, unchanged."""
+    """Verify the whole ledger, and that all that was sealed is there, unchanged.
+
+    That the highest position is lower than it was is a note: the seal has the head of every
+    run, so no lost record can hide behind it, and an import gives new positions.
+    """
     report = ledger.verify_all(progress)
-    missed = _missed(ledger.store, seal)
-    return msgspec.structs.replace(report, problems=(*report.problems, *missed))
+    missed, highest = _missed(ledger.store, seal)
+    notes = list(report.notes)
+    if highest < seal.position:
+        why = "records are missing, or it" if missed else "all that was sealed is there, so this"
+        notes.append(
+            f"the highest position is {highest}, the seal has {seal.position}: {why} is an "
+            "imported copy"
+        )
+    return msgspec.structs.replace(report, problems=(*report.problems, *missed), notes=tuple(notes))
 
 
-def _missed(store: LedgerRecorder, seal: Seal) -> Iterator[Problem]:
-    """What the seal has and the store has not. Rows are read raw, whatever became of them."""
+def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
+    """What the seal has and the store has not, and the highest position that there is.
+
+    Rows are read raw, whatever became of them.
+    """
+    missed: list[Problem] = []
     highest = 0
     for head in seal.heads:
         last, found = 0, None
@@ -205,12 +221,10 @@ def _missed(store: LedgerRecorder, seal: Seal) -> Iterator[Problem]:
             if row[2] == head.version:
                 found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
         if found != head.digest:
-            yield _problem(head.run_id, *_difference(head, last, found))
+            missed.append(_problem(head.run_id, *_difference(head, last, found)))
     if highest < seal.position:
         highest = max(highest, store.max_notification_id() or 0)
-    if highest < seal.position:
-        what = f"the highest position is {highest}, the seal has {seal.position}"
-        yield _problem("", None, f"{what}: records were removed, or this is an imported copy")
+    return missed, highest
 
 
 def _difference(head: Head, last: int, found: str | None) -> tuple[int, str]:

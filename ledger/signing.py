@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
+# A key in PEM has about a hundred bytes, with a certificate or comments around it a few thousand.
+_LONGEST_KEY = 64 * 1024
+
+
 class Signer(NamedTuple):
     """A private key in use: what signs, and the raw public key that checks it."""
 
@@ -102,8 +106,10 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
 def _loaded(path: Path, load: Callable[[bytes], Any], wanted: str) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
 
+    with path.open("rb") as file:
+        content = file.read(_LONGEST_KEY)  # of a device that never ends, too
     try:
-        return load(path.read_bytes())
+        return load(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise InvalidInputError(f"{path} is no key in PEM of the kind wanted: {wanted}.") from None
 

@@ -158,6 +158,8 @@ def publish(files: list[tuple[Path, bytes]], *, force: bool) -> None:
             ready.append((path, scrap(path, "part")))
             _write(ready[-1][1], content)
         for path, part in ready:
+            if path.exists() and not path.is_file():
+                raise FileExistsError(f"{path} is no file, and is not replaced by one.")
             if force and os.path.lexists(path):
                 before = scrap(path, "old")
                 shutil.copy2(path, before, follow_symlinks=False)

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from adapters.cli.backing_up import backup
 from adapters.cli.chat import messages
 from adapters.cli.comparing import compare_command
 from adapters.cli.completion import completion
@@ -28,6 +29,7 @@ from adapters.cli.writing import append, fork
 COMMANDS = (
     abandon,
     append,
+    backup,
     blame,
     compare_command,
     completion,

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
-from adapters.cli.invocation import LedgerCommand, open_ledger
+from adapters.cli.exit_codes import ExitCode
+from adapters.cli.invocation import LedgerCommand, finish, open_ledger
 from adapters.cli.output import say
+from adapters.cli.progress import verifying
 from ledger import SystemClock
 from ledger.sealing import make_seal, seal_lines
 from ledger.signing import new_key, read_signer
@@ -35,12 +37,20 @@ turnledger verify --seal seal.json --public-key seal.pub""",
     metavar="FILE",
     help="Make a private key instead, and print its public key. FILE is never overwritten.",
 )
-def seal(key: Path | None, fresh: Path | None) -> None:
+@click.option(
+    "--no-verify",
+    is_flag=True,
+    help="Do not verify the ledger first: quick, but damage that is there is sealed too.",
+)
+def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
     """Write a seal of the whole ledger to stdout.
 
     It lists the head of every run. Kept where nobody who writes to the ledger can change
     it, it lets `verify --seal` find a cut tail, a removed run and a rewritten whole. About
     120 bytes a run. -o does not apply.
+
+    The ledger is verified first, since a seal over damage would vouch for it: exits with 5,
+    and seals nothing, if something is not as it was recorded.
     """
     if fresh is not None:
         if key is not None:
@@ -50,6 +60,14 @@ def seal(key: Path | None, fresh: Path | None) -> None:
         return
     signer = read_signer(key) if key is not None else None
     with open_ledger() as ledger:
+        if not no_verify:
+            with verifying(ledger) as progress:
+                report = ledger.verify_all(progress)
+            if not report.ok:
+                say("Nothing is sealed, since the ledger is not as it was recorded:")
+                for problem in report.problems:
+                    say(f"  {problem if problem.run_id else problem.what}")
+                finish(ExitCode.INTEGRITY_FAILURE)
         made = make_seal(ledger, SystemClock().micros(), signer)
     sys.stdout.buffer.writelines(seal_lines(made))
     say(f"Sealed {made.runs} runs, {made.events} events, up to position {made.position}.")

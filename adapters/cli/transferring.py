@@ -5,36 +5,28 @@ Between ledgers as JSON lines with digests, into tests, and from and to what pro
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
 
 from adapters.cli.bug_tests import write_test
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import Format, pretty_json, say, to_json
+from adapters.cli.given_files import read_path
+from adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from adapters.cli.output import say
 from adapters.cli.parameters import RUN
-from adapters.transcripts import (
-    FORMATS,
-    EvaluationNotFoundError,
-    ImportedRun,
-    NothingSaidError,
-    Wanted,
-    export_transcript,
-    import_transcripts,
-    read_transcripts,
-)
-from ledger import Ledger, NotAnExportError, export_runs, import_runs
-
-T = TypeVar("T")
-# How many repairs and notes of a run people are told of.
-TOLD = 5
+from adapters.cli.progress import counting
+from adapters.cli.transcribing import TOLD, take_transcripts, write_transcripts
+from adapters.cli.whole_files import written
+from adapters.transcripts import FORMATS, Wanted
+from ledger import ImportReport, NotAnExportError, export_runs, import_runs
+from ledger.sealing import Seal, read_seal, seal_lines
+from ledger.signing import read_public_key
+from ledger.verifying import every_run
 
 
 @click.command(
@@ -43,6 +35,7 @@ TOLD = 5
     example="""\
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 -O run.jsonl
 turnledger export --all | turnledger import --db copy.db -
+turnledger export --all --seal seal.json -O runs.jsonl
 turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O body.json
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py --app shop:loop""",
 )
@@ -54,6 +47,13 @@ turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py 
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Where to write; the file appears when it is complete. Default: stdout.",
+)
+@click.option(
+    "--seal",
+    "seal_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Put this seal into the export, for `import` to check. The runs must fit it.",
 )
 @click.option(
     "--format",
@@ -100,6 +100,7 @@ def export(
     runs: tuple[UUID, ...],
     everything: bool,
     output_file: Path | None,
+    seal_file: Path | None,
     wire: str | None,
     test: Path | None,
     app: str | None,
@@ -112,6 +113,9 @@ def export(
     ledger they are in: position is left out, since an import gives new ones. -o does
     not apply.
 
+    With --seal, the export carries a seal, the whole of it: it shows the ids of the other
+    runs of the ledger too, and nothing else of them. Exits with 5 if the runs don't fit it.
+
     With --format, the conversation of a run is written as the body of a request, media
     inside: one document for one run, a line for each of several. Tools are not recorded
     as they were declared, so they are yours to add.
@@ -123,6 +127,8 @@ def export(
     if bool(runs) == everything:
         raise click.UsageError("Give either runs or --all.")
     given = {name: value for name, value in wishes.items() if value is not None}
+    if seal_file is not None and (test is not None or wire is not None):
+        raise click.UsageError("--seal goes with whole runs: neither with --format nor --test.")
     if test is not None:
         if len(runs) != 1 or wire is not None or output_file is not None or given:
             raise click.UsageError("--test takes one run, and neither --format nor -O.")
@@ -135,71 +141,40 @@ def export(
         if given:
             option = next(iter(given)).replace("_", "-")
             raise click.UsageError(f"--{option} goes with --format.")
-        _export_runs(None if everything else runs, output_file)
+        _export_runs(None if everything else runs, output_file, seal_file)
         return
     if "evaluation" in given and len(runs) != 1:
         raise click.UsageError("--evaluation is one of a run's: give one run.")
     known: Any = given
-    _export_transcripts(runs, Wanted(format=wire, **known), output_file)
+    write_transcripts(runs, Wanted(format=wire, **known), output_file)
 
 
-def _export_runs(runs: tuple[UUID, ...] | None, output_file: Path | None) -> None:
+def _export_runs(
+    runs: tuple[UUID, ...] | None, output_file: Path | None, seal_file: Path | None
+) -> None:
     stdout = sys.stdout.buffer
     if output_file is None and stdout.isatty():
         raise click.UsageError("An export is not for a terminal: use -O FILE or a pipe.")
+    seal = read_seal(read_path(seal_file)) if seal_file is not None else None
     with open_ledger() as ledger:
-        totals = _written(output_file, lambda out: export_runs(ledger, out, runs))
+
+        def total() -> int | None:
+            if runs is not None:
+                return None
+            return sum(row.version - row.parent_version for row in every_run(ledger.store))
+
+        with counting("exporting", total) as progress:
+            totals = written(
+                output_file,
+                lambda out: export_runs(ledger, out, runs, seal=seal, progress=progress),
+            )
     say(f"Exported {totals.runs} runs, {totals.records} records, {totals.blobs} blobs.")
+    if seal is not None:
+        say(f"With the seal of {seal.sealed_at}, {_signature(seal)}.")
 
 
-def _export_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path | None) -> None:
-    with open_ledger() as ledger:
-        documents = _documents(ledger, runs, wanted)
-        encode = pretty_json if len(runs) == 1 else to_json
-        try:
-            count = _written(output_file, lambda out: _write_lines(out, map(encode, documents)))
-        except EvaluationNotFoundError as error:
-            say(f"Error: {error}")
-            finish(ExitCode.NOT_FOUND)
-            return
-    say(f"Exported {count} {'conversation' if count == 1 else 'conversations'}.")
-
-
-def _documents(ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """Each run's document; where all are meant, those in which nobody speaks are left out."""
-    chosen = runs or [info.run_id for info in ledger.runs()][::-1]
-    for run in chosen:
-        try:
-            yield export_transcript(ledger, run, wanted)
-        except NothingSaidError:
-            if runs:
-                raise
-
-
-def _write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:
-    count = 0
-    for line in lines:
-        out.write(line + b"\n")
-        count += 1
-    return count
-
-
-def _written(path: Path | None, write: Callable[[BinaryIO], T]) -> T:
-    """Write to stdout or a file; there, whole or not at all: nobody finds half an export."""
-    if path is None:
-        result = write(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return result
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with unfinished.open("xb") as out:
-            result = write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return result
+def _signature(seal: Seal) -> str:
+    return f"signed with {seal.public_key}" if seal.signed else "NOT SIGNED"
 
 
 @click.command(
@@ -207,22 +182,55 @@ def _written(path: Path | None, write: Callable[[BinaryIO], T]) -> T:
     cls=LedgerCommand,
     example="""\
 turnledger import run.jsonl --db copy.db
+turnledger import run.jsonl --check
+turnledger import runs.jsonl --public-key seal.pub --seal-out seal.json
 turnledger import --format openai-chat chats.jsonl""",
 )
 @click.argument("file", type=click.File("rb"))
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check the file and compare it with the ledger, but write nothing.",
+)
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The export must carry a seal that is signed with this key (PEM).",
+)
+@click.option(
+    "--seal-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the seal that the export carries, to keep it. FILE is never overwritten.",
+)
 @click.option(
     "--format",
     "wire",
     type=click.Choice(FORMATS),
     help="FILE has transcripts of this provider's API. Default: it is an export.",
 )
-def import_(file: BinaryIO, wire: str | None) -> None:
+def import_(
+    file: BinaryIO,
+    check: bool,
+    public_key: Path | None,
+    seal_out: Path | None,
+    wire: str | None,
+) -> None:
     """Take runs from an export, or from transcripts.
 
     FILE may be - for stdin. Nothing is written before everything is verified.
     Importing again is harmless: what is there is skipped, a run that is shorter here is
     extended, a longer one is left. Exits with 5 if the file is damaged or the ledger
-    holds other events under the same ids. The ledger is created if need be.
+    holds other events under the same ids. The ledger is created if need be. Secrets are
+    taken out, and the runs that had some no longer have the digests of the file.
+
+    If the export carries a seal, it is checked: what it has of the file's runs must be
+    there, unchanged. Without --public-key that shows that the file is whole, not whose
+    it is. What the seal does not know, or what grew since, is told.
+
+    With --check, the report says what would be imported, and the ledger must be there;
+    --db memory:// checks the file alone.
 
     With --format, FILE is one JSON document or JSON lines, one transcript a line: a
     request body (with the answer, if it is there) or its list of messages. Each becomes
@@ -230,63 +238,62 @@ def import_(file: BinaryIO, wire: str | None) -> None:
     repaired, what can't be taken over is noted; both are told, -o json tells all.
     """
     if wire is not None:
-        _import_transcripts(file, wire)
+        if check or public_key is not None or seal_out is not None:
+            raise click.UsageError("--check, --public-key and --seal-out are for exports.")
+        take_transcripts(file, wire)
         return
+    if seal_out is not None and seal_out.exists():
+        raise click.UsageError(f"{seal_out} is there already. Name another file for the seal.")
+    key = read_public_key(public_key) if public_key is not None else None
     try:
-        with open_ledger(create=True) as ledger:
-            report = import_runs(ledger, file)
+        with open_ledger(create=not check) as ledger, counting("importing", _size(file)) as count:
+            report = import_runs(
+                ledger,
+                file,
+                public_key=key,
+                sealed=seal_out is not None,
+                check=check,
+                progress=count,
+            )
     except NotAnExportError:
         say(f"If it holds transcripts, say of which API: --format {'|'.join(FORMATS)}.")
         raise
+    if seal_out is not None and report.seal is not None:
+        lines = seal_lines(report.seal)
+        written(seal_out, lambda out: out.writelines(lines))
+    _print(report)
+    if check:
+        say("Only checked: nothing was written.")
+
+
+def _size(file: BinaryIO) -> int | None:
+    """How many bytes will be checked: the file is read twice. None if that can't be known."""
+    try:
+        return 2 * os.fstat(file.fileno()).st_size if file.seekable() else None
+    except (OSError, io.UnsupportedOperation):
+        return None
+
+
+def _print(report: ImportReport) -> None:
+    value = {
+        name: getattr(report, name)
+        for name in ("runs", "records", "imported", "already_there", "blobs", "redacted")
+    }
+    pairs = [(name.replace("_", " "), str(count)) for name, count in value.items()]
+    if report.seal is not None:
+        seal = report.seal
+        counts = ("sealed_runs", "grown_runs", "unsealed_runs")
+        value |= {name: getattr(report, name) for name in counts}
+        pairs += [(name.replace("_", " "), str(getattr(report, name))) for name in counts]
+        names = ("sealed_at", "signed", "public_key", "runs", "events")
+        value["seal"] = {name: getattr(seal, name) for name in names}
+        pairs.append(("seal", f"of {seal.sealed_at}, {_signature(seal)}"))
+    value["rechained"] = list(report.rechained)
     out = printer()
-
-    def table() -> None:
-        out.pairs(
-            (name.replace("_", " "), str(getattr(report, name)))
-            for name in report.__struct_fields__
-        )
-
-    out.one(report, table)
-
-
-def _import_transcripts(file: BinaryIO, wire: str) -> None:
-    source = "stdin" if file is sys.stdin.buffer or file.name == "<stdin>" else str(file.name)
-    plans = read_transcripts(file.read(), wire, source=source)
-    with open_ledger(create=True) as ledger:
-        imported = import_transcripts(ledger, plans)
-    out = printer()
-    if out.form is not Format.TABLE:
-        out.many(imported, str, flush=False)
-        return
-    out.rows(
-        ("run", "from", "outcome", "turns", "repairs", "notes"),
-        (
-            (
-                str(one.run_id),
-                one.place or "the file",
-                one.outcome,
-                str(one.turns),
-                str(len(one.repairs)),
-                str(len(one.notes)),
-            )
-            for one in imported
-        ),
-    )
-    out.flush()
-    for one in imported:
-        _say_changes(one)
-
-
-def _say_changes(run: ImportedRun) -> None:
-    """What of a transcript is not in its run as it was, in a few lines."""
-    counts = Counter((repair.kind, repair.detail) for repair in run.repairs)
-    told = [f"{count} x {kind}: {detail}" for (kind, detail), count in counts.items()]
-    told += [f"{note.path}: {note.text}" if note.path else note.text for note in run.notes]
-    if not told:
-        return
-    where = f" ({run.place})" if run.place else ""
-    say(f"Not in run {run.run_id}{where} as it was:")
-    for line in told[:TOLD]:
-        say(f"  {line}")
-    if len(told) > TOLD:
-        say(f"  and {len(told) - TOLD} more: -o json tells all.")
+    out.one(value, lambda: out.pairs(pairs))
+    if report.rechained:
+        say("Secrets were taken out. These runs no longer have the digests of the file:")
+        for run_id in report.rechained[:TOLD]:
+            say(f"  {run_id}")
+        if len(report.rechained) > TOLD:
+            say(f"  and {len(report.rechained) - TOLD} more: -o json tells all.")

@@ -1,8 +1,7 @@
-"""Reading an export file, and checking all of it that can be checked without a ledger.
+"""Checking the lines of an export file for all that can be checked without a ledger.
 
-Digests, versions without gaps, fork points, blobs, limits, and that every event can be
-read. The same checks run each time the file is read, so that a file that changes
-between two readings is never trusted.
+Digests, versions without gaps, fork points, blobs, limits, the seal, and that every event
+can be read.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import BinaryIO, Final, NamedTuple, NoReturn, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -21,28 +20,16 @@ from ledger.codec import Codec
 from ledger.errors import (
     EventDecodeError,
     IntegrityFailureError,
-    InvalidInputError,
     LimitExceededError,
-    NotAnExportError,
     TurnledgerError,
 )
 from ledger.events import CATALOGUE, Event, RunStarted
 from ledger.limits import Limits
 from ledger.rows import NewRow
 from ledger.run_index import RunRow, child_of
-from ledger.transfer.lines import (
-    FORMAT,
-    BlobLine,
-    EndLine,
-    Header,
-    RecordLine,
-    Totals,
-    moment_text,
-)
+from ledger.transfer.lines import BlobLine, EndLine, RecordLine, Totals, moment_text
+from ledger.transfer.sealed import SealedRuns
 
-# What a line may hold beside its data: ids, digest, names of fields.
-LINE_OVERHEAD = 4096
-_STARTED: Final = RunStarted.tag.encode()
 _UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 L = TypeVar("L")
@@ -59,7 +46,7 @@ class FileRecord(NamedTuple):
     blobs: dict[str, bytes]
 
 
-class _Place(msgspec.Struct):
+class Place(msgspec.Struct):
     """A version that a later run goes on from, or may."""
 
     digest: bytes
@@ -67,73 +54,7 @@ class _Place(msgspec.Struct):
     ends_commit: bool = True
 
 
-class ExportFile:
-    """A seekable export file that can be read, and is checked, any number of times."""
-
-    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
-        self._stream = stream
-        self._limits = limits
-        self._longest = LINE_OVERHEAD + max(
-            limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4
-        )
-
-    def records(self) -> Iterator[FileRecord]:
-        """Every record in order; raises at the first line that is not as it was exported."""
-        wanted = self._fork_points()
-        lines = self._lines()
-        catalogue = self._header(next(lines, (1, b"")))
-        yield from _Checker(lines, wanted, self._limits, catalogue).records()
-
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self._stream.seek(0)
-        number = 0
-        while line := self._stream.readline(self._longest + 1):
-            number += 1
-            if len(line) > self._longest:
-                raise LimitExceededError(
-                    f"line {number}, in bytes",
-                    limit=self._longest,
-                    found=len(line),
-                    setting="max_event_bytes=..., max_blob_bytes",
-                )
-            yield number, line
-
-    def _header(self, first: tuple[int, bytes]) -> int:
-        try:
-            header = msgspec.json.decode(first[1], type=Header)
-        except (msgspec.DecodeError, RecursionError):
-            raise NotAnExportError from None
-        if header.turnledger != FORMAT:
-            raise InvalidInputError(
-                f"line 1: the file has export format {header.turnledger}, this program knows "
-                f"{FORMAT}. Use a turnledger that knows that format."
-            )
-        return header.catalogue
-
-    def _fork_points(self) -> dict[tuple[str, int], _Place | None]:
-        """The (run, version) pairs that later runs go on from: their digests will be needed.
-
-        Lines that can't be read are passed over here; the check names them.
-        """
-        origin: dict[str, tuple[str, int]] = {}
-        wanted: dict[tuple[str, int], _Place | None] = {}
-        for _, line in self._lines():
-            if _STARTED not in line:
-                continue
-            try:
-                record = msgspec.json.decode(line, type=RecordLine)
-                started = msgspec.json.decode(record.data, type=RunStarted)
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                continue
-            if record.type != RunStarted.tag or started.parent is None:
-                continue
-            owner = str(started.parent)
-            origin.setdefault(record.run_id, (owner, started.at))
-            wanted[_owner_of(origin, owner, started.at), started.at] = None
-        return wanted
-
-
-def _owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> str:
+def owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> str:
     """The run that a version of this run's lineage is an own record of."""
     for _ in range(len(origin) + 1):
         parent, at = origin.get(run_id, ("", 0))
@@ -143,18 +64,20 @@ def _owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> 
     return run_id
 
 
-class _Checker:
+class Checker:
     """One pass over the lines after the header."""
 
     def __init__(
         self,
         lines: Iterator[tuple[int, bytes]],
-        places: dict[tuple[str, int], _Place | None],
+        places: dict[tuple[str, int], Place | None],
         limits: Limits,
         catalogue: int,
+        sealed: SealedRuns,
     ) -> None:
         self._lines = lines
         self._places = places
+        self._sealed = sealed
         self._limits = limits
         self._catalogue = catalogue
         self._codec = Codec(limits, written=catalogue)
@@ -196,6 +119,7 @@ class _Checker:
             self._damaged(f"not a line of an export ({error})")
 
     def _finish(self, totals: Totals) -> None:
+        self._end_run()
         found = Totals(len(self._origin), self._records, len(self._blobs))
         if totals != found:
             self._damaged(f"the file should hold {totals}, found {found}")
@@ -246,6 +170,8 @@ class _Checker:
                 f"run {line.run_id}, version {line.version}: the digest should be "
                 f"{expected.hex()}, found {line.digest}"
             )
+        if why := self._sealed.differs(line.version, line.digest):
+            self._damaged(f"run {line.run_id}: {why}")
         if moment < self._moment:
             self._damaged(f"run {line.run_id}, version {line.version}: recorded_at goes backwards")
         event = event or self._event(line.type, data)
@@ -301,11 +227,12 @@ class _Checker:
 
     def _open(self, run_id: str, started: Event | None) -> RunRow:
         """Begin with another run: where it stands before its first own event."""
+        self._end_run()
         if run_id in self._origin:
             self._damaged(f"run {run_id} goes on here after another run's records")
         if isinstance(started, RunStarted) and started.parent is not None:
             parent = str(started.parent)
-            owner = _owner_of(self._origin, parent, started.at)
+            owner = owner_of(self._origin, parent, started.at)
             place = self._places.get((owner, started.at)) if parent in self._origin else None
             if place is None:
                 self._damaged(
@@ -324,7 +251,13 @@ class _Checker:
             self._origin[run_id] = ("", 0)
         self._run_id, self._version = run_id, opening.version
         self._digest, self._moment = opening.digest, opening.recorded_at
+        self._sealed.open(run_id)
         return opening
+
+    def _end_run(self) -> None:
+        if why := self._sealed.ends_early(self._version):
+            self._line -= 1
+            self._damaged(why)
 
     def _count_commit(self, moment: int, size: int, first: bool) -> None:
         """Events of one commit share their time; a commit must fit into one append here."""
@@ -355,6 +288,6 @@ class _Checker:
         if before is not None and before.recorded_at == moment:
             before.ends_commit = False
         if (self._run_id, version) in self._places:
-            self._places[self._run_id, version] = _Place(digest, moment)
+            self._places[self._run_id, version] = Place(digest, moment)
         self._version, self._digest, self._moment = version, digest, moment
         self._records += 1

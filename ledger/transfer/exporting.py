@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from ledger.blobs import blob_name, blobs_named
@@ -14,9 +14,11 @@ from ledger.lineage import lineage
 from ledger.recorder import PAGE, LedgerRecorder
 from ledger.requesting import RunId, canonical_id
 from ledger.rows import Row
-from ledger.run_index import RunRow
+from ledger.run_index import RunRow, damaged
+from ledger.sealing import Seal
 from ledger.transfer.lines import (
     FORMAT,
+    SEALED_FORMAT,
     BlobLine,
     EndLine,
     Header,
@@ -24,21 +26,35 @@ from ledger.transfer.lines import (
     encode_line,
     record_line,
 )
+from ledger.transfer.sealed import check_exported, seal_line
 from ledger.verifying import every_run
 
 
-def export_runs(ledger: Ledger, out: BinaryIO, runs: Iterable[RunId] | None = None) -> Totals:
+def export_runs(
+    ledger: Ledger,
+    out: BinaryIO,
+    runs: Iterable[RunId] | None = None,
+    *,
+    seal: Seal | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Totals:
     """Write runs, and what they descend from, or with None the whole ledger.
 
     The same runs give the same bytes, whatever ledger they are in. A run is taken as
-    it stands at the beginning. Raises IntegrityFailureError at a record that does not
-    fit its digest.
+    it stands at the beginning. With `seal`, the file carries it, if the runs fit it: one
+    that the seal has is there as far as it was sealed, with that digest. Raises
+    IntegrityFailureError if they don't, and at a record that does not fit its digest.
+    `progress` is told now and then how many records were written.
     """
     store = ledger.store
-    out.write(encode_line(Header(FORMAT, store.written_catalogue() or CATALOGUE)))
+    chosen = _oldest_first(store, runs)
+    if seal is not None:
+        check_exported(store, seal, chosen)
+    out.write(encode_line(Header(FORMAT if seal is None else SEALED_FORMAT, CATALOGUE)))
+    if seal is not None:
+        out.write(seal_line(seal))
     blobs: set[str] = set()
     records = 0
-    chosen = _oldest_first(store, runs)
     for row in chosen:
         for record in _checked(store, row):
             event = ledger.mapper.codec.decode(record[3], record[7])
@@ -48,6 +64,8 @@ def export_runs(ledger: Ledger, out: BinaryIO, runs: Iterable[RunId] | None = No
                     out.write(encode_line(BlobLine(name, _blob(store, name))))
             out.write(encode_line(record_line(record)))
             records += 1
+            if progress is not None and records % PAGE == 0:
+                progress(records)
     totals = Totals(len(chosen), records, len(blobs))
     out.write(encode_line(EndLine(totals)))
     return totals
@@ -58,21 +76,26 @@ def _oldest_first(store: LedgerRecorder, runs: Iterable[RunId] | None) -> list[R
     found: dict[str, RunRow] = {}
     if runs is None:
         found = {row.run_id: row for row in every_run(store)}
+        # Listed page by page: one that came in between may have a parent that did too.
+        wanted = [row.parent for row in found.values() if row.parent is not None]
     else:
-        for run in runs:
-            current: str | None = canonical_id(run)
-            while current is not None and current not in found:
-                row = store.run(current)
-                if row is None:
-                    raise RunNotFoundError(current)
-                found[current] = row
-                current = row.parent
+        wanted = [canonical_id(run) for run in runs]
+    for run in wanted:
+        current: str | None = run
+        while current is not None and current not in found:
+            row = store.run(current)
+            if row is None:
+                raise RunNotFoundError(current)
+            found[current] = row
+            current = row.parent
     return sorted(found.values(), key=lambda row: (row.started_at, row.run_id))
 
 
 def _checked(store: LedgerRecorder, run: RunRow) -> Iterator[Row]:
     """A run's own records up to the version that the index says, each fitting its digest."""
     version = run.parent_version
+    if not isinstance(version, int) or not isinstance(run.version, int):
+        raise damaged(run.run_id, "its versions are no numbers")
     digest = _digest_before(store, run)
     while version < run.version:
         page = store.rows(run.run_id, version, run.version, backwards=False, limit=PAGE)
@@ -82,15 +105,18 @@ def _checked(store: LedgerRecorder, run: RunRow) -> Iterator[Row]:
             version += 1
             if row[2] != version:
                 raise _not_as_recorded(run.run_id, version, "it is missing")
-            digest = link(
-                digest,
-                row[1].encode(),
-                row[2],
-                row[4].encode(),
-                row[3].encode(),
-                row[5],
-                row[7].encode(),
-            )
+            try:
+                digest = link(
+                    digest,
+                    row[1].encode(),
+                    row[2],
+                    row[4].encode(),
+                    row[3].encode(),
+                    row[5],
+                    row[7].encode(),
+                )
+            except (AttributeError, TypeError):
+                raise _not_as_recorded(run.run_id, version, "a column has another type") from None
             if digest != row[6]:
                 raise _not_as_recorded(run.run_id, version, "it does not fit its digest")
             yield row
@@ -111,7 +137,7 @@ def _digest_before(store: LedgerRecorder, run: RunRow) -> bytes:
 
 def _blob(store: LedgerRecorder, name: str) -> bytes:
     content = store.blob(name)
-    if content is None or blob_name(content) != name:
+    if not isinstance(content, bytes) or blob_name(content) != name:
         raise IntegrityFailureError(f"Blob {name} is missing or its bytes were changed.")
     return content
 

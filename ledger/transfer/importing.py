@@ -7,9 +7,8 @@ Live claims are not carried: they belong to the ledger that granted them.
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from typing import BinaryIO
@@ -21,139 +20,136 @@ from ledger.errors import (
     BlobNotFoundError,
     ImportConflictError,
     IntegrityFailureError,
-    RunClaimedError,
+    StoreUnavailableError,
 )
 from ledger.ledger import Ledger
 from ledger.limits import Limits
-from ledger.recorder import PAGE, LedgerRecorder
-from ledger.rows import NewRow, Row
 from ledger.run_index import INDEXED_TAGS, RunRow, advance
+from ledger.sealing import Seal
 from ledger.transaction import Transaction
-from ledger.transfer.checking import ExportFile, FileRecord
+from ledger.transfer.checking import FileRecord
+from ledger.transfer.comparing import Comparison, check_same, conflict, refuse_if_claimed
+from ledger.transfer.export_file import LINE_OVERHEAD, ExportFile, header_of
+from ledger.transfer.without_secrets import WithoutSecrets
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an import: how much the file holds, and what of it was new."""
+    """What came of an import: how much the file holds, and what of it was new.
+
+    With `seal`, the file carried one: of the file's runs, `sealed_runs` are in it (and of
+    these `grown_runs` have gone on since), `unsealed_runs` it does not know. Of `redacted`
+    records secrets were taken out; from there on the runs in `rechained` have other digests
+    than in the file.
+    """
 
     runs: int
     records: int
     imported: int
     already_there: int
     blobs: int
+    seal: Seal | None = None
+    sealed_runs: int = 0
+    grown_runs: int = 0
+    unsealed_runs: int = 0
+    redacted: int = 0
+    rechained: tuple[str, ...] = ()
 
 
-def import_runs(ledger: Ledger, source: BinaryIO) -> ImportReport:
+def import_runs(
+    ledger: Ledger,
+    source: BinaryIO,
+    *,
+    public_key: bytes | None = None,
+    sealed: bool = False,
+    check: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> ImportReport:
     """Take the runs of an export file; all of it is checked before anything is written.
 
     A run that is here as a beginning of the file's is extended, a longer one is left.
+    What the ledger's redactor takes for a secret is taken out once the file is checked.
+    A seal that the file carries must be whole, and the runs must fit it; `sealed` demands
+    one, `public_key` (raw) one that is signed with that key. With `check` nothing is
+    written: the report says what would be. `progress` is told how many bytes of the file
+    were checked, which is done twice if there is something to write.
+
     Raises IntegrityFailureError for a damaged file, ImportConflictError if the ledger
     holds other events under the same run or event id, RunClaimedError if a run that
-    would be extended has a living worker.
+    would be extended has a living worker. Where a seal is demanded, a sealed run that holds
+    a secret is refused: without it, it would not fit the seal. Killed in the middle, an
+    import leaves whole commits, and importing again writes the rest.
     """
-    if not source.seekable():
-        with tempfile.TemporaryFile() as spool:
+
+    def take(stream: BinaryIO) -> ImportReport:
+        file = ExportFile(
+            stream,
+            ledger.mapper.codec.limits,
+            public_key=public_key,
+            sealed=sealed,
+            progress=progress,
+        )
+        return _import(ledger, file, check=check)
+
+    if source.seekable():
+        return take(source)
+    # What is no export at all is not kept first: it may never end.
+    first = source.readline(LINE_OVERHEAD)
+    header_of(first)
+    with tempfile.TemporaryFile() as spool:
+        try:
+            spool.write(first)
             shutil.copyfileobj(source, spool)
-            return _import(ledger, spool)
-    return _import(ledger, source)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"The stream could not be kept in {tempfile.gettempdir()} while it is checked: "
+                f"{error}. Nothing was written. Import from a file, or set TMPDIR."
+            ) from error
+        return take(spool)
 
 
-def _import(ledger: Ledger, stream: BinaryIO) -> ImportReport:
-    limits = ledger.mapper.codec.limits
-    file = ExportFile(stream, limits)
-    with closing(_Comparison(ledger.store)) as comparison:
-        for record in file.records():
+def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
+    codec = ledger.mapper.codec
+    with closing(Comparison(ledger.store)) as comparison:
+        without = WithoutSecrets(codec)
+        for record in without.records(file.records()):
             comparison.take(record)
         comparison.finish()
-    imported = blobs = 0
-    if not comparison.new:
-        return _report(comparison, imported, blobs)
-    for batch in _batches(file.records(), comparison.known, limits):
-        written = ledger.store.write(partial(_write_batch, batch=batch))
-        imported += written[0]
-        blobs += written[1]
-    return _report(comparison, imported, blobs)
-
-
-def _report(comparison: _Comparison, imported: int, blobs: int) -> ImportReport:
+    if file.needs_seal:
+        _refuse_changed(file, without.rechained)
+    imported, blobs = comparison.new, comparison.blobs
+    if comparison.new and not check:
+        imported = blobs = 0
+        records = WithoutSecrets(codec).records(file.records())
+        for batch in _batches(records, comparison.known, codec.limits):
+            written = ledger.store.write(partial(_write_batch, batch=batch))
+            imported += written[0]
+            blobs += written[1]
+    runs = file.sealed_runs
     return ImportReport(
         runs=comparison.runs,
         records=comparison.records,
         imported=imported,
         already_there=comparison.records - imported,
         blobs=blobs,
+        seal=runs.seal,
+        sealed_runs=runs.sealed,
+        grown_runs=runs.grown,
+        unsealed_runs=runs.unsealed if runs.seal is not None else 0,
+        redacted=without.redacted,
+        rechained=tuple(without.rechained),
     )
 
 
-class _Comparison:
-    """The first pass: does anything in the ledger stand against this file?"""
-
-    def __init__(self, store: LedgerRecorder) -> None:
-        self._store = store
-        self._run_id = ""
-        self._here: Iterator[Row] = iter(())
-        self._extended: list[str] = []
-        self._new: list[FileRecord] = []
-        # A private database on disk, gone when closed: ids of a large file fill no memory.
-        self._ids = sqlite3.connect("")
-        self._ids.execute("CREATE TABLE ids (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
-        self.known: dict[str, int] = {}
-        self.runs = 0
-        self.records = 0
-        self.new = 0
-
-    def close(self) -> None:
-        self._ids.close()
-
-    def take(self, record: FileRecord) -> None:
-        self.records += 1
-        run_id, version, *_ = record.row
-        if run_id != self._run_id:
-            self._run_id = run_id
-            self.runs += 1
-            self._here = self._own_rows(run_id)
-        try:
-            self._ids.execute("INSERT INTO ids VALUES (?, ?)", (record.row[3], record.line))
-        except sqlite3.IntegrityError:
+def _refuse_changed(file: ExportFile, rechained: list[str]) -> None:
+    """Who demands what was sealed does not want another in its place."""
+    for run_id in rechained:
+        if file.sealed_runs.has(run_id):
             raise IntegrityFailureError(
-                f"line {record.line}: event id {record.row[3]} stands in the file twice."
-            ) from None
-        here = next(self._here, None)
-        if here is not None:
-            if (here[2], here[6]) != (version, record.row[5]):
-                raise _conflict(record.row, here)
-            return
-        if self.known.get(run_id) == version - 1:
-            self._extended.append(run_id)
-        self.new += 1
-        self._new.append(record)
-        if len(self._new) >= PAGE:
-            self._check_ids()
-
-    def finish(self) -> None:
-        self._check_ids()
-        if self._extended:
-            self._store.write(self._check_leases)
-
-    def _own_rows(self, run_id: str) -> Iterator[Row]:
-        row = self._store.run(run_id)
-        if row is None:
-            return
-        self.known[run_id] = row.version
-        version = row.parent_version
-        while rows := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
-            yield from rows
-            version = rows[-1][2]
-
-    def _check_ids(self) -> None:
-        lines = {record.row[3]: record for record in self._new}
-        if lines:
-            for row in self._store.write(lambda tx: tx.rows_by_id(list(lines))):
-                _check_same(lines[row[4]].row, row)
-        self._new.clear()
-
-    def _check_leases(self, tx: Transaction) -> None:
-        for run_id in self._extended:
-            _refuse_if_claimed(tx, tx.run(run_id))
+                f"Run {run_id} holds a secret: without it the run would not fit the seal that is "
+                "wanted. Nothing was taken from the file. Import it with the secret "
+                "(--no-redactor, or a Ledger opened with redactor=None), or without demanding a "
+                "seal (no --public-key)."
+            )
 
 
 def _batches(
@@ -201,13 +197,13 @@ def _write_run(tx: Transaction, records: list[FileRecord]) -> tuple[int, int]:
         missing = _missing(tx, before, records)
         if not missing:
             return 0, 0
-        _refuse_if_claimed(tx, before)
+        refuse_if_claimed(tx, before)
         rows = [record.row for record in missing]
         if tx.careful:
-            by_id = {row[3]: row for row in rows}
+            by_id = {record.row[3]: record for record in missing}
             if taken := tx.rows_by_id(list(by_id)):
                 for row in taken:
-                    _check_same(by_id[row[4]], row)
+                    check_same(by_id[row[4]], row)
                 continue
         blobs = {name: content for record in missing for name, content in record.blobs.items()}
         after = before or missing[0].opening
@@ -233,36 +229,10 @@ def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) 
         raise ImportConflictError(f"Run {before.run_id} changed while it was imported. Try again.")
     if there == 0:
         if before.digest != records[0].previous:
-            raise _conflict(records[0].row, None)
+            raise conflict(records[0], None)
         return records
-    last = records[min(there, len(records)) - 1].row
-    here = tx.row_at(before.run_id, last[1])
-    if here is None or here[6] != last[5]:
-        raise _conflict(last, here)
+    last = records[min(there, len(records)) - 1]
+    here = tx.row_at(before.run_id, last.row[1])
+    if here is None or here[6] != last.row[5]:
+        raise conflict(last, here)
     return records[there:]
-
-
-def _refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
-    if row is None or row.epoch == 0:
-        return
-    lease = tx.lease(row.run_id)
-    if lease is not None and lease.epoch == row.epoch and tx.is_live(lease):
-        raise RunClaimedError(row.run_id, worker=lease.worker, epoch=lease.epoch)
-
-
-def _conflict(row: NewRow, here: Row | None) -> ImportConflictError:
-    found = "another history" if here is None else f"version {here[2]} with {here[6].hex()}"
-    return ImportConflictError(
-        f"Run {row[0]}, version {row[1]}: the file has digest {row[5].hex()}, the ledger has "
-        f"{found}. They are different runs under one id; import into another ledger."
-    )
-
-
-def _check_same(row: NewRow, here: Row) -> None:
-    """An id that is taken is taken by this very record (another import was faster), or else."""
-    if row == here[1:]:
-        return
-    raise ImportConflictError(
-        f"Run {row[0]}, version {row[1]}, digest {row[5].hex()}: its event id {row[3]} is used "
-        f"in the ledger by run {here[1]}, version {here[2]}, digest {here[6].hex()}."
-    )

@@ -1,8 +1,8 @@
 """The lines of an export file: JSON that carries records to the byte.
 
-A header, then each run's records with their digests, ancestors first, a blob just
-before the first record that names it, and an end line with the counts, so that a cut
-file is noticed. Position is left out: it belongs to one ledger, and an import renumbers.
+A header, perhaps a seal, then each run's records with their digests, ancestors first, a
+blob just before the first record that names it, and an end line with the counts, so that
+a cut file is noticed. Position is left out: it belongs to one ledger, and an import renumbers.
 """
 
 from __future__ import annotations
@@ -12,11 +12,17 @@ import msgspec
 from ledger.clock import to_datetime
 from ledger.rows import Row
 
-FORMAT = 1
+# A file without a seal is what it always was. One with a seal has a line that an older
+# program can't check, so it has a number that an older program refuses, by its right name.
+FORMAT, SEALED_FORMAT = 1, 2
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line: the file's format, and the event catalogue that wrote the events."""
+    """The first line: the file's format, and the event catalogue of who wrote the file.
+
+    Whoever exports reads every event, so its catalogue is enough for all that follows,
+    and does not depend on what else the ledger holds, or who opened it.
+    """
 
     turnledger: int
     catalogue: int
@@ -32,6 +38,12 @@ class RecordLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recorded_at: str
     digest: str
     data: msgspec.Raw
+
+
+class SealLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A seal of the ledger that the runs are from: the whole of it, all heads included."""
+
+    seal: msgspec.Raw
 
 
 class BlobLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,5 +80,5 @@ def moment_text(micros: int) -> str:
     return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def encode_line(line: Header | RecordLine | BlobLine | EndLine) -> bytes:
+def encode_line(line: Header | SealLine | RecordLine | BlobLine | EndLine) -> bytes:
     return msgspec.json.encode(line) + b"\n"

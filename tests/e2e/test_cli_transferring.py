@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -123,7 +126,7 @@ def test_another_history_is_a_conflict(cli: InProcess, run: UUID, tmp_path: Path
     before = exported(copy, "--all")
     done = copy("import", "-", stdin=exported(cli, "--all"))
     assert (done.code, done.out) == (5, "")
-    for word in (str(run), "version 4", ours["digest"], theirs["digest"]):
+    for word in ("line ", str(run), "version 4", ours["digest"], theirs["digest"]):
         assert word in done.err
     assert exported(copy, "--all") == before
 
@@ -185,6 +188,152 @@ def test_usage_errors_exit_2(cli: InProcess, run: UUID, arguments: tuple[str, ..
     assert cli(*arguments).code == 2
 
 
+def test_a_pipe_or_a_device_is_written_to_and_stays(
+    cli: InProcess, run: UUID, tmp_path: Path
+) -> None:
+    """Only files are replaced: who exports to /dev/null as root still has one afterwards."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    whole = exported(cli, run).encode()
+    with ThreadPoolExecutor() as pool:
+        read = pool.submit(pipe.read_bytes)
+        assert cli("export", run, "-O", pipe).code == 0
+        assert read.result(30) == whole
+    assert pipe.is_fifo()
+    assert cli("backup", "--force", pipe).code == 1
+    assert cli("export", run, "--test", pipe, "--app", "a:b", "--force").code != 0
+    assert pipe.is_fifo()
+    link.symlink_to("file")
+    assert cli("export", run, "-O", link).code == 0
+    assert (link.is_symlink(), (tmp_path / "file").read_bytes()) == (True, whole)
+
+
 def test_runs_and_all_exclude_each_other(cli: InProcess, run: UUID) -> None:
     """Either runs are named or all are meant."""
     assert cli("export", run, "--all").code == 2
+
+
+# --- with a seal -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sealed(cli: InProcess, run: UUID, tmp_path: Path) -> Path:
+    """A folder with a key, its public key, a seal and an export that carries it."""
+    (tmp_path / "seal.pub").write_text(cli("seal", "--new-key", tmp_path / "seal.key").out)
+    (tmp_path / "seal.json").write_text(cli("seal", "--key", tmp_path / "seal.key").out)
+    done = cli("export", "--all", "--seal", tmp_path / "seal.json", "-O", tmp_path / "runs.jsonl")
+    assert (done.code, "signed with" in done.err) == (0, True)
+    return tmp_path
+
+
+def test_a_seal_is_carried_and_kept(cli: InProcess, sealed: Path) -> None:
+    """The receiver has the seal's file to the byte, and the copy fits it."""
+    copy = InProcess(sealed / "copy.db")
+    kept = sealed / "kept.json"
+    arguments = ("--public-key", sealed / "seal.pub", "--seal-out", kept)
+    done = copy("import", sealed / "runs.jsonl", *arguments, "-o", "json")
+    assert done.code == 0, done.err
+    assert kept.read_bytes() == (sealed / "seal.json").read_bytes()
+    assert (done.json["sealed_runs"], done.json["seal"]["signed"]) == (4, True)
+    assert copy("verify", "--seal", kept, "--public-key", sealed / "seal.pub").code == 0
+    again = copy("export", "--all", "--seal", kept).out
+    assert again == (sealed / "runs.jsonl").read_text()
+    table = copy("import", sealed / "runs.jsonl")
+    assert "unsealed runs  0" in table.out
+    assert "signed with" in table.out
+
+
+def test_a_seal_that_is_there_is_kept(cli: InProcess, sealed: Path) -> None:
+    """--seal-out overwrites nothing, and wants a seal in the export."""
+    copy = InProcess(sealed / "copy.db")
+    done = copy("import", sealed / "runs.jsonl", "--seal-out", sealed / "seal.json")
+    assert (done.code, done.out) == (2, "")
+    plain = exported(cli, "--all")
+    done = copy("import", "-", "--seal-out", sealed / "new.json", stdin=plain)
+    assert (done.code, "carries no seal" in done.err) == (5, True)
+    assert not (sealed / "new.json").exists()
+    assert copy("runs", "-o", "json").json == []
+
+
+def test_a_seal_that_does_not_fit_is_refused(cli: InProcess, run: UUID, sealed: Path) -> None:
+    """On the way out for a ledger that lost something, on the way in for such a file."""
+    other = InProcess(sealed / "other.db")
+    other("append", run, "--expect", "new", stdin=json_lines(note(1), note(2), note(3)))
+    for arguments in (("--all",), (run,)):
+        done = other("export", *arguments, "--seal", sealed / "seal.json")
+        assert (done.code, done.out, "rewritten" in done.err) == (5, "", True)
+    short = exported(InProcess(sealed / "other.db"), run).splitlines(keepends=True)
+    line = (sealed / "runs.jsonl").read_text().splitlines(keepends=True)[1]
+    header = short[0].replace('"turnledger":1', '"turnledger":2')
+    copy = InProcess(sealed / "copy.db")
+    done = copy("import", "-", stdin="".join([header, line, *short[1:]]))
+    assert (done.code, "line 5" in done.err, "rewritten" in done.err) == (5, True, True)
+    assert copy("runs", "-o", "json").json == []
+
+
+def test_another_key_is_refused(cli: InProcess, sealed: Path) -> None:
+    """Who names a key gets nothing that is not signed with it."""
+    (sealed / "other.pub").write_text(cli("seal", "--new-key", sealed / "other.key").out)
+    copy = InProcess(sealed / "copy.db")
+    done = copy("import", sealed / "runs.jsonl", "--public-key", sealed / "other.pub")
+    assert (done.code, "another key" in done.err) == (5, True)
+    assert copy("runs", "-o", "json").json == []
+
+
+def test_a_check_writes_nothing(cli: InProcess, run: UUID, tmp_path: Path) -> None:
+    """It says what an import would do, with the same exit codes, and makes no ledger."""
+    text = exported(cli, "--all")
+    copy = InProcess(tmp_path / "copy.db")
+    assert copy("import", "--check", "-", stdin=text).code == 1
+    assert not copy.db.exists()
+    alone = copy("import", "--check", "-", "--db", "memory://", "-o", "json", stdin=text)
+    assert (alone.code, "nothing was written" in alone.err) == (0, True)
+    copy("import", "-", stdin=exported(cli, run))
+    checked = copy("import", "--check", "-", "-o", "json", stdin=text).json
+    assert len(copy("runs", "-o", "json").json) == 1
+    assert copy("import", "-", "-o", "json", stdin=text).json == checked
+    assert copy("import", "--check", "-", stdin=text[:-30]).code == 5
+
+
+def test_what_is_for_exports_does_not_go_with_transcripts(cli: InProcess, run: UUID) -> None:
+    """A seal, a key and a check belong to whole runs."""
+    assert cli("import", "-", "--format", "openai-chat", "--check", stdin="[]").code == 2
+    assert cli("export", run, "--format", "openai-chat", "--seal", cli.db).code == 2
+
+
+@pytest.mark.parametrize("command", ["export --all", "import {file}", "backup {file}.db", "seal"])
+def test_a_person_sees_how_far_it_is(
+    cli: InProcess, run: UUID, tmp_path: Path, command: str
+) -> None:
+    """On a terminal there is a bar on stderr, and none of it is in the data."""
+    file = tmp_path / "runs.jsonl"
+    file.write_text(exported(cli, "--all"))
+    master, slave = os.openpty()
+    with file.open("rb"):
+        done = subprocess.Popen(
+            [PROGRAM, *command.format(file=file).split(), "--db", cli.db],
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm"},
+        )
+    os.close(slave)
+    shown = bytearray()
+    with suppress(OSError):  # how a terminal says that nobody is left
+        while chunk := os.read(master, 4096):
+            shown += chunk
+    os.close(master)
+    out, _ = done.communicate(timeout=60)
+    assert done.returncode == 0, shown
+    assert b"ing" in shown.split(b"\n")[0]
+    assert b"\x1b[" in shown
+    assert b"\x1b" not in out
+
+
+def test_a_full_disk_is_an_error(cli: InProcess, run: UUID) -> None:
+    """Nothing pretends that the export was written."""
+    with open("/dev/full", "wb", buffering=0) as full:
+        done = subprocess.run(
+            [PROGRAM, "export", "--all", "--db", cli.db], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert b"No space left" in done.stderr

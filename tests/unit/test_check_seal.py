@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger import ANY, Ledger, export_runs
-from ledger.sealing import make_seal, seal_lines
+from ledger.sealing import make_seal, read_seal, seal_lines
 from ledger.signing import new_key, read_signer
 from tests.conformance.forging import cut, paid, remove, rewrite, small_book
 from tests.conformance.harness import SQLiteVandal
@@ -136,3 +136,27 @@ def test_it_wants_the_key_that_it_is_given(archive: Archive) -> None:
     assert archive.check("runs.db", "--public-key", "seal.pub").returncode == 1
     done = archive.check("runs.db")
     assert (done.returncode, "NOT SIGNED" in done.stdout) == (0, True)
+
+
+def test_an_export_brings_its_own_seal(archive: Archive) -> None:
+    """One file is both the seal and the records, and neither can be changed unseen."""
+    seal = read_seal((archive.folder / "seal.json").read_bytes())
+    file = archive.folder / "sealed.jsonl"
+    with file.open("wb") as out:
+        export_runs(archive.ledger, out, seal=seal)
+
+    def check() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", str(SCRIPT), str(file), str(file)]
+        command += ["--public-key", str(archive.folder / "seal.pub")]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    assert (check().returncode, check().stderr) == (0, "")
+    good = file.read_bytes()
+    for old, new, words in (
+        (b'"cents":20,', b'"cents":21,', "does not fit"),
+        (b'"events":10', b'"events":11', "InvalidSignature"),
+    ):
+        assert old in good
+        file.write_bytes(good.replace(old, new))
+        done = check()
+        assert (done.returncode, words in done.stderr) == (1, True)

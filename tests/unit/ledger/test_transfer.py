@@ -88,6 +88,33 @@ def test_a_fork_of_shared_history_brings_what_it_needs(here: Ledger, there: Ledg
     assert [r.digest for r in there.read(last)] == [r.digest for r in here.read(last)]
 
 
+def test_a_fork_joins_a_parent_that_has_gone_on(here: Ledger, there: Ledger) -> None:
+    """The parent is there already and longer: it is left, and the fork goes on from its part."""
+    run = new_run_id()
+    here.append(run, notes(3), NEW)
+    take(there, export(here))
+    child = here.fork(run, 3)
+    here.append(child, note(7), 4)
+    there.append(run, notes(2), 3)
+    report = take(there, export(here, child))
+    assert (report.imported, report.already_there) == (2, 3)
+    assert there.head(run) == 5
+    assert [r.digest for r in there.read(child)] == [r.digest for r in here.read(child)]
+    assert export(there, child) != export(here, child)  # the parent is longer here
+    assert there.verify_all().ok
+
+
+def test_a_run_that_is_being_worked_on_is_exported_and_taken(here: Ledger, there: Ledger) -> None:
+    """A claim does not travel: the run is free in the other ledger, and fenced by its epoch."""
+    run = new_run_id()
+    here.append(run, [RunStarted()], NEW)
+    claim = here.claim(run)
+    here.append(run, [RunCompleted()], claim.version, claim.epoch)
+    take(there, export(here))
+    assert there.worker_of(run) is None
+    assert there.claim(run).epoch == claim.epoch + 1
+
+
 def test_what_is_imported_can_go_on(here: Ledger, there: Ledger) -> None:
     """An imported run takes appends, forks, claims and retries like any other."""
     run = new_run_id()
@@ -223,7 +250,7 @@ def test_another_history_is_a_conflict(here: Ledger, there: Ledger) -> None:
     here.append(other, note(), NEW)
     with pytest.raises(ImportConflictError) as caught:
         take(there, export(here))
-    for word in (str(run), "version 4", ours.digest, theirs.digest):
+    for word in ("line 5", str(run), "version 4", ours.digest, theirs.digest):
         assert word in str(caught.value)
     assert there.head(other) == 0
     assert there.head(run) == 5

@@ -181,8 +181,8 @@ def test_an_event_that_does_not_fit_its_type_is_damage(source: Ledger, target: L
 def test_another_format_is_refused(source: Ledger, target: Ledger) -> None:
     """A file of a later format asks for a newer program."""
     lines = parsed(export(source))
-    lines[0]["turnledger"] = 2
-    with pytest.raises(InvalidInputError, match="format 2"):
+    lines[0]["turnledger"] = 3
+    with pytest.raises(InvalidInputError, match="format 3"):
         take(target, written(lines))
 
 

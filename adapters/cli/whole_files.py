@@ -1,0 +1,52 @@
+"""Files that a command writes: whole or not at all, so that nobody finds half of one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+from ledger import InvalidInputError
+
+T = TypeVar("T")
+_DATABASE = b"SQLite format 3\0"
+
+
+def written(path: Path | None, write: Callable[[BinaryIO], T]) -> T:
+    """Write to stdout, or to a file that appears when it is complete and on disk."""
+    if path is None:
+        result = write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return result
+    # The file that a link means is replaced, not the link.
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        # A device or a pipe takes what it gets, and must not be put out of the way for a file.
+        with path.open("wb") as out:
+            return write(out)
+    _refuse_databases(path)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("xb") as out:
+            result = write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return result
+
+
+def _refuse_databases(path: Path) -> None:
+    """A ledger's file is never replaced by what was written from it; nor what belongs to it."""
+    name = path.name.removesuffix("-wal").removesuffix("-shm")
+    for file in {path, path.with_name(name or path.name)}:
+        if not file.is_file():
+            continue
+        with file.open("rb") as found:
+            if found.read(len(_DATABASE)) == _DATABASE:
+                raise InvalidInputError(
+                    f"{path} is a database, or part of one: it is left as it is. Name another file."
+                )

@@ -1,0 +1,150 @@
+"""Reading an export file: its header, its seal if it carries one, and then its records.
+
+All checks run each time the file is read, so that a file that changes between two
+readings is never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+import msgspec
+
+from ledger.errors import (
+    IntegrityFailureError,
+    InvalidInputError,
+    LimitExceededError,
+    NotAnExportError,
+)
+from ledger.events import RunStarted
+from ledger.limits import Limits
+from ledger.recorder import PAGE
+from ledger.sealing import Seal
+from ledger.transfer.checking import Checker, FileRecord, Place, owner_of
+from ledger.transfer.lines import FORMAT, SEALED_FORMAT, Header, RecordLine
+from ledger.transfer.sealed import SealedRuns, read_seal_line
+
+# What a line may hold beside its data: ids, digest, names of fields.
+LINE_OVERHEAD = 4096
+# A seal's line grows with the runs of the ledger that was sealed, 120 bytes for each.
+SEAL_BYTES = 256 * 1024 * 1024
+_STARTED: Final = RunStarted.tag.encode()
+
+
+def header_of(line: bytes) -> Header:
+    """What the first line of an export says; NotAnExportError if it is none."""
+    try:
+        header = msgspec.json.decode(line, type=Header)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise NotAnExportError from None
+    if header.turnledger not in (FORMAT, SEALED_FORMAT):
+        raise InvalidInputError(
+            f"line 1: the file has export format {header.turnledger}, this program knows "
+            f"{FORMAT} and {SEALED_FORMAT}. Use a turnledger that knows that format."
+        )
+    return header
+
+
+class ExportFile:
+    """A seekable export file that can be read, and is checked, any number of times."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        limits: Limits,
+        *,
+        public_key: bytes | None = None,
+        sealed: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """With `sealed` the file must carry a seal, with `public_key` (raw) one signed so.
+
+        `progress` is told how many bytes were checked, in all readings together.
+        """
+        self._stream = stream
+        self._limits = limits
+        self._public_key = public_key
+        self.needs_seal = sealed or public_key is not None
+        self._progress = progress
+        self._checked = 0
+        self._longest = LINE_OVERHEAD + max(
+            limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4
+        )
+        # Of the last reading: the seal that the file carries, and how its runs stand to it.
+        self.sealed_runs = SealedRuns(None)
+
+    def records(self) -> Iterator[FileRecord]:
+        """Every record in order; raises at the first line that is not as it was exported."""
+        # First, so that what is no export at all is not read to its end: it may have none.
+        header_of(next(self._lines(), (1, b""))[1])
+        wanted = self._fork_points()
+        lines = self._counted(self._lines())
+        header = header_of(next(lines, (1, b""))[1])
+        self.sealed_runs = SealedRuns(self._seal(header, lines))
+        checker = Checker(lines, wanted, self._limits, header.catalogue, self.sealed_runs)
+        yield from checker.records()
+
+    def _counted(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        for number, line in lines:
+            yield number, line
+            self._checked += len(line)
+            if self._progress is not None and number % PAGE == 0:
+                self._progress(self._checked)
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self._stream.seek(0)
+        number = 0
+        longest = self._longest
+        while line := self._stream.readline(longest + 1):
+            number += 1
+            if len(line) > longest:
+                raise LimitExceededError(
+                    f"line {number}, in bytes",
+                    limit=longest,
+                    found=len(line),
+                    setting="max_event_bytes=..., max_blob_bytes",
+                )
+            yield number, line
+            longest = max(self._longest, SEAL_BYTES) if number == 1 else self._longest
+
+    def _seal(self, header: Header, lines: Iterator[tuple[int, bytes]]) -> Seal | None:
+        if header.turnledger == FORMAT:
+            if self.needs_seal:
+                by = " signed with the given key" if self._public_key is not None else ""
+                raise IntegrityFailureError(
+                    f"line 1: the file carries no seal, and one{by} is wanted. Nothing was taken "
+                    "from it. `turnledger export --seal` puts one in."
+                )
+            return None
+        number, line = next(lines, (2, b""))
+        try:
+            return read_seal_line(line, self._public_key)
+        except IntegrityFailureError as error:
+            raise IntegrityFailureError(
+                f"line {number}: {error} Nothing was taken from the file."
+            ) from error
+
+    def _fork_points(self) -> dict[tuple[str, int], Place | None]:
+        """The (run, version) pairs that later runs go on from: their digests will be needed.
+
+        Lines that can't be read are passed over here; the check names them, and goes no further.
+        """
+        origin: dict[str, tuple[str, int]] = {}
+        wanted: dict[tuple[str, int], Place | None] = {}
+        for _, line in self._lines():
+            if not line.startswith(b"{"):
+                break
+            if _STARTED not in line:
+                continue
+            try:
+                record = msgspec.json.decode(line, type=RecordLine)
+                started = msgspec.json.decode(record.data, type=RunStarted)
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                continue
+            if record.type != RunStarted.tag or started.parent is None:
+                continue
+            owner = str(started.parent)
+            origin.setdefault(record.run_id, (owner, started.at))
+            wanted[owner_of(origin, owner, started.at), started.at] = None
+        return wanted

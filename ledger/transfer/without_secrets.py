@@ -1,0 +1,91 @@
+"""Takes secrets out of the records of an export file, and chains anew what follows them.
+
+A run without secrets keeps every byte and digest of the file. One with a secret has other digests
+from that record on, and so have the runs that go on from there; all ids and times stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ledger.chain import link
+from ledger.codec import Codec
+from ledger.errors import InvalidInputError
+from ledger.events import RunStarted
+from ledger.redacting_events import redacted
+from ledger.transfer.checking import FileRecord, owner_of
+
+
+class WithoutSecrets:
+    """One pass over a file's records, as they may be written into a ledger."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._origin: dict[str, tuple[str, int]] = {}
+        # The digests of runs that are chained anew, for those that go on from them.
+        self._digests: dict[tuple[str, int], bytes] = {}
+        # How many records held a secret, and the runs whose digests are not the file's.
+        self.redacted = 0
+        self.rechained: list[str] = []
+
+    def records(self, records: Iterator[FileRecord]) -> Iterator[FileRecord]:
+        if self._codec.redactor is None:
+            yield from records
+            return
+        previous: bytes | None = None  # None as long as the file's own digests hold
+        for record in records:
+            if record.opening is not None:
+                previous = self._before(record)
+            made = self._without(record)
+            if made is not record:
+                self.redacted += 1
+            elif previous is None:
+                yield record
+                continue
+            if previous is None:
+                previous = record.previous
+            made = _chained(made, previous)
+            previous = made.row[5]
+            run_id, version = made.row[:2]
+            if not self.rechained or self.rechained[-1] != run_id:
+                self.rechained.append(run_id)
+            self._digests[run_id, version] = previous
+            yield made
+
+    def _before(self, record: FileRecord) -> bytes | None:
+        """The digest that a run goes on from, if it is another than in the file."""
+        run_id, event = record.row[0], record.event
+        if not isinstance(event, RunStarted) or event.parent is None:
+            self._origin[run_id] = ("", 0)
+            return None
+        parent = str(event.parent)
+        self._origin[run_id] = (parent, event.at)
+        return self._digests.get((owner_of(self._origin, parent, event.at), event.at))
+
+    def _without(self, record: FileRecord) -> FileRecord:
+        redactor = self._codec.redactor
+        assert redactor is not None
+        if redacted(record.event, redactor) is record.event:
+            return record
+        try:
+            tag, data, event = self._codec.encode_checked(record.event)
+        except InvalidInputError as error:
+            error.args = (f"line {record.line}: {error.args[0]}", *error.args[1:])
+            raise
+        run_id, version, _, event_id, moment, digest, _ = record.row
+        row = (run_id, version, tag, event_id, moment, digest, data.decode())
+        return record._replace(row=row, event=event)
+
+
+def _chained(record: FileRecord, previous: bytes) -> FileRecord:
+    run_id, version, tag, event_id, moment, _, data = record.row
+    digest = link(
+        previous, run_id.encode(), version, event_id.encode(), tag.encode(), moment, data.encode()
+    )
+    opening = record.opening
+    if opening is not None:
+        opening = msgspec.structs.replace(opening, digest=previous)
+    row = (run_id, version, tag, event_id, moment, digest, data)
+    return record._replace(row=row, previous=previous, opening=opening)
