@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -15,12 +17,14 @@ from benchmarks import (
     disk,
     encoding,
     folding,
+    long_run,
     looping,
     postgres,
     reading,
     replaying,
     tables,
 )
+from benchmarks.measuring import Result
 
 PARTS = {
     "append": appending,
@@ -32,18 +36,27 @@ PARTS = {
     "replay": replaying,
     "disk": disk,
     "postgres": postgres,
+    "long_run": long_run,
 }
 
 
 def main() -> int:
-    chosen = sys.argv[1:] or list(PARTS)
+    parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--events", type=int, default=long_run.EVENTS, help="how long the run of long_run is"
+    )
+    given = parser.parse_args()
+    chosen = given.parts or list(PARTS)
+    if unknown := [name for name in chosen if name not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}")
     folder = Path(tempfile.mkdtemp(prefix="turnledger-bench-"))
     console = Console()
     table = Table("", "reached", "must be", "", title="Turnledger, ratios in one run")
     missed = 0
     try:
         for name in chosen:
-            for result in PARTS[name].measure(folder):
+            for result in _measured(name, folder, given.events):
                 sign = "at least" if result.at_least else "at most"
                 missed += not result.ok
                 table.add_row(
@@ -57,6 +70,12 @@ def main() -> int:
         shutil.rmtree(folder)
     console.print(table)
     return 1 if missed else 0
+
+
+def _measured(name: str, folder: Path, events: int) -> Iterator[Result]:
+    if name == "long_run":
+        return long_run.measure(folder, events)
+    return PARTS[name].measure(folder)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The meaning: pure folds of a run's events into what is known about it."""
 
+from projections.blaming import blame
 from projections.blocks import (
     Block,
     ChatTurn,
@@ -22,7 +23,7 @@ from projections.inner_messages import (
     get_pending_tool_calls,
 )
 from projections.ledger_tables import ToolStatistics, UsageByDay
-from projections.moments import RunState, blame, diff, state_at
+from projections.moments import RunState, diff, state_at
 from projections.projection import Projection, fold, fold_together
 from projections.rebuilding import Difference, Rebuilt, rebuild
 from projections.reducers import (

@@ -18,6 +18,7 @@ from ledger import (
     Record,
     RunStarted,
 )
+from projections.outlines import listed, whole
 from projections.persistent import Cold, HashedList
 from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import combine
@@ -62,9 +63,12 @@ class CheckpointView(BulkProjection[CheckpointsState]):
         return _Folding(state)
 
     def to_json(self, state: CheckpointsState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: CheckpointsState) -> Any:
         return {
             "latest": as_json(state.latest),
-            "entries": [as_json(entry) for entry in state.entries],
+            "entries": listed(state.entries, as_json),
         }
 
     def stored(self, state: CheckpointsState) -> Any:
@@ -75,6 +79,9 @@ class CheckpointView(BulkProjection[CheckpointsState]):
         known = msgspec.convert(kept, _Kept)
         entries: HashedList[CheckpointEntry] = HashedList("checkpoints", cold=known.entries)
         return CheckpointsState(entries, known.latest)
+
+    def cooled(self, state: CheckpointsState) -> CheckpointsState:
+        return self.restored(self.stored(state))
 
     def digest(self, state: CheckpointsState) -> bytes:
         latest = 0 if state.latest is None else state.latest.version

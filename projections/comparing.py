@@ -21,6 +21,7 @@ from projections.aligning import Pair, align, gaps, whole
 from projections.declarations import Declarations
 from projections.json_changes import Change, changes
 from projections.moments import state_at
+from projections.outlines import cut
 from projections.substance import Listener, Said, in_short
 
 # How much of an event a row quotes.
@@ -134,7 +135,7 @@ def compare_states(
         canonical_id(second),
         second_version,
         one.outcome_digest == other.outcome_digest,
-        tuple(changes(one.to_json(), other.to_json())),
+        tuple(changes(*cut(one.outline(), other.outline()))),
     )
 
 

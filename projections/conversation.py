@@ -38,6 +38,7 @@ from projections.history import MessageHistory, Repairs, told
 from projections.history_cold import ColdHistory, chilled, thawed
 from projections.history_rules import reply_said, result_said
 from projections.history_turns import Turn, UserTurn
+from projections.outlines import Items, listed, none_shared, whole
 from projections.persistent import Cold, HashedList, HashedMap
 from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import combine
@@ -156,12 +157,17 @@ class Conversation(BulkProjection[ConversationState]):
         return _Folding(state)
 
     def to_json(self, state: ConversationState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: ConversationState) -> Any:
+        latest = state.latest
+        history, superseded = state.history(latest), state.superseded
         return {
-            "evaluation_id": state.latest,
-            "system": state.history().system,
-            "turns": as_json(state.history().to_list()),
-            "superseded": list(state.superseded),
-            "messages": [as_json(said) for said in state.said],
+            "evaluation_id": latest,
+            "system": history.system,
+            "turns": Items(history.to_list, as_json, history, _same_turns),
+            "superseded": Items(lambda: tuple(superseded), str, superseded, none_shared),
+            "messages": listed(state.said, as_json),
         }
 
     def stored(self, state: ConversationState) -> Any:
@@ -187,6 +193,17 @@ class Conversation(BulkProjection[ConversationState]):
             known.evaluation_id, thawed(known.current), earlier, superseded, said
         )
 
+    def cooled(self, state: ConversationState) -> ConversationState:
+        """Only histories that are not cold yet are looked at: there may be thousands that are."""
+        earlier = state.earlier
+        for name, history in state.earlier.items():
+            if history._system.is_loaded:
+                earlier = earlier.put(name, thawed(chilled(history)))
+        earlier.digest  # noqa: B018 - until it is asked for, the map holds the old histories too
+        said: HashedList[Said] = HashedList("messages", cold=state.said.cold)
+        current = thawed(chilled(state.current))
+        return ConversationState(state.evaluation_id, current, earlier, state.superseded, said)
+
     def digest(self, state: ConversationState) -> bytes:
         return combine(
             "conversation",
@@ -199,6 +216,24 @@ class Conversation(BulkProjection[ConversationState]):
 
     def outcome(self, state: ConversationState) -> bytes:
         return state.history().digest
+
+
+def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
+    """How many turns two histories share. The last one is told otherwise once another follows."""
+    one, other = earlier._tip, later._tip
+    if one is other:
+        return len(earlier)
+    while one is not other and one is not None and other is not None:
+        if one.number > other.number:
+            one = one.before
+        elif one.number < other.number:
+            other = other.before
+        else:
+            one, other = one.before, other.before
+    if one is not other or one is None:
+        return 0
+    is_last = one is earlier._tip or one is later._tip
+    return one.number - is_last
 
 
 class _Kept(msgspec.Struct, frozen=True):

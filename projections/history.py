@@ -46,6 +46,10 @@ class _System:
             raise NotLoadedError("messages")
         return self._text
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._text is not None
+
     def digest(self) -> bytes:
         if self._digest is None:
             self._digest = combine("history.system", self.text.encode())

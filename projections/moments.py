@@ -1,29 +1,26 @@
-"""Any moment of a run: its state at a version, what changed between two, and who changed it."""
+"""Any moment of a run: its state at a version, and what changed between two."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, final
 
 import jsonpatch
-import jsonpointer
 
-from ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
+from ledger import Ledger, Record, RecordNotFoundError
 from ledger.requesting import RunId
 from projections.checkpoints import CheckpointsState, CheckpointView
 from projections.conversation import Conversation, ConversationState
 from projections.declarations import Declarations
 from projections.history import MessageHistory
-from projections.projection import Projection, fold_pages, tags_read
-from projections.running_hash import canonical, combine
+from projections.outlines import cut
+from projections.projection import Projection, fold_pages
+from projections.running_hash import combine
 from projections.slices import SessionSlices, SlicesState
 from projections.summary import RunSummary, Summary
 from projections.timeline import Timeline, TimelineState
 from projections.tools import PendingTools, ToolsState
 from projections.usage import Usage, UsageState
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any], ...]:
@@ -90,6 +87,11 @@ class RunState:
         pairs = zip(self._projections, self._states, strict=True)
         return {p.name: p.to_json(state) for p, state in pairs}
 
+    def outline(self) -> dict[str, Any]:
+        """The same, with long lists that are made when they are read (projections/outlines.py)."""
+        pairs = zip(self._projections, self._states, strict=True)
+        return {p.name: p.outline(state) for p, state in pairs}
+
 
 def state_at(
     ledger: Ledger,
@@ -114,67 +116,26 @@ def diff(
     declarations: Declarations | None = None,
 ) -> list[dict[str, Any]]:
     """What changed from version a to version b, as a JSON Patch of the state."""
-    first, last = (state_at(ledger, run_id, v, declarations=declarations) for v in (a, b))
-    patch: list[dict[str, Any]] = jsonpatch.make_patch(first.to_json(), last.to_json()).patch
-    return patch
+    return changed(ledger, run_id, a, b, declarations=declarations)[1]
 
 
-def blame(
+def changed(
     ledger: Ledger,
     run_id: RunId,
-    pointer: str,
+    a: int,
+    b: int,
     *,
-    at: int | None = None,
     declarations: Declarations | None = None,
-) -> Record:
-    """The event that last set the value that a JSON Pointer names ("/usage/total/calls").
+) -> tuple[Any, list[dict[str, Any]]]:
+    """The state at version a, as far as something is different at b; and the patch to there.
 
-    It goes back from the end, and looks at the view's whole JSON at each event on its way:
-    for something that was set long ago in a long conversation that takes its time.
+    What both lists begin with is null in it: a run's long lists are never made in full.
     """
-    path = _parsed(pointer)
-    projections = {p.name: p for p in built_in(declarations)}
-    projection = projections.get(path.parts[0]) if path.parts else None
-    if projection is None:
-        raise InvalidInputError(
-            f"{pointer!r}: a pointer begins with a view, one of {', '.join(projections)}."
-        )
-    within = path.parts[1:]
-    steps: list[tuple[Record, Any]] = []
-    state = projection.initial()
-    tags = tags_read(projection)
-    version = 0
-    for record in ledger.read(run_id, until=at):
-        version = record.version
-        if record.tag in tags:
-            state = projection.apply(state, record)
-            steps.append((record, state))
-    if at is not None and version != at:
-        raise RecordNotFoundError(str(run_id), at, ledger.head(run_id))
-    value = _resolved(projection, steps[-1][1], within) if steps else None
-    if value is None:
-        raise InvalidInputError(f"{pointer!r} names nothing in the state of run {run_id}.")
-    for place in range(len(steps) - 1, 0, -1):
-        if _resolved(projection, steps[place - 1][1], within) != value:
-            return steps[place][0]
-    return steps[0][0]
-
-
-def _parsed(pointer: str) -> Any:
-    try:
-        return jsonpointer.JsonPointer(pointer)
-    except jsonpointer.JsonPointerException as error:
-        raise InvalidInputError(f"{pointer!r} is no JSON Pointer: {error}") from error
-
-
-def _resolved(projection: Projection[Any], state: Any, within: Sequence[str]) -> bytes | None:
-    """The value there, as its one JSON text; None if there is none."""
-    value = projection.to_json(state)
-    for part in within:
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and _INDEX.fullmatch(part) and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return None
-    return canonical(value)
+    low, high = sorted((a, b))
+    earlier = state_at(ledger, run_id, low, declarations=declarations)
+    later = earlier.after(ledger.read(run_id, low, high))
+    if later.version != high:
+        raise RecordNotFoundError(str(run_id), high, ledger.head(run_id))
+    states = cut(earlier.outline(), later.outline())
+    before, after = states if a <= b else reversed(states)
+    return before, jsonpatch.make_patch(before, after).patch

@@ -126,6 +126,27 @@ class HashedList(Generic[T]):
             cell = cell.below
         return tuple(item for chunk in reversed(chunks) for item in chunk)
 
+    def goes_on_from(self, earlier: HashedList[T]) -> bool:
+        """Whether it is that list with more added, or none. Costs what was added."""
+        if self._cold != earlier._cold or self._start != earlier._start:
+            return False
+        cell, size = self._tip, self._size
+        while cell is not None and size > earlier._size:
+            size -= len(cell.items)
+            cell = cell.below
+        return cell is earlier._tip and size == earlier._size
+
+    def __getitem__(self, place: int) -> T:
+        """One item; what was added last is found first."""
+        self._check()
+        cell, before = self._tip, self._size
+        while cell is not None:
+            before -= len(cell.items)
+            if before <= place:
+                return cell.items[place - before]
+            cell = cell.below
+        raise IndexError(place)
+
     def _check(self) -> None:
         if self._cold:
             raise NotLoadedError(self._domain)

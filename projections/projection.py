@@ -49,6 +49,10 @@ class Projection(ABC, Generic[S]):
         """The state as plain JSON, for people, diffs and storage."""
         return as_json(state)
 
+    def outline(self, state: S) -> Any:
+        """The same JSON, in which a long list may be `Items` that are made when they are read."""
+        return self.to_json(state)
+
     def stored(self, state: S) -> Any:
         """What a stored fold keeps of the state, as JSON without message bodies; None: nothing.
 
@@ -59,6 +63,13 @@ class Projection(ABC, Generic[S]):
     def restored(self, kept: Any) -> S:
         """The state from what `stored` gave. ValueError if that is not what it can be."""
         raise NotImplementedError(f"{self.name} keeps no stored folds")
+
+    def cooled(self, state: S) -> S:
+        """The state without what a stored fold leaves out, with the same digest.
+
+        A view that keeps everything, or nothing, stays as it is.
+        """
+        return state
 
     @property
     def fingerprint(self) -> str:

@@ -12,9 +12,8 @@ import msgspec
 from ledger import Ledger
 from projections.moments import built_in
 from projections.over_runs import Portion, Progress, over_runs
-from projections.projection import fold_pages
 from projections.rebuilding import Difference, Rebuilt
-from projections.stored import FEWEST_EVENTS, SHELF, Stored, key_of, row_of
+from projections.stored import FEWEST_EVENTS, SHELF, Stored, fold_cold, key_of, row_of
 
 NAME = "folds"
 
@@ -107,8 +106,7 @@ def _differences(ledger: Ledger, run: str, kept: dict[str, str], head: int) -> I
 
 def _rows_at(ledger: Ledger, run: str, version: int) -> dict[str, str | None]:
     projections = built_in()
-    records = ledger.read(run, until=version)
-    states, last = fold_pages(records, projections, [p.initial() for p in projections])
+    states, last = fold_cold(ledger, run, projections, version)
     if last is None:
         return {}
     pairs = zip(projections, states, strict=True)

@@ -22,6 +22,7 @@ from ledger import (
 )
 from projections.containers import PersistentMap
 from projections.declarations import Declarations, plain, written
+from projections.outlines import listed, whole
 from projections.persistent import HashedList
 from projections.projection import Projection
 from projections.reducers import ReducerContext, append_all, inner_message_append
@@ -196,10 +197,10 @@ class SessionSlices(Projection[SlicesState]):
         return restored
 
     def to_json(self, state: SlicesState) -> Any:
-        return {
-            name: [plain(value) for value in state.slices[name].all()]
-            for name in sorted(state.slices)
-        }
+        return whole(self.outline(state))
+
+    def outline(self, state: SlicesState) -> Any:
+        return {name: listed(state.slices[name].items, plain) for name in sorted(state.slices)}
 
     @property
     def fingerprint(self) -> str:

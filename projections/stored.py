@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import sha256
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,8 @@ SHELF = "folds"
 # one for this many of its bytes: an event then never costs more than that.
 FEWEST_EVENTS = 500
 BYTES_AN_EVENT = 1024
+# Events after which a fold that is to be stored lets go of what is not stored.
+STRETCH = 20_000
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -133,7 +136,31 @@ class _Folded(NamedTuple):
 
 
 def _fold_all(ledger: Ledger, run: str, projections: Sequence[Projection[Any]]) -> _Folded:
-    return _Folded(*fold_pages(ledger.read(run), projections, [p.initial() for p in projections]))
+    return _Folded(*fold_cold(ledger, run, projections))
+
+
+def fold_cold(
+    ledger: Ledger, run: str, projections: Sequence[Projection[Any]], until: int | None = None
+) -> tuple[list[Any], Record | None]:
+    """States of a whole run for those who store them, and its last record.
+
+    What a stored fold leaves out is let go on the way, so that a long run fills no memory; a
+    run in which something of old is changed is folded as a whole.
+    """
+    states: list[Any] = [p.initial() for p in projections]
+    last: Record | None = None
+    records = ledger.read(run, until=until)
+    try:
+        while True:
+            states, found = fold_pages(islice(records, STRETCH), projections, states)
+            if found is None:
+                return states, last
+            last = found
+            if last.version % STRETCH == 0:
+                states = [p.cooled(state) for p, state in zip(projections, states, strict=True)]
+    except NotLoadedError:
+        whole = ledger.read(run, until=until)
+        return fold_pages(whole, projections, [p.initial() for p in projections])
 
 
 def _fold_on(ledger: Ledger, run: str, projections: Sequence[Projection[Any]]) -> _Folded | None:

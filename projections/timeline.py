@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from itertools import islice
 from typing import Any, Literal, final
 
 import msgspec
@@ -22,6 +23,7 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
+from projections.outlines import Items, none_shared, whole
 from projections.persistent import (
     Cold,
     HashedList,
@@ -79,6 +81,14 @@ def _add_span(running: bytes, span: Span) -> bytes:
     return list_add(running, _plain(span))
 
 
+def _span_json(span: Span) -> Any:
+    return {**as_json(span), "outcome": span.outcome}
+
+
+def _gap_json(gap: Gap) -> Any:
+    return {**as_json(gap), "seconds": gap.seconds}
+
+
 @final
 class TimelineState(msgspec.Struct, frozen=True):
     """Spans that are over, in the order in which they ended, and those that are not."""
@@ -104,6 +114,27 @@ class TimelineState(msgspec.Struct, frozen=True):
         return tuple(found)
 
 
+def _same_spans(earlier: TimelineState, later: TimelineState) -> int:
+    """How many spans both begin with: all that began before one that has changed since.
+
+    Spans stand in the order in which they began, and a new one begins after all others.
+    """
+    if not later.ended.goes_on_from(earlier.ended):
+        return 0
+    known = set(map(id, earlier.running.values()))
+    changed = [span for span in later.running.values() if id(span) not in known]
+    changed += islice(later.ended.backwards(), len(later.ended) - len(earlier.ended))
+    first = min((span.from_version for span in changed), default=None)
+    count = len(earlier.ended) + len(earlier.running)
+    if first is None:
+        return count
+    for span in earlier.ended.backwards():
+        if span.to_version is not None and span.to_version < first:
+            break  # it ended before, and so did all that ended before it
+        count -= span.from_version >= first
+    return count - sum(span.from_version >= first for span in earlier.running.values())
+
+
 class Timeline(BulkProjection[TimelineState]):
     """Pairs beginnings with ends."""
 
@@ -126,9 +157,12 @@ class Timeline(BulkProjection[TimelineState]):
         return _Folding(state)
 
     def to_json(self, state: TimelineState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: TimelineState) -> Any:
         return {
-            "spans": [{**as_json(span), "outcome": span.outcome} for span in state.spans],
-            "gaps": [{**as_json(gap), "seconds": gap.seconds} for gap in state.gaps()],
+            "spans": Items(lambda: state.spans, _span_json, state, _same_spans),
+            "gaps": Items(state.gaps, _gap_json, state, none_shared),
         }
 
     def stored(self, state: TimelineState) -> Any:
@@ -138,6 +172,9 @@ class Timeline(BulkProjection[TimelineState]):
         known = msgspec.convert(kept, _Kept)
         ended: HashedList[Span] = HashedList("spans", _add_span, cold=known.ended)
         return TimelineState(ended, under_way(dict(known.running), _plain))
+
+    def cooled(self, state: TimelineState) -> TimelineState:
+        return self.restored(self.stored(state))
 
     def digest(self, state: TimelineState) -> bytes:
         return combine("timeline", state.ended.digest, digest_of(state.running, _plain))

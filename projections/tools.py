@@ -8,6 +8,7 @@ another turn, what has ended is settled: the same id then means another call.
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
+from projections.outlines import Items, whole
 from projections.persistent import Cold, HashedList, UnderWay, digest_of, under_way
 from projections.projection import BulkProjection, as_json
 from projections.running_hash import combine
@@ -62,7 +64,10 @@ class PendingTools(BulkProjection[ToolsState]):
         return ToolsFolding(state)
 
     def to_json(self, state: ToolsState) -> Any:
-        return [{**as_json(call), "status": call.status} for call in state.calls]
+        return whole(self.outline(state))
+
+    def outline(self, state: ToolsState) -> Any:
+        return Items(lambda: state.calls, _call_json, state, _same_calls)
 
     def stored(self, state: ToolsState) -> Any:
         return as_json(
@@ -89,6 +94,9 @@ class PendingTools(BulkProjection[ToolsState]):
             known.spoke,
         )
 
+    def cooled(self, state: ToolsState) -> ToolsState:
+        return self.restored(self.stored(state))
+
     def digest(self, state: ToolsState) -> bytes:
         return combine(
             "tools",
@@ -100,6 +108,26 @@ class PendingTools(BulkProjection[ToolsState]):
             b"%d" % state.count,
             state.spoke.encode(),
         )
+
+
+def _call_json(call: ToolCallView) -> Any:
+    return {**as_json(call), "status": call.status}
+
+
+def _same_calls(earlier: ToolsState, later: ToolsState) -> int:
+    """How many calls both begin with: all that are numbered below one that has changed since."""
+    if not later.settled.goes_on_from(earlier.settled):
+        return 0
+    if len(later.amended) != len(earlier.amended):
+        return 0
+    known = {id(call) for calls in (earlier.open, earlier.ended) for call in calls.values()}
+    newly = islice(later.settled.backwards(), len(later.settled) - len(earlier.settled))
+    changed = (
+        call.number
+        for call in chain(later.open.values(), later.ended.values(), newly)
+        if id(call) not in known
+    )
+    return min(min(changed, default=earlier.count + 1) - 1, earlier.count)
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import Any, final
 import msgspec
 
 from ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
+from projections.outlines import listed, whole
 from projections.persistent import Cold, HashedList
 from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import canonical, combine
@@ -67,18 +68,13 @@ class Usage(BulkProjection[UsageState]):
         return _Folding(state)
 
     def to_json(self, state: UsageState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: UsageState) -> Any:
         return {
             "total": _json(state.total),
             "by_model": {model: _json(tokens) for model, tokens in state.by_model.items()},
-            "turns": [
-                {
-                    "evaluation_id": turn.evaluation_id,
-                    "turn": turn.turn,
-                    "model": turn.model,
-                    **_json(Tokens().plus(turn.usage)),
-                }
-                for turn in state.turns
-            ],
+            "turns": listed(state.turns, _turn_json),
             "failed_calls": state.failed_calls,
         }
 
@@ -90,6 +86,9 @@ class Usage(BulkProjection[UsageState]):
         known = msgspec.convert(kept, _Kept)
         turns: HashedList[TurnUsage] = HashedList("turns", cold=known.turns)
         return UsageState(known.total, dict(known.by_model), turns, known.failed_calls)
+
+    def cooled(self, state: UsageState) -> UsageState:
+        return self.restored(self.stored(state))
 
     def digest(self, state: UsageState) -> bytes:
         return combine(
@@ -138,6 +137,15 @@ class _Folding(Folding[UsageState]):
 
 
 _NONE = Tokens()
+
+
+def _turn_json(turn: TurnUsage) -> dict[str, Any]:
+    return {
+        "evaluation_id": turn.evaluation_id,
+        "turn": turn.turn,
+        "model": turn.model,
+        **_json(_NONE.plus(turn.usage)),
+    }
 
 
 def _json(tokens: Tokens) -> dict[str, int]:

@@ -21,22 +21,23 @@ from adapters.cli.exit_codes import ExitCode
 from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
 from adapters.cli.output import Format, Printer, console_on, say
 from adapters.cli.parameters import RUN
-from adapters.cli.viewing import at_option, print_styled, view_at
+from adapters.cli.viewing import at_option, print_styled, records_until
 from adapters.cli.visible import safe_json, visible, visible_lines
 from projections import (
     ChatTurn,
-    Conversation,
     MediaBlock,
     MessageHistory,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.conversation import ConversationState
+from projections.one_conversation import OneConversation, one_conversation
 
 # Longer lines are hard to read, however wide the screen is.
 WIDEST = 100
 INDENT = 4
+# Of how many other evaluations the names are told.
+MOST_NAMED = 20
 ROLES = {"system": "bold magenta", "user": "bold cyan", "assistant": "bold green"}
 CALL = "yellow"
 
@@ -62,29 +63,24 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
     is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
-        known = view_at(ledger, run, at, Conversation())
-    if evaluation is not None and evaluation not in _evaluations(known):
+        records_until(ledger, run, at)
+        known = one_conversation(ledger, run, evaluation, until=at)
+    if evaluation is not None and evaluation not in known.evaluations:
         say(f"Error: run {run} has no evaluation {evaluation!r} at that version.")
         _say_evaluations(known, None)
         finish(ExitCode.NOT_FOUND)
-    history = known.history(evaluation)
     out = printer()
     if out.form is not Format.TABLE:
-        out.many(history.to_list(), str, flush=False)
+        out.many(known.history.to_list(), str, flush=False)
         return
-    Chat(out).show(history)
+    Chat(out).show(known.history)
     _say_evaluations(known, evaluation)
-    _say_repairs(history)
+    _say_repairs(known.history)
 
 
-def _evaluations(known: ConversationState) -> list[str]:
-    """The evaluations that said something, in the order in which they last did."""
-    return [name for name in (*known.earlier, known.evaluation_id) if name]
-
-
-def _say_evaluations(known: ConversationState, chosen: str | None) -> None:
-    """Where there are several conversations, which there are."""
-    names = _evaluations(known)
+def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
+    """Where there are several conversations, which there are: the last ones, if they are many."""
+    names = known.evaluations
     standing = [name for name in names if name not in known.superseded]
     shown = chosen if chosen is not None else next(reversed(standing), None)
     others = [
@@ -94,7 +90,10 @@ def _say_evaluations(known: ConversationState, chosen: str | None) -> None:
     ]
     if others:
         this = f"This is evaluation {shown}. " if shown is not None else ""
-        say(f"{this}There are other evaluations, see --evaluation: {', '.join(others)}.")
+        before = len(others) - MOST_NAMED
+        more = f"; and {before} before these" if before > 0 else ""
+        named = ", ".join(others[-MOST_NAMED:])
+        say(f"{this}There are other evaluations, see --evaluation: {named}{more}.")
 
 
 def _say_repairs(history: MessageHistory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from uuid import UUID
 
 import click
@@ -153,11 +154,10 @@ def timeline(run: UUID, at: int | None) -> None:
         records = _Watched(records_until(ledger, run, at))
         known = fold(records, Timeline())
     out = printer()
-    rows = list(_rows(known, records.first))
     if out.form is not Format.TABLE:
-        out.many(rows, str, flush=False)
-    elif rows and records.first is not None and records.last is not None:
-        _draw(out, rows, (records.last - records.first).total_seconds())
+        out.many(_rows(known, records.first), str, flush=False)
+    elif known.spans and records.first is not None and records.last is not None:
+        _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:
         say("No model or tool was called.")
 
@@ -182,14 +182,13 @@ def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]
         )
 
 
-def _draw(out: Printer, rows: list[TimelineRow], total: float) -> None:
+def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> None:
     headings: tuple[str, ...] = ("at", "took", "kind", "name", "outcome")
-    cells = [_cells(row) for row in rows]
-    width = _bar_width([headings, *cells])
+    width = _bar_width(chain([headings], map(_cells, _rows(known, start))))
     if width:
         headings = (*headings, "")
-        cells = [(*line, _bar(row, total, width)) for line, row in zip(cells, rows, strict=True)]
-    out.rows(headings, cells)
+    rows = _rows(known, start)
+    out.rows(headings, ((*_cells(r), _bar(r, total, width)) if width else _cells(r) for r in rows))
 
 
 def _cells(row: TimelineRow) -> tuple[str, ...]:
@@ -203,12 +202,14 @@ def _cells(row: TimelineRow) -> tuple[str, ...]:
     )
 
 
-def _bar_width(lines: list[tuple[str, ...]]) -> int:
+def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
     """What the other columns leave of the screen; 0 if that is too little to draw in."""
     if not sys.stdout.isatty():
         return BAR
-    taken = sum(max(map(cell_len, column)) + 2 for column in zip(*lines, strict=True))
-    room = line_width() - taken
+    widest: tuple[int, ...] = (0,) * 5
+    for line in lines:
+        widest = tuple(map(max, widest, map(cell_len, line)))
+    room = line_width() - sum(widest) - 2 * len(widest)
     return room if room >= SHORTEST_BAR else 0
 
 

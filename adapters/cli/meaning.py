@@ -32,8 +32,8 @@ from adapters.cli.viewing import (
 from adapters.cli.visible import visible
 from ledger import InvalidInputError, Ledger
 from projections import blame as blamed
-from projections import diff as patch_between
 from projections import state_at
+from projections.moments import changed
 
 # What a value in a line of `diff` gets at least, however long its path is.
 LEAST_ROOM = 20
@@ -74,7 +74,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
             name = _view_named(at_path)
             value = {name: _view(ledger, run, at, name)}
         else:
-            value = state_at(ledger, run, at).to_json()
+            value = state_at(ledger, run, at).outline()
     found = at_path.resolve(value)
     if found is MISSING:
         raise _names_nothing(at_path, run, projection)
@@ -83,7 +83,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
 
 def _view(ledger: Ledger, run: UUID, at: int | None, name: str) -> Any:
     view = VIEWS[name]
-    return view.to_json(view_at(ledger, run, at, view))
+    return view.outline(view_at(ledger, run, at, view))
 
 
 def _view_named(path: Pointer) -> str:
@@ -122,8 +122,7 @@ def diff(run: UUID, a: int, b: int) -> None:
     """
     out = printer()
     with open_ledger() as ledger:
-        before = state_at(ledger, run, a).to_json() if out.form is Format.TABLE else None
-        patch = patch_between(ledger, run, a, b)
+        before, patch = changed(ledger, run, a, b)
     if out.form is not Format.TABLE:
         out.many(patch, str, flush=False)
         return

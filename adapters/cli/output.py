@@ -6,26 +6,38 @@ and is never taken for rich markup.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Any, TextIO
 
 import click
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from adapters.cli.visible import safe_json, visible, visible_lines
-from ledger import Record
+from ledger import Record, Redactor
+from ledger.redacting import STANDARD
 from ledger.transfer import moment_text
+from projections.outlines import Items
 
 # How wide a line may be where nobody's screen sets the width.
 UNBOUNDED = 10_000
+_HALVES = re.compile("[\ud800-\udfff]")
+# Rows of a table that are laid out together: what follows them is printed as it comes.
+TABLE_PAGE = 500
 # Columns that are copied from, so that a narrow screen folds others first.
 WHOLE = frozenset({"run", "version", "position", "verdict"})
+
+# Where the redactor that was asked for is kept, for the time of a command.
+REDACTOR = "turnledger.redactor"
 
 
 class Format(Enum):
@@ -78,17 +90,85 @@ def console_on(stream: TextIO) -> Console:
     )
 
 
+def without_secrets(message: str) -> str:
+    """A message that quotes who knows what, as it may be shown."""
+    ctx = click.get_current_context(silent=True)
+    redactor: Redactor | None = STANDARD if ctx is None else ctx.meta.get(REDACTOR, STANDARD)
+    return message if redactor is None else redactor.text(message)
+
+
 def say(message: str) -> None:
     """A message for a person, on stderr."""
-    click.echo(visible_lines(message), err=True)
+    click.echo(visible_lines(without_secrets(message)), err=True)
 
 
 def to_json(value: Any) -> bytes:
-    return safe_json(msgspec.json.encode(value))
+    return safe_json(_encoded(value))
 
 
 def pretty_json(value: Any) -> bytes:
-    return safe_json(msgspec.json.format(msgspec.json.encode(value), indent=2))
+    return safe_json(msgspec.json.format(_encoded(value), indent=2))
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # A file's name that is no UTF-8, say. No reader of JSON takes halves of characters, as
+        # escapes neither: they are written out.
+        text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"), ensure_ascii=False)
+        return _HALVES.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text).encode()
+
+
+def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
+    """The text of an outline's JSON, item by item; on one line if `indent` is 0.
+
+    Together they are what `pretty_json` or `to_json` gives of the whole.
+    """
+    is_list = isinstance(outline, Items)
+    if not is_list and not isinstance(outline, dict):
+        yield _value(outline, indent, depth)
+        return
+    opening, closing = (b"[", b"]") if is_list else (b"{", b"}")
+    margin = b"\n" + b" " * (indent * (depth + 1)) if indent else b""
+    between = opening + margin
+    if isinstance(outline, dict):
+        for name, value in outline.items():
+            yield between + to_json(name) + (b": " if indent else b":")
+            yield from pieces(value, indent, depth + 1)
+            between = b"," + margin
+    else:
+        for item in outline:
+            yield between + _value(item, indent, depth + 1)
+            between = b"," + margin
+    if between.startswith(opening):
+        yield opening + closing
+    else:
+        yield (b"\n" + b" " * (indent * depth) if indent else b"") + closing
+
+
+def _value(value: Any, indent: int, depth: int) -> bytes:
+    if not indent:
+        return to_json(value)
+    # Line breaks within text are escaped: those that are here are layout.
+    return pretty_json(value).replace(b"\n", b"\n" + b" " * (indent * depth))
+
+
+def _table(headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
+    return table
+
+
+def _columns(headings: Sequence[str], page: list[Sequence[str]]) -> Iterator[list[str]]:
+    for place, heading in enumerate(headings):
+        yield [heading, *(visible(row[place]) for row in page)]
+
+
+def _filled(text: str, width: int) -> str:
+    """Text filled up to a width; longer text stays whole, and its line is longer."""
+    return text + " " * (width - cell_len(text))
 
 
 class Printer:
@@ -109,8 +189,10 @@ class Printer:
             self._write(to_json(value))
 
     def pretty(self, value: Any) -> None:
-        """A single thing that people too read as JSON."""
-        self._write(to_json(value) if self.form is Format.JSONL else pretty_json(value))
+        """A single thing that people too read as JSON; an outline is made as it is printed."""
+        for piece in pieces(value, 0 if self.form is Format.JSONL else 2):
+            self._bytes.write(piece)
+        self._bytes.write(b"\n")
 
     def many(self, values: Iterable[Any], line: Callable[[Any], str], *, flush: bool) -> None:
         """Things one after the other as they come, each on its line."""
@@ -130,13 +212,19 @@ class Printer:
         self._text.write(text + "\n")
 
     def rows(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table."""
-        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-        for heading in headings:
-            table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
-        for row in rows:
+        """A table. The columns of a long one are as wide as its first page needs."""
+        coming = iter(rows)
+        page = list(islice(coming, TABLE_PAGE))
+        table = _table(headings)
+        for row in page:
             table.add_row(*(Text(visible(cell)) for cell in row))
         self._print(table)
+        if len(page) < TABLE_PAGE:
+            return
+        widths = [max(map(cell_len, column)) for column in _columns(headings, page)]
+        for row in coming:
+            cells = (_filled(visible(cell), w) for cell, w in zip(row, widths, strict=True))
+            self.line("  ".join(cells).rstrip())
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Names and values below each other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -54,11 +55,14 @@ def usage(run: UUID | None, by_day: bool) -> None:
     view = Usage()
     with open_ledger() as ledger:
         state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
-    value = view.to_json(state)
+    value = view.outline(state)
     if run is None:
         del value["turns"]
     out = printer()
-    out.one(value, lambda: _print(out, value))
+    if out.form is Format.TABLE:
+        _print(out, value)
+    else:
+        out.pretty(value)
 
 
 def _print_days(out: Printer) -> None:
@@ -109,13 +113,15 @@ def _print(out: Printer, value: dict[str, Any]) -> None:
     if value["failed_calls"]:
         out.line("")
         out.pairs([("failed calls", str(value["failed_calls"]))])
-    if value.get("turns"):
+    turns = iter(value.get("turns", ()))
+    first = next(turns, None)
+    if first is not None:
         out.line("")
         out.rows(
             ("evaluation", "turn", "model", *COUNTS),
             (
                 (turn["evaluation_id"], str(turn["turn"]), turn["model"], *_counts(turn))
-                for turn in value["turns"]
+                for turn in chain([first], turns)
             ),
         )
 

@@ -19,6 +19,7 @@ from adapters.cli.output import Printer, to_json
 from ledger import Ledger, Record, RecordNotFoundError
 from projections import Projection, fold
 from projections.moments import built_in
+from projections.outlines import NOTHING_THERE, pointed
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -29,7 +30,7 @@ S = TypeVar("S")
 
 # How long a line may get where no screen sets the width.
 LINE_WIDTH = 240
-MISSING: Final = object()
+MISSING: Final = NOTHING_THERE
 VIEWS: Final = {view.name: view for view in built_in()}
 
 at_option = click.option(
@@ -63,20 +64,13 @@ class Pointer(NamedTuple):
     parts: tuple[str, ...]
 
     def resolve(self, value: Any) -> Any:
-        """What it names in a value; MISSING if that is nothing."""
-        for part in self.parts:
-            if isinstance(value, dict):
-                value = value.get(part, MISSING)
-            elif isinstance(value, list) and _is_index(part) and int(part) < len(value):
-                value = value[int(part)]
-            else:
-                return MISSING
-        return value
+        """What it names in a value or an outline; MISSING if that is nothing."""
+        return pointed(value, self.parts, _index)
 
 
-def _is_index(part: str) -> bool:
+def _index(part: str) -> int | None:
     digits = part.isascii() and part.isdigit() and len(part) < 16
-    return digits and (part == "0" or part[0] != "0")
+    return int(part) if digits and (part == "0" or part[0] != "0") else None
 
 
 def pointer(text: str) -> Pointer:
