@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ledger.errors import IntegrityFailureError, RunNotFoundError
-from ledger.run_index import RunRow
+from ledger.run_index import RunRow, damaged
 
 NO_END = 2**62
+_VERSIONS = range(NO_END)
 
 
 class Segment(NamedTuple):
@@ -39,6 +40,8 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
         row = find(current)
         if row is None:
             raise RunNotFoundError(current)
+        if not isinstance(row.parent_version, int) or row.parent_version not in _VERSIONS:
+            raise damaged(current, f"it goes on from version {row.parent_version!r:.80}")
         if row.parent_version < until:
             segments.append(Segment(current, row.parent_version, until))
             until = row.parent_version

@@ -16,6 +16,7 @@ import msgspec
 
 from ledger.chain import GENESIS
 from ledger.clock import to_datetime
+from ledger.errors import IntegrityFailureError
 from ledger.events import (
     EVENT_TYPES,
     EvaluationStarted,
@@ -65,7 +66,18 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tag_map(self) -> dict[str, str]:
-        return msgspec.json.decode(self.tags, type=dict[str, str])
+        try:
+            return msgspec.json.decode(self.tags, type=dict[str, str])
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise damaged(self.run_id, error) from error
+
+
+def damaged(run_id: object, why: object) -> IntegrityFailureError:
+    """The error for a row of the index that no append can have written."""
+    return IntegrityFailureError(
+        f"The index's row of run {run_id!s:.80} is damaged: {why}. `turnledger verify` says more, "
+        "and `turnledger rebuild-index` makes the index anew from the events."
+    )
 
 
 def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:
@@ -158,6 +170,13 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(row: RunRow) -> RunInfo:
     """The row in the types that users work with."""
+    try:
+        return _described(row)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise damaged(row.run_id, error) from error
+
+
+def _described(row: RunRow) -> RunInfo:
     return RunInfo(
         run_id=UUID(row.run_id),
         version=row.version,

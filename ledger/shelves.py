@@ -40,7 +40,7 @@ class Shelf:
     def get(self, keys: Sequence[str], generation: int) -> dict[str, str]:
         """The rows of a generation that have these keys."""
         _check_number("generation", generation)
-        keys = [key for key in keys if _is_storable(key)]
+        keys = [key for key in keys if is_storable(key)]
         found: dict[str, str] = {}
         for start in range(0, len(keys), PAGE):
             chunk = keys[start : start + PAGE]
@@ -123,7 +123,7 @@ def _drop(tx: Transaction, name: str) -> None:
     tx.drop_rows(name)
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Whether every store could hold this text: PostgreSQL takes no NUL."""
     if "\0" in text:
         return False
@@ -135,7 +135,7 @@ def _is_storable(text: str) -> bool:
 
 
 def _check_text(what: str, text: str) -> None:
-    if not isinstance(text, str) or not _is_storable(text):
+    if not isinstance(text, str) or not is_storable(text):
         raise InvalidInputError(
             f"{what} is text without NUL and without lone surrogates: {str(text)[:100]!r} is not."
         )

@@ -41,12 +41,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found."""
+    """What a verification found; `notes` are worth knowing, and nothing is wrong with them."""
 
     runs: int
     records: int
     blobs: int
     problems: tuple[Problem, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -70,6 +71,9 @@ class Verifier:
         self.runs = 0
         self.problems: list[Problem] = []
         self._blobs: dict[str, bool] = {}
+        # The tags of the runs that were found in order, and have not been looked for yet.
+        self._tags: dict[bytes, set[tuple[bytes, bytes]]] = {}
+        self._checked_runs: set[bytes] = set()
 
     def report(self) -> Report:
         return Report(
@@ -82,6 +86,7 @@ class Verifier:
     def check_run(self, run_id: bytes) -> None:
         """A run's own records: order, digests, content, blobs, and its row in the index."""
         self.runs += 1
+        self._checked_runs.add(run_id)
         index = self._index_row(run_id)
         last: RawRow | None = None
         previous, version, position, moment, state = GENESIS, 0, 0, 0, RunRow("")
@@ -105,10 +110,51 @@ class Verifier:
             last, state = row, advance(state, indexed, version, previous, moment)
         if last is not None:
             self._check_index(last, state, index)
+            tags = state.tag_map.items()
+            self._tags[run_id] = {(key.encode(), value.encode()) for key, value in tags}
         elif index is not None:
             self._report_missing(
                 run_id, index.parent_version + 1, "the index knows the run, but it has no records"
             )
+
+    def check_tags(self) -> None:
+        """The table that runs are listed by, if they are asked for by a tag."""
+        for run_id, key, value in self._store.raw_tags():
+            known = self._tags.get(run_id)
+            if known is not None and (key, value) in known:
+                known.remove((key, value))
+            elif known is not None or not self._is_tag_of_new(run_id, key, value):
+                self._report_tag(run_id, f"{text_of(key)}={text_of(value)}, which it does not have")
+        for run_id, known in self._tags.items():
+            for key, value in sorted(known):
+                self._report_tag(run_id, f"no tag {text_of(key)}={text_of(value)}, which it has")
+
+    def _is_tag_of_new(self, run_id: Any, key: Any, value: Any) -> bool:
+        """Of a run that was not there a moment ago, or of one that is reported already."""
+        if run_id in self._checked_runs:
+            return True
+        row = self._index_row(run_id)
+        try:
+            return row is not None and row.tag_map.get(key.decode()) == value.decode()
+        except (IntegrityFailureError, UnicodeDecodeError):
+            return False
+
+    def report_whole(self, what: str) -> None:
+        """Something that is wrong with no run in particular."""
+        self.problems.append(
+            Problem(run_id="", version=None, position=None, event_id=None, what=what)
+        )
+
+    def _report_tag(self, run_id: bytes, what: str) -> None:
+        self.problems.append(
+            Problem(
+                run_id=text_of(run_id),
+                version=None,
+                position=None,
+                event_id=None,
+                what=f"the index of tags says {what}; rebuild it",
+            )
+        )
 
     def check_blobs(self, names: Iterator[str]) -> None:
         for name in names:
@@ -164,7 +210,7 @@ class Verifier:
         digest = link(previous, row[1], row[2], row[4], row[3], row[5], row[7])
         if digest != row[6]:
             return f"the digest should be {digest.hex()}, found {row[6].hex()}"
-        if not row[0] > position:
+        if not isinstance(row[0], int) or row[0] <= position:
             return f"position {row[0]} does not come after position {position}"
         if row[5] < moment:
             return "recorded_at goes backwards"
@@ -185,7 +231,7 @@ class Verifier:
     def _index_row(self, run_id: bytes) -> RunRow | None:
         try:
             return self._store.run(run_id.decode())
-        except (UnicodeDecodeError, IntegrityFailureError):
+        except (AttributeError, UnicodeDecodeError, IntegrityFailureError):
             return None  # as good as not there
 
     def _check_index(self, last: RawRow, folded: RunRow, index: RunRow | None) -> None:
@@ -239,7 +285,7 @@ class Verifier:
 def verify_all(
     store: LedgerRecorder, codec: Codec, progress: Callable[[int], None] | None = None
 ) -> Report:
-    """Every run that the events or the index name, and every blob."""
+    """Every run that the events or the index name, their tags, every blob, and the files."""
     verifier = Verifier(store, codec)
     seen: set[bytes] = set()
     for run_id in store.raw_run_ids():
@@ -249,13 +295,17 @@ def verify_all(
             progress(verifier.records)
     try:
         for row in every_run(store):
-            if row.run_id.encode() not in seen:
-                verifier.check_run(row.run_id.encode())
+            listed: Any = row.run_id
+            if not isinstance(listed, str):
+                verifier.report_whole(f"the index has a run {listed!r:.80}, which is no text")
+            elif listed.encode() not in seen:
+                verifier.check_run(listed.encode())
+        verifier.check_tags()
         verifier.check_blobs(store.blob_names())
     except IntegrityFailureError as error:
-        verifier.problems.append(
-            Problem(run_id="", version=None, position=None, event_id=None, what=str(error))
-        )
+        verifier.report_whole(str(error))
+    for found in store.own_findings():
+        verifier.report_whole(f"the file: {found}")
     return verifier.report()
 
 
@@ -264,4 +314,7 @@ def every_run(store: LedgerRecorder) -> Iterator[RunRow]:
     query = RunQuery()
     while rows := store.list_runs(query):
         yield from rows
-        query = RunQuery(before=(rows[-1].started_at, rows[-1].run_id))
+        reached = (rows[-1].started_at, rows[-1].run_id)
+        if reached == query.before:  # a damaged index gives the same runs again and again
+            raise IntegrityFailureError("The index of runs is not in its order: damaged.")
+        query = RunQuery(before=reached)

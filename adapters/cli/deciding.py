@@ -24,6 +24,7 @@ from adapters.cli.visible import visible
 from ledger import (
     ANY,
     CheckpointCleared,
+    Event,
     InvalidInputError,
     Ledger,
     RunAbandoned,
@@ -128,7 +129,7 @@ def resolve(
     if completed is not None:
         try:
             value = msgspec.json.decode(completed)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise click.BadParameter(f"it is no JSON: {error}", param_hint="--completed") from None
     with open_ledger() as ledger:
         ledger.run(run)
@@ -273,9 +274,14 @@ def abandon(run: UUID, reason: str) -> None:
         if status in ("completed", "abandoned"):
             say(f"Run {run} is {status} already.")
             return
+        events: list[Event] = [
+            RunAbandoned(reason=reason),
+            CheckpointCleared(reason="the run is abandoned"),
+        ]
+        for event in events:
+            ledger.mapper.codec.encode(event)  # a claim is recorded too: not for what is refused
         with ledger.claim(run) as claim:
-            cleared = CheckpointCleared(reason="the run is abandoned")
-            ledger.append(run, [RunAbandoned(reason=reason), cleared], ANY, claim.epoch)
+            ledger.append(run, events, ANY, claim.epoch)
     say(f"Run {run} is abandoned.")
 
 

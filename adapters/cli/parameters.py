@@ -26,6 +26,8 @@ else:  # not generic in every click that we run with
 KNOWN_TYPES = (*EVENT_TYPES, *UPCASTERS)
 # How many runs a shell is offered.
 OFFERED = 500
+# More digits than any version has, and no more than Python takes.
+LONGEST_NUMBER = 40
 
 
 class RunParam(_ParamType):
@@ -69,9 +71,11 @@ class ExpectParam(_ParamType):
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int | Expected:
         if value in ("new", "any"):
             return NEW if value == "new" else ANY
-        if str(value).isdecimal():
+        if str(value).isdecimal() and len(str(value)) <= LONGEST_NUMBER:
             return int(value)
-        raise click.BadParameter(f"{value!r} is neither a version nor 'new' nor 'any'.", ctx, param)
+        raise click.BadParameter(
+            f"{value!r:.80} is neither a version nor 'new' nor 'any'.", ctx, param
+        )
 
 
 class TypeParam(_ParamType):

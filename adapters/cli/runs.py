@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -103,7 +104,7 @@ def runs(
 
 
 def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:
-    views = [run_view(run) for run in islice(found, limit)]
+    views = [run_view(run) for run in islice(found, min(limit, sys.maxsize))]
     out.rows(
         ("run", "status", "version", "started", "prompt", "tags"),
         (

@@ -76,8 +76,9 @@ class RebuildableParam(_ParamType):
             sys.path.insert(0, here)
         try:
             found = getattr(import_module(module), name, None)
-        except (ImportError, ValueError) as error:
-            raise click.BadParameter(f"{value!r} can't be imported: {error}", ctx, param) from error
+        except Exception as error:  # the module is the user's own
+            why = f"{type(error).__name__}: {error}"
+            raise click.BadParameter(f"{value!r} can't be imported: {why}", ctx, param) from error
         table = found() if isinstance(found, type) and issubclass(found, Table) else found
         if not isinstance(table, Table):
             raise click.BadParameter(f"{value!r} is no Table.", ctx, param)

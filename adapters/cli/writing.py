@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from adapters.cli.events_given import parse_events
+from adapters.cli.given_files import read_path, read_whole
 from adapters.cli.invocation import LedgerCommand, open_ledger, printer
 from adapters.cli.output import RecordView, say, view_of
 from adapters.cli.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
@@ -85,8 +86,8 @@ def append(
     """
     expected = _expected(run, expect)
     run_id = run if isinstance(run, UUID) else new_run_id()
-    events = parse_events(file.read())
-    contents = [path.read_bytes() for path in blobs]
+    events = parse_events(read_whole(file, "The input"))
+    contents = [read_path(path) for path in blobs]
     for path, content in zip(blobs, contents, strict=True):
         say(f"{path} is blob {blob_name(content)}")
     with open_ledger(create=True) as ledger:
