@@ -11,7 +11,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -177,7 +177,7 @@ def _publish(copy: Path, target: Path, overwrite: bool) -> None:
 def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
     store = ledger.store
     if isinstance(store, SQLiteLedgerRecorder):
-        _copy_pages(_file(store), copy, tell)
+        _copy_pages(store, copy, tell)
         return
     with closing(snapshot_of(store)) as snapshot:
         frozen = Ledger(snapshot, codec=ledger.mapper.codec, clock=SystemClock())
@@ -188,16 +188,13 @@ def _file(store: SQLiteLedgerRecorder) -> Path:
     return Path(store.facts()["file"]).resolve()
 
 
-def _copy_pages(source: Path, copy: Path, tell: Progress) -> None:
+def _copy_pages(store: SQLiteLedgerRecorder, copy: Path, tell: Progress) -> None:
     """SQLite's own online backup, in one read transaction that is held from the first page on.
 
     Writers go on in the WAL, which can't be begun anew as long as this reads: it grows by
     what is written meanwhile, and no more. Reading only, this connection never moves the WAL.
     """
-    with (
-        closing(sqlite3.connect(f"{source.as_uri()}?mode=ro", uri=True)) as here,
-        closing(sqlite3.connect(copy)) as there,
-    ):
+    with _pages_of(store) as here, closing(sqlite3.connect(copy)) as there:
         here.isolation_level = None
         here.execute("BEGIN")
         here.execute("SELECT count(*) FROM meta").fetchone()  # from here on it stands still
@@ -207,6 +204,12 @@ def _copy_pages(source: Path, copy: Path, tell: Progress) -> None:
             pages=PAGES_AT_ONCE,
             progress=lambda _, left, total: tell("copying pages", total - left, total),
         )
+
+
+def _pages_of(store: SQLiteLedgerRecorder) -> AbstractContextManager[sqlite3.Connection]:
+    if store.datastore.read_only:
+        return store.datastore.read_only_connection()
+    return closing(sqlite3.connect(f"{_file(store).as_uri()}?mode=ro", uri=True))
 
 
 def snapshot_of(store: LedgerRecorder) -> LedgerRecorder:

@@ -6,7 +6,7 @@ readings is never trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import BinaryIO, Final
 
 import msgspec
@@ -71,14 +71,16 @@ class ExportFile:
         self._longest = LINE_OVERHEAD + max(
             limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4
         )
-        # Of the last reading: the seal that the file carries, and how its runs stand to it.
+        # Of the last reading: the seal that the file carries and how its runs stand to it, and
+        # the versions that other runs go on from.
         self.sealed_runs = SealedRuns(None)
+        self.fork_points: Mapping[tuple[str, int], object] = {}
 
     def records(self) -> Iterator[FileRecord]:
         """Every record in order; raises at the first line that is not as it was exported."""
         # First, so that what is no export at all is not read to its end: it may have none.
         header_of(next(self._lines(), (1, b""))[1])
-        wanted = self._fork_points()
+        self.fork_points = wanted = self._fork_points()
         lines = self._counted(self._lines())
         header = header_of(next(lines, (1, b""))[1])
         self.sealed_runs = SealedRuns(self._seal(header, lines))

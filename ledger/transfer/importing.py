@@ -110,8 +110,8 @@ def import_runs(
 def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
     codec = ledger.mapper.codec
     with closing(Comparison(ledger.store)) as comparison:
-        without = WithoutSecrets(codec)
-        for record in without.records(file.records()):
+        without = WithoutSecrets(file, codec)
+        for record in without.records():
             comparison.take(record)
         comparison.finish()
     if file.needs_seal:
@@ -119,7 +119,7 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
     imported, blobs = comparison.new, comparison.blobs
     if comparison.new and not check:
         imported = blobs = 0
-        records = WithoutSecrets(codec).records(file.records())
+        records = WithoutSecrets(file, codec).records()
         for batch in _batches(records, comparison.known, codec.limits):
             written = ledger.store.write(partial(_write_batch, batch=batch))
             imported += written[0]

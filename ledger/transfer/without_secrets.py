@@ -16,21 +16,24 @@ from ledger.errors import InvalidInputError
 from ledger.events import RunStarted
 from ledger.redacting_events import redacted
 from ledger.transfer.checking import FileRecord, owner_of
+from ledger.transfer.export_file import ExportFile
 
 
 class WithoutSecrets:
     """One pass over a file's records, as they may be written into a ledger."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, file: ExportFile, codec: Codec) -> None:
+        self._file = file
         self._codec = codec
         self._origin: dict[str, tuple[str, int]] = {}
-        # The digests of runs that are chained anew, for those that go on from them.
+        # The digests of runs that are chained anew, where others go on from them.
         self._digests: dict[tuple[str, int], bytes] = {}
         # How many records held a secret, and the runs whose digests are not the file's.
         self.redacted = 0
         self.rechained: list[str] = []
 
-    def records(self, records: Iterator[FileRecord]) -> Iterator[FileRecord]:
+    def records(self) -> Iterator[FileRecord]:
+        records = self._file.records()
         if self._codec.redactor is None:
             yield from records
             return
@@ -51,7 +54,8 @@ class WithoutSecrets:
             run_id, version = made.row[:2]
             if not self.rechained or self.rechained[-1] != run_id:
                 self.rechained.append(run_id)
-            self._digests[run_id, version] = previous
+            if (run_id, version) in self._file.fork_points:
+                self._digests[run_id, version] = previous
             yield made
 
     def _before(self, record: FileRecord) -> bytes | None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ledger import ANY, NEW, CustomEvent, Draft, Ledger, StoreUnavailableError, new_run_id
+from ledger.backing_up import back_up
 
 RUN = new_run_id()
 
@@ -159,6 +160,7 @@ def read_only(folder: Path) -> dict[str, Any]:
                 "error": str(error),
                 "drafts": len(error.drafts),
                 "claim": str(error_of(ledger.claim, RUN)),
+                "copied": back_up(ledger, folder.parent / f"copy of {name}").records,
             }
     told["no index"] = str(error_of(Ledger.open, folder / "no-index.db"))
     told["new"] = str(error_of(Ledger.open, folder / "new.db"))

@@ -50,6 +50,7 @@ def test_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
         assert "read-only" in told[name]["error"]
         assert "Nothing was written" in told[name]["error"]
         assert told[name]["drafts"] == 1
+        assert told[name]["copied"] == 5
         assert "Read-only" in told[name]["claim"]
     # What is only in the WAL is never left out silently.
     assert "Copy" in told["no index"]
