@@ -54,7 +54,7 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
         if not exists and not create:
             raise StoreUnavailableError(f"There is no ledger at {path}.")
         if exists:
-            _refuse_what_was_cut(path, create=create)
+            _refuse_what_is_none(path, create=create)
         locks.mkdir(exist_ok=True)
         if not exists:
             path.touch()
@@ -69,10 +69,12 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
         raise not_opened(f"The ledger {path}", error) from error
 
 
-def _refuse_what_was_cut(path: Path, *, create: bool) -> None:
+def _refuse_what_is_none(path: Path, *, create: bool) -> None:
     """SQLite takes a file without a header for a new one, and throws its WAL away."""
+    if not path.is_file():
+        raise NotALedgerError(f"{path} is a folder, a device or a pipe: a ledger is a file.")
     size, wal = path.stat().st_size, Path(f"{path}-wal")
-    if size >= HEADER_BYTES or not path.is_file():
+    if size >= HEADER_BYTES:
         return
     if size > 0 or (wal.exists() and wal.stat().st_size > 0):
         raise NotALedgerError(

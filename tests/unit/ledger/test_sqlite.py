@@ -189,6 +189,17 @@ def test_a_ledger_that_was_cut_off_is_no_new_one(tmp_path: Path, size: int, wal:
     assert Path(f"{path}-wal").exists() == wal
 
 
+def test_what_is_no_file_is_no_ledger(tmp_path: Path) -> None:
+    """A folder, a device: refused, and nothing is put beside it."""
+    folder, pipe = tmp_path / "folder", tmp_path / "pipe"
+    folder.mkdir()
+    os.mkfifo(pipe)
+    for path in (folder, pipe, Path("/dev/null")):
+        with pytest.raises(NotALedgerError, match="a ledger is a file"):
+            Ledger.open(path)
+        assert not Path(f"{path}-locks").exists()
+
+
 def test_an_empty_file_is_a_new_ledger_only_where_one_is_wanted(tmp_path: Path) -> None:
     """Who wants to read one is told that there is none."""
     path = tmp_path / "runs.db"
