@@ -1,5 +1,6 @@
 """The facts: events, records, stores, and the append and read API."""
 
+from ledger.backing_up import BackupReport, back_up
 from ledger.blobs import blob_name
 from ledger.claiming import Claim
 from ledger.clock import Clock, SystemClock, new_run_id
@@ -81,6 +82,7 @@ __all__ = [
     "ANY",
     "AppendRefusedError",
     "Appended",
+    "BackupReport",
     "BlobNotFoundError",
     "CheckpointCleared",
     "CheckpointReached",
@@ -159,6 +161,7 @@ __all__ = [
     "ToolMessageAmended",
     "TurnledgerError",
     "UnknownEventTypeError",
+    "back_up",
     "blob_name",
     "export_runs",
     "import_runs",
