@@ -188,7 +188,7 @@ def test_a_run_of_a_million_events_is_read_verified_and_exported_in_a_few_megaby
         "state middle": 500,
         "cli state": 1_000,
     }
-    for _ in rounds(share=0.1):
+    for _ in rounds(share=0.06):
         found = {}
         for name in bars:
             step = [sys.executable, "-m", "benchmarks.long_steps", name, str(path), str(run)]

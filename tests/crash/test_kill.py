@@ -62,7 +62,7 @@ def test_what_was_acknowledged_survives_thousands_of_kills(
     """5,000 kills and 500,000 acknowledged events on each store, on a new ledger every 250."""
     store = request.node.callspec.params["new_ledger_url"]
     search = Search(f"kills-{store}", goal={"kills": 5_000, "acknowledged": 500_000})
-    for number in search.rounds(share=0.14):
+    for number in search.rounds(share=0.12):
         plan = {"kills": 250, "events": 25_000, "kills_a_round": 60}
         _play(search, new_ledger_url(), seed=number, seconds=300, **plan)
     print(search.figures)

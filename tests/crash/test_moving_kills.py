@@ -253,7 +253,7 @@ def test_moving_is_killed_a_thousand_times(
     """Imports and backups at random moments, on new ledgers, with new numbers in each round."""
     kind = request.node.callspec.params["new_ledger_url"]
     search = Search(f"moving-{kind}", goal={"kills": 1000, "backups": 500})
-    for number in search.rounds(share=0.05):
+    for number in search.rounds(share=0.03):
         search.blame(*kill_imports(new_ledger_url(), tmp_path, kills=10, seed=number))
         search.blame(*kill_backups(new_ledger_url(), tmp_path, kills=10, seed=number))
         url = new_ledger_url()

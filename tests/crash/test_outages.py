@@ -40,7 +40,7 @@ def test_what_was_acknowledged_survives_a_fail_over() -> None:
 def test_what_was_acknowledged_survives_hundreds_of_outages() -> None:
     """The same, with other moments each time, until the goal or the end of the time."""
     search = Search("outages-postgresql", goal={"outages": 200, "failovers": 20})
-    for number in search.rounds(share=0.1):
+    for number in search.rounds(share=0.06):
         random = Random(number)
         ways = [random.choice(list(WAYS)) for _ in range(8)]
         for scenario, arguments in (
