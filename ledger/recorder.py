@@ -268,8 +268,8 @@ class LedgerRecorder(ApplicationRecorder):
         """Every run id that the events name, as stored."""
 
     @abstractmethod
-    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
-        """A run's rows as stored, text as undecoded bytes, by version."""
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        """A run's rows as stored, text as undecoded bytes, by version; all, or from one on."""
 
     @abstractmethod
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:

@@ -187,18 +187,18 @@ class Verifier:
         seen = {text_of(row[1])}
         while parent is not None and str(parent) not in seen:
             seen.add(str(parent))
-            first = None
-            for found in self._store.raw_rows(str(parent).encode()):
-                first = first or found
-                if found[2] == event.at:
-                    moment = found[5] if isinstance(found[5], int) else 0
-                    state = child_of(text_of(row[1]), found[6], moment, event)
-                    return found[6], event.at, moment, state
-                if found is first and isinstance(found[2], int) and found[2] > event.at:
-                    break
+            found = self._first_row(str(parent).encode(), event.at)
+            if found is not None and found[2] == event.at:
+                moment = found[5] if isinstance(found[5], int) else 0
+                state = child_of(text_of(row[1]), found[6], moment, event)
+                return found[6], event.at, moment, state
+            first = self._first_row(str(parent).encode())
             origin = self._event(first) if first is not None else None
             parent = origin.parent if isinstance(origin, RunStarted) else None
         return f"version {event.at} of the parent run {event.parent} is not there"
+
+    def _first_row(self, run_id: bytes, first: int | None = None) -> RawRow | None:
+        return next(iter(self._store.raw_rows(run_id, first)), None)
 
     def _checked(self, row: RawRow, previous: Any, position: int, moment: int) -> Event | str:
         """The record's event, or what is wrong with the record."""

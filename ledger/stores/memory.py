@@ -321,9 +321,13 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         with self.tables.lock:
             return iter([_raw(run_id) for run_id in {row[1]: None for row in self.tables.rows}])
 
-    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
         with self.tables.lock:
-            own = [row for row in self.tables.rows if _raw(row[1]) == run_id]
+            own = [
+                row
+                for row in self.tables.rows
+                if _raw(row[1]) == run_id and (first is None or row[2] >= first)
+            ]
         for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
             yield tuple(_raw(value) for value in row)
 

@@ -247,8 +247,8 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
             yield from (run_id.encode() for (run_id,) in found)
             last = found[-1][0]
 
-    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
-        key, last = run_id.decode(), (-(2**63), -(2**63))
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        key, last = run_id.decode(), (-(2**63) if first is None else first, -(2**63))
         while found := self._all(
             f"SELECT {_RAW} FROM events WHERE run_id = %s AND (version, position) > (%s, %s) "
             "ORDER BY version, position LIMIT %s",

@@ -89,11 +89,13 @@ class SQLiteRows(SQLiteShelves):
         with self._undecoded() as db:
             yield from (row[0] for row in db.execute("SELECT DISTINCT run_id FROM events"))
 
-    def raw_rows(self, run_id: Any) -> Iterator[RawRow]:
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        which, values = "run_id=CAST(? AS TEXT)", [run_id]
+        if first is not None:
+            which, values = f"{which} AND version>=?", [run_id, first]
         with self._undecoded() as db:
             yield from db.execute(
-                f"SELECT {RAW_ROW} FROM events WHERE run_id=CAST(? AS TEXT) ORDER BY version",
-                (run_id,),
+                f"SELECT {RAW_ROW} FROM events WHERE {which} ORDER BY version", values
             )
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
