@@ -5,10 +5,11 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from pathlib import Path
-from threading import Event, Thread
-from types import FrameType
+from threading import Event, Thread, get_ident
+from types import CodeType, FrameType
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,9 @@ from tests.conformance.samples import draft, note
 
 # Where CPython looks for signals: after these.
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
-WATCHED = ("group_commit.py", "recorder.py", "file_lock.py", "memory.py")
+WATCHED = ("group_commit.py", "recorder.py", "file_lock.py", "memory.py", "sqlite.py")
+# One of the numbers that nobody else uses.
+TOOL = 4
 
 
 class Interrupter:
@@ -28,36 +31,69 @@ class Interrupter:
     def __init__(self, place: int) -> None:
         self._left = place
         self._before: dict[FrameType, str] = {}
+        self._thread = get_ident()
         self.fired = False
 
-    def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
-        name = Path(frame.f_code.co_filename).name
-        if name not in WATCHED and not name.startswith("sqlite_") and name != "sqlite.py":
-            return None
-        frame.f_trace_opcodes = True
-        return self._step
+    def around(self, act: Callable[[], object]) -> None:
+        watch = self._monitored if sys.version_info >= (3, 12) else self._traced
+        with suppress(KeyboardInterrupt), watch():
+            act()
 
-    def _step(self, frame: FrameType, event: str, arg: object) -> Any:
-        if event != "opcode":
-            return self._step
+    def _step(self, frame: FrameType, place: int) -> None:
+        """Before each instruction."""
         before = self._before.get(frame, "")
-        self._before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+        self._before[frame] = dis.opname[frame.f_code.co_code[place]]
         if before in LOOKS and not self.fired:
             self._left -= 1
             if self._left == 0:
                 self.fired = True
                 raise KeyboardInterrupt
-        return self._step
 
-    def around(self, act: Callable[[], object]) -> None:
-        traced = sys.gettrace()
-        sys.settrace(self)
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
+        def local(frame: FrameType, event: str, arg: object) -> Any:
+            if event == "opcode":
+                self._step(frame, frame.f_lasti)
+            return local
+
+        def called(frame: FrameType, event: str, arg: object) -> Any:
+            if not _is_watched(frame.f_code):
+                return None
+            frame.f_trace_opcodes = True
+            return local
+
+        before = sys.gettrace()
+        sys.settrace(called)
         try:
-            act()
-        except KeyboardInterrupt:
-            pass
+            yield
         finally:
-            sys.settrace(traced)
+            sys.settrace(before)
+
+    @contextmanager
+    def _monitored(self) -> Iterator[None]:
+        watching: Any = sys.monitoring  # type: ignore[attr-defined]  # from 3.12 on
+
+        def step(code: CodeType, place: int) -> Any:
+            if not _is_watched(code):
+                return watching.DISABLE
+            if get_ident() == self._thread:
+                self._step(sys._getframe(1), place)
+            return None
+
+        watching.use_tool_id(TOOL, "interrupts")
+        watching.register_callback(TOOL, watching.events.INSTRUCTION, step)
+        watching.set_events(TOOL, watching.events.INSTRUCTION)
+        try:
+            yield
+        finally:
+            watching.set_events(TOOL, 0)
+            watching.register_callback(TOOL, watching.events.INSTRUCTION, None)
+            watching.free_tool_id(TOOL)
+
+
+def _is_watched(code: CodeType) -> bool:
+    name = Path(code.co_filename).name
+    return name in WATCHED or name.startswith("sqlite_")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
