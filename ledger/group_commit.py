@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from threading import Event, Lock
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 from ledger.errors import StoreUnavailableError
@@ -51,7 +51,7 @@ class GroupCommit(Generic[Tx]):
         self._patience = patience
         self._company = 1
         self._missing = 0
-        self._gathered = Event()
+        self._gathered = Lock()
         self._mutex = Lock()
         self._waiting: deque[Job[Tx]] = deque()
         # Who commits just now: the job of one in company, or what stands for a lone caller.
@@ -92,17 +92,19 @@ class GroupCommit(Generic[Tx]):
         self._waiting.append(job)
         if 0 < self._missing <= len(self._waiting):
             self._missing = 0
-            self._gathered.set()
+            self._gathered.release()
 
     def _gather(self) -> None:
         """Those who committed together come back together: give them a moment."""
+        gathered = Lock()
+        gathered.acquire()
         with self._mutex:
-            self._gathered.clear()
-            self._missing = self._company - 1
-            if len(self._waiting) >= self._missing:
-                self._missing = 0
+            missing = self._company - 1
+            if len(self._waiting) >= missing:
                 return
-        self._gathered.wait(self._patience)
+            self._gathered = gathered
+            self._missing = missing
+        gathered.acquire(timeout=self._patience)
         self._missing = 0
 
     def _lead(self, first: Job[Tx]) -> None:

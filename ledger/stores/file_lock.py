@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from _thread import start_new_thread
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, flock
 from pathlib import Path
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Lock
 from uuid import uuid4
 
 from ledger.errors import StoreBusyError
@@ -22,13 +24,25 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
+class _Ticket:
+    """One wait in line. Whoever settles it first decides: granted, or given up."""
+
+    __slots__ = ("granted", "settled")
+
+    def __init__(self) -> None:
+        self.settled = Lock()
+        self.granted = Lock()
+        self.granted.acquire()
+
+
 class FairLock:
     """A lock between processes, with a queue of one before it.
 
     Whoever wants the lock first takes the gate, and keeps it until the lock is theirs:
     the one who just released has to queue behind it. Waiting happens in the kernel, on
     a thread that exists only once there was something to wait for, so that the wait can
-    have an end.
+    have an end. One thread at a time uses it; Ctrl-C may end whatever that does, as long as it
+    calls `release` then, which may be repeated.
     """
 
     def __init__(self, folder: Path, wait: float) -> None:
@@ -40,9 +54,12 @@ class FairLock:
             raise
         self._what = str(folder)
         self._wait = wait
-        self._turn = Condition()
-        self._state = "idle"  # idle, asked, granted, given up
-        self._waiter: Thread | None = None
+        self._asked: SimpleQueue[_Ticket | None] = SimpleQueue()
+        self._ticket: _Ticket | None = None
+        self.has_waiter = False
+        # Whether the waiting thread has or will have to do with the lock: its file is the same
+        # one, so it must not be taken meanwhile.
+        self._in_line = False
 
     def acquire(self) -> None:
         if not self.acquire_at_once():
@@ -50,7 +67,7 @@ class FairLock:
 
     def acquire_at_once(self) -> bool:
         """Take the lock if nobody has it or is in line for it."""
-        if self._state != "idle":
+        if self._in_line:
             return False
         try:
             flock(self._gate, AT_ONCE)
@@ -63,13 +80,17 @@ class FairLock:
         return True
 
     def release(self) -> None:
+        """Give the lock back, or up the wait for it."""
+        ticket = self._ticket
+        if ticket is not None:
+            ticket.settled.acquire(blocking=False)
+            self._ticket = None
         flock(self._lock, LOCK_UN)
 
     def close(self) -> None:
-        with self._turn:
-            self._state = "closed"
-            self._turn.notify_all()
-        if self._waiter is None:
+        if self.has_waiter:
+            self._asked.put(None)
+        else:
             self._close_files()
 
     def forget(self) -> None:
@@ -78,55 +99,41 @@ class FairLock:
 
     def acquire_in_line(self) -> None:
         """Wait for the lock behind those who came first; StoreBusyError if it takes too long."""
-        with self._turn:
-            self._state = "asked"
-            if self._waiter is None:
-                self._waiter = Thread(target=self._wait_in_line, daemon=True, name="ledger-lock")
-                self._waiter.start()
-            self._turn.notify_all()
-            granted = False
+        self._ticket = ticket = _Ticket()
+        self._in_line = True
+        if not self.has_waiter:
+            self.has_waiter = True
             try:
-                granted = self._turn.wait_for(lambda: self._state == "granted", self._wait)
-            finally:
-                # Also when Ctrl-C ends the wait: nobody keeps a lock that nobody wants.
-                try:
-                    self._end_wait(granted)
-                except BaseException:
-                    self._end_wait(granted)
-                    raise
-            if granted:
-                return
+                start_new_thread(self._wait_in_line, ())
+            except RuntimeError as error:
+                self.has_waiter = self._in_line = False
+                raise StoreBusyError(
+                    f"Another writer is at work, and no thread can be started to wait for it: "
+                    f"{error}; nothing was written. Try again."
+                ) from error
+        self._asked.put(ticket)
+        if ticket.granted.acquire(timeout=self._wait):
+            return
+        if not ticket.settled.acquire(blocking=False):
+            return  # granted just now
         raise StoreBusyError(
             f"Waited {self._wait} s for another writer ({self._what}); nothing was written. "
             "Try again, or open the ledger with a longer wait."
         )
 
-    def _end_wait(self, granted: bool) -> None:
-        if self._state == "asked":
-            self._state = "given up"
-        elif self._state == "granted":
-            self._state = "idle"
-            if not granted:
-                flock(self._lock, LOCK_UN)
-
     def _wait_in_line(self) -> None:
-        while True:
-            with self._turn:
-                self._turn.wait_for(lambda: self._state in ("asked", "closed"))
-                if self._state == "closed":
-                    self._close_files()
-                    return
-            flock(self._gate, LOCK_EX)
-            flock(self._lock, LOCK_EX)
-            flock(self._gate, LOCK_UN)
-            with self._turn:
-                if self._state == "asked":
-                    self._state = "granted"
-                    self._turn.notify_all()
-                    continue
-                flock(self._lock, LOCK_UN)
-                if self._state == "given up":
-                    self._state = "idle"
+        while (ticket := self._asked.get()) is not None:
+            self._in_line = True
+            if not ticket.settled.locked():
+                flock(self._gate, LOCK_EX)
+                flock(self._lock, LOCK_EX)
+                flock(self._gate, LOCK_UN)
+                if ticket.settled.acquire(blocking=False):
+                    ticket.granted.release()
+                else:
+                    flock(self._lock, LOCK_UN)
+            self._in_line = not self._asked.empty()
+        self._close_files()
 
     def _close_files(self) -> None:
         for fd in (self._gate, self._lock):

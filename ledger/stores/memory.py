@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Condition, Lock, RLock
+from threading import Lock, RLock
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from ledger.events import CATALOGUE
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import NewRow, RawRow, Row
 from ledger.run_index import RunRow
+from ledger.stores.bell import Bell
 from ledger.transaction import EventIdTakenError, Lease, Mark, Transaction
 
 
@@ -32,7 +33,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.lock = RLock()
         self.writing = Lock()
-        self.appended = Condition()
+        self.appended = Bell()
         self.rows: list[Row] = []
         self.by_run: dict[str, list[int]] = {}
         self.by_id: dict[str, int] = {}
@@ -226,8 +227,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def _leave(self) -> None:
         if self._tx is not None:
             self._tx.end()
-        with self.tables.appended:
-            self.tables.appended.notify_all()
+        self.tables.appended.ring()
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
@@ -251,9 +251,8 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             return self.tables.rows[start : start + limit]
 
     def wait_for_more(self, position: int, seconds: float) -> None:
-        with self.tables.appended:
-            if len(self.tables.rows) <= position:
-                self.tables.appended.wait(seconds)
+        if len(self.tables.rows) <= position:
+            self.tables.appended.wait(seconds)
 
     def run(self, run_id: str) -> RunRow | None:
         self._check_open()
@@ -353,8 +352,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self._closed = "This ledger was closed. Open it again."
         self.tables.holders.discard(self._holder)
         self.tables.handles -= 1
-        with self.tables.appended:
-            self.tables.appended.notify_all()
+        self.tables.appended.ring()
 
 
 def _raw(value: Any) -> Any:

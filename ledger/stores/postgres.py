@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from threading import Condition, Lock
+from threading import Lock
 from typing import Any
 
 import psycopg
@@ -28,6 +28,7 @@ from ledger.limits import BATCH_CEILING
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
 from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
+from ledger.stores.bell import Bell
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.postgres_connection import (
     DEFAULT_WAIT,
@@ -67,8 +68,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         self._patient = False
         self._life_lock = Lock()
         self._life_generation = 0
-        self._appended = Condition()
-        self._followers = 0
+        self._appended = Bell()
 
     def create_table(self, *, create: bool = True) -> None:
         """Make the tables that are not there; refuse a schema that holds something else."""
@@ -127,9 +127,8 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
             self.datastore.close()
         else:
             self._keep_life_sign()
-        if self._followers:
-            with self._appended:
-                self._appended.notify_all()
+        if self._appended.waiting:
+            self._appended.ring()
 
     def _transaction(self, *, careful: bool) -> Transaction:
         return PostgresLedgerTransaction(
@@ -190,10 +189,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         return more
 
     def wait_for_more(self, position: int, seconds: float) -> None:
-        with self._appended:
-            self._followers += 1
-            self._appended.wait(seconds)
-            self._followers -= 1
+        self._appended.wait(seconds)
 
     def run(self, run_id: str) -> RunRow | None:
         if not _storable(run_id):
@@ -315,8 +311,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
             with self._life_lock:
                 self.datastore.close()
             self._turn.release()
-        with self._appended:
-            self._appended.notify_all()
+        self._appended.ring()
 
     def abandon(self) -> None:
         super().abandon()

@@ -11,7 +11,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Condition
 from typing import Any
 
 from eventsourcing.domain import EventSourcingError
@@ -28,6 +27,7 @@ from ledger.errors import (
     StoreUnavailableError,
 )
 from ledger.events import CATALOGUE
+from ledger.stores.bell import Bell
 from ledger.stores.file_lock import FairLock, LifeSign, NoLock
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore
@@ -77,8 +77,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         self._life: LifeSign | None = None
         # Those who wrote before and died may have left a long WAL: it counts as ours.
         self._unmoved_pages = _size(Path(f"{self._path}-wal")) // PAGE_BYTES
-        self._appended = Condition()
-        self._followers = 0
+        self._appended = Bell()
 
     def construct_create_table_statements(self) -> list[str]:
         return list(TABLES)
@@ -179,9 +178,8 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         finally:
             self._lock.release()
             self._inside = False
-        if self._followers:
-            with self._appended:
-                self._appended.notify_all()
+        if self._appended.waiting:
+            self._appended.ring()
 
     @contextmanager
     def _exclusively(self) -> Iterator[sqlite3.Connection]:
@@ -230,10 +228,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             return db.execute(statement, values).fetchall()
 
     def wait_for_more(self, position: int, seconds: float) -> None:
-        with self._appended:
-            self._followers += 1
-            self._appended.wait(seconds)
-            self._followers -= 1
+        self._appended.wait(seconds)
 
     def holder(self) -> str:
         self._check_open()
@@ -292,8 +287,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             if not self._closed:
                 self._closed = "This ledger was closed. Open it again."
                 self._close()
-        with self._appended:
-            self._appended.notify_all()
+        self._appended.ring()
 
     def _close(self) -> None:
         # Closing the last connection moves the WAL: under the lock, like any commit. If others

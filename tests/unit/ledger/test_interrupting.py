@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread, get_ident
 from types import CodeType, FrameType
@@ -16,11 +17,15 @@ from uuid import UUID
 import pytest
 
 from ledger import ANY, NEW, Ledger, StoreUnavailableError, TurnledgerError, new_run_id
+from ledger.stores.bell import Bell
 from tests.conformance.samples import draft, note
 
 # Where CPython looks for signals: after these.
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
-WATCHED = ("group_commit.py", "recorder.py", "file_lock.py", "memory.py", "sqlite.py")
+WATCHED = (
+    *("group_commit.py", "recorder.py", "memory.py", "sqlite.py"),
+    *("file_lock.py", "bell.py", "threading.py"),
+)
 # One of the numbers that nobody else uses.
 TOOL = 4
 
@@ -207,3 +212,56 @@ def test_an_interrupted_leader_leaves_nobody_waiting(ledger: Ledger) -> None:
         place += 1
     assert place > 40
     assert ledger.verify_all().ok
+
+
+def _append_behind_another(path: Path, ledger: Ledger, run: UUID, place: int) -> bool:
+    """Another process has the lock at first, so that this one has to wait in line."""
+    queue: Any = getattr(ledger.store, "_lock")  # noqa: B009
+    drafts, ended = [draft(note(place))], Event()
+    with Path(f"{path}-locks/write").open("rb") as other:
+        flock(other, LOCK_EX)
+
+        def let_in() -> None:
+            while queue._ticket is None and not ended.wait(0.0002):
+                pass
+            flock(other, LOCK_UN)
+
+        other_one = Thread(target=let_in, daemon=True)
+        other_one.start()
+        interrupter = Interrupter(place)
+        interrupter.around(lambda: ledger.append(run, drafts, ANY))
+        ended.set()
+        other_one.join(20)
+        # The thread that waited in line gives up what nobody wants any more.
+        _in_time(lambda: flock(other, LOCK_EX), f"point {place}")
+    _in_time(lambda: ledger.append(run, drafts, ANY), f"point {place}")
+    return interrupter.fired
+
+
+def test_who_is_interrupted_in_line_keeps_nobody_out(tmp_path: Path) -> None:
+    """Wherever in the wait for another process: the lock is free for others, and works again."""
+    path, run = tmp_path / "runs.db", new_run_id()
+    with Ledger.open(path, wait=20) as ledger:
+        ledger.append(run, note(), NEW)
+        place = 1
+        while _append_behind_another(path, ledger, run, place):
+            place += 1
+        assert place > 40
+        assert ledger.verify_all().ok
+        assert ledger.head(run) == 1 + place
+
+
+def test_an_interrupt_at_the_bell_leaves_nobody_deaf() -> None:
+    """Whoever rings or waits after it is not held up."""
+    for act in (lambda bell: bell.ring(), lambda bell: bell.wait(0.001)):
+        place = 1
+        while True:
+            bell, interrupter = Bell(), Interrupter(place)
+            interrupter.around(partial(act, bell))
+            _in_time(bell.ring, f"point {place}")
+            _in_time(partial(bell.wait, 0.001), f"point {place}")
+            assert not bell.waiting
+            if not interrupter.fired:
+                break
+            place += 1
+        assert place > 1
