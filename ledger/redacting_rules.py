@@ -109,7 +109,7 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
         )
     try:
         compiled = re.compile(regex)
-    except (re.error, OverflowError, RecursionError) as error:
+    except (re.error, OverflowError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"Pattern {name!r} is no regular expression: {error}.") from error
     if compiled.search(""):
         raise InvalidInputError(

@@ -8,8 +8,9 @@ lock is not fair. Readers have connections of their own and wait for nobody.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from ledger.stores.bell import Bell
 from ledger.stores.file_lock import FairLock, LifeSign, NoLock
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore
-from ledger.stores.sqlite_faults import is_damage, not_opened, unavailable
+from ledger.stores.sqlite_distrust import distrust_index
+from ledger.stores.sqlite_faults import is_busy, is_damage, not_opened, unavailable
 from ledger.stores.sqlite_reading import ChangedMeanwhileError
 from ledger.stores.sqlite_rows import SQLiteRows
 from ledger.stores.sqlite_schema import (
@@ -53,7 +55,7 @@ NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
-# How often a read is tried again, of a file that is read-only here and written to elsewhere.
+# How often a read is tried again: of a file that is written to where it may be, or damaged.
 LOOKS = 10
 # Connections that a forked child came by: kept, because SQLite must not close them there.
 _THE_PARENTS: list[tuple[sqlite3.Connection | None, LedgerDatastore]] = []
@@ -198,9 +200,13 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
                 self._leave()
 
     def _move_wal(self, db: sqlite3.Connection) -> None:
+        """What is in the WAL is safe there: if it can't be moved, that is tried again."""
         self._unmoved_pages = 0
-        with suppress(sqlite3.Error):  # what is in the WAL is safe there; it is tried again
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        try:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            if not is_busy(error):
+                distrust_index(self._path)
 
     # --- reading ---
 
@@ -222,8 +228,16 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         for _ in range(LOOKS):
-            with suppress(ChangedMeanwhileError), self._reader() as db:
-                return db.execute(statement, values).fetchall()
+            try:
+                with self._reader() as db:
+                    return db.execute(statement, values).fetchall()
+            except ChangedMeanwhileError:
+                continue
+            except StoreUnavailableError as error:
+                if not is_damage(error):
+                    raise
+            # A failing disk took pages back, perhaps, and whoever met that is about to say so.
+            time.sleep(0.001)
         with self._reader() as db:
             return db.execute(statement, values).fetchall()
 

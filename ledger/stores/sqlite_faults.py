@@ -52,6 +52,11 @@ def code_of(error: BaseException | None) -> int:
     return 0
 
 
+def is_busy(error: BaseException) -> bool:
+    """Whether others were in the way."""
+    return code_of(error) in _BUSY
+
+
 def is_damage(error: BaseException) -> bool:
     """Whether SQLite says that the file is none of its own, or broken."""
     return code_of(error) in _DAMAGED

@@ -11,10 +11,13 @@ import ctypes
 import os
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int64, c_void_p
+from threading import Lock
 from typing import Any, Protocol
 
 Original = Callable[..., int]
 OK = 0
+# SQLite's own writing takes no more than 128 KB at once, and does not say so.
+PIECE = 65536
 MAIN_DB, JOURNAL, WAL = 0x100, 0x800, 0x80000
 KINDS = {MAIN_DB: "db", JOURNAL: "journal", WAL: "wal"}
 
@@ -99,6 +102,8 @@ class _Faulty:
         self._disk = disk
         self._files: dict[int, tuple[str, str]] = {}
         self._replaced: dict[int, _Methods] = {}
+        # Of several threads that open a file which is not there, one makes it.
+        self._opening = Lock()
         # A Python with SQLite built in has no file for it: then it is in the program itself.
         library = ctypes.CDLL(getattr(_sqlite3, "__file__", None))
         library.sqlite3_vfs_find.restype = POINTER(_Layer)
@@ -117,13 +122,14 @@ class _Faulty:
         if code := self._disk.open(kind):
             ctypes.cast(file, POINTER(_File)).contents.methods = POINTER(_Methods)()
             return code
-        is_new = not os.path.exists(path)
-        code = self._open(layer, name, file, flags, out)
-        if code == OK:
-            opened = ctypes.cast(file, POINTER(_File)).contents
-            opened.methods = ctypes.pointer(self._methods(opened.methods))
-            self._files[file] = (path, kind)
-            self._disk.opened(path, kind, is_new=is_new)
+        with self._opening:
+            is_new = not os.path.exists(path)
+            code = self._open(layer, name, file, flags, out)
+            if code == OK:
+                opened = ctypes.cast(file, POINTER(_File)).contents
+                opened.methods = ctypes.pointer(self._methods(opened.methods))
+                self._files[file] = (path, kind)
+                self._disk.opened(path, kind, is_new=is_new)
         return code
 
     def delete(self, layer: int, name: bytes, sync_folder: int) -> int:
@@ -131,8 +137,9 @@ class _Faulty:
         kind = next((k for k in KINDS.values() if path.endswith(f"-{k}")), "other")
         if kind == "other" or not os.path.exists(path):
             return self._delete(layer, name, sync_folder)
-        code = self._disk.delete(path, kind)
-        return code or self._delete(layer, name, sync_folder)
+        with self._opening:
+            code = self._disk.delete(path, kind)
+            return code or self._delete(layer, name, sync_folder)
 
     def _methods(self, original: Any) -> _Methods:
         key = ctypes.addressof(original.contents)
@@ -172,8 +179,11 @@ class _Faulty:
             content = disk.after_failed_sync(files[file][0]) if code else None
             if content is not None:
                 # By SQLite's own descriptor: closing another one would free its locks.
-                old_truncate(file, len(content))
-                old_write(file, content, len(content), 0)
+                code_of_revert = old_truncate(file, len(content))
+                for start in range(0, len(content), PIECE):
+                    piece = content[start : start + PIECE]
+                    code_of_revert = code_of_revert or old_write(file, piece, len(piece), start)
+                assert code_of_revert == OK
             return code
 
         def map_index(file: int, page: int, size: int, extend: int, out: int) -> int:

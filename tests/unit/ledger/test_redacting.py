@@ -138,6 +138,7 @@ def test_keys_are_redacted_and_none_is_lost() -> None:
     ("regex", "says"),
     [
         ("(", "no regular expression"),
+        ("a{" + "9" * 5000 + "}", "no regular expression"),
         ("a*", "matches empty text"),
         ("(a+)+b", "repeats something within"),
         ("(?:[a-z]+,?)*x", "repeats something within"),
