@@ -78,8 +78,8 @@ def _refuse_what_is_none(path: Path, *, create: bool) -> None:
         return
     if size > 0 or (wal.exists() and wal.stat().st_size > 0):
         raise NotALedgerError(
-            f"{path} has {size} bytes, too few for a ledger: it was cut off. It is left as it "
-            "was. Go on from a backup or an export."
+            f"{path} is not a usable database: {size} bytes are too few. If it was a ledger, it "
+            "was cut off. It is left as it was; go on from a backup or an export."
         )
     if not create:
         raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
