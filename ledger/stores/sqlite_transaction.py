@@ -26,6 +26,11 @@ MOVE_MANY = (
     f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * ROWS_AT_ONCE)}) AS v "
     "WHERE runs.run_id=v.column4 AND runs.version=v.column5"
 )
+# Means nothing, but is flushed, and the whole WAL with it: what a commit left there whose own
+# flush failed, or that was killed before it, can be read and may not be on disk. (A row that is
+# set to what it was is not even written.)
+CONFIRM = """INSERT INTO meta VALUES ('confirmed', '0')
+    ON CONFLICT (key) DO UPDATE SET value = CASE value WHEN '0' THEN '1' ELSE '0' END"""
 INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 
@@ -33,7 +38,7 @@ INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 class SQLiteLedgerTransaction(SQLiteShelfTransaction):
     """A transaction on the writer's connection, under the writer's lock."""
 
-    __slots__ = ("_execute", "_folder", "_moves", "_unplaced", "_unwritten")
+    __slots__ = ("_execute", "_folder", "_moves", "_recalled", "_unplaced", "_unwritten")
 
     def __init__(
         self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
@@ -45,6 +50,8 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         self._moves: dict[str, tuple[int, RunRow]] = {}
         self._unwritten: list[NewRow] = []
         self._unplaced: list[tuple[int, list[int]]] = []
+        # Whether an answer is what an earlier transaction recorded.
+        self._recalled = False
 
     def begin(self) -> None:
         try:
@@ -54,6 +61,8 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
 
     def commit(self) -> None:
         try:
+            if self._recalled:
+                self._execute(CONFIRM)
             self._execute("COMMIT")
         except sqlite3.Error as error:
             self.failed = True
@@ -222,7 +231,9 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
     def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
         self.flush()
         found = (self._one(f"SELECT {ROW} FROM events WHERE event_id=?", i) for i in event_ids)
-        return [row for row in found if row is not None]
+        rows = [row for row in found if row is not None]
+        self._recalled = self._recalled or bool(rows)
+        return rows
 
     def has_blob(self, name: str) -> bool:
         return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None

@@ -97,6 +97,15 @@ def test_what_was_moved_while_others_read_is_not_believed_when_a_sync_fails(
     assert told["acknowledged"] > 200
 
 
+def test_a_retry_that_finds_its_events_is_acknowledged_when_they_are_flushed(
+    tmp_path: Path,
+) -> None:
+    """They may be in the WAL by a commit whose own sync failed, and be thrown away later."""
+    told = play(tmp_path, [{"closes": True, "seed": seed} for seed in ("24.6", "a", "b", "c")])
+
+    assert told["found stored"] > 0
+
+
 def test_processes_that_share_a_failing_disk(tmp_path: Path) -> None:
     """Three processes, each with faults of its own: none of them harms what others were told."""
     told = play(tmp_path, [{"seed": seed, "processes": 3} for seed in range(5)])

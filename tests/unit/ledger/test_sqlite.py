@@ -27,7 +27,7 @@ from ledger import (
 from ledger.recorder import RunQuery
 from ledger.stores.file_lock import FairLock
 from ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
-from tests.conformance.samples import note
+from tests.conformance.samples import draft, note
 
 NOTE = CustomEvent(kind="test.note", data="x" * 3000)
 
@@ -232,3 +232,16 @@ def test_reading_ends_where_the_order_is_damaged(
 
 def _read(run: UUID) -> Callable[..., Iterator[object]]:
     return lambda ledger, page_size: ledger.read(run, page_size=page_size)
+
+
+def test_a_duplicate_is_answered_after_a_commit_of_its_own(tmp_path: Path) -> None:
+    """Its events may have been read from a WAL that was never flushed: that commit flushes it."""
+    path, run = tmp_path / "runs.db", new_run_id()
+    with Ledger.open(path) as ledger:
+        mine = draft(note())
+        ledger.append(run, mine, NEW)
+        written = [Path(f"{path}-wal").stat().st_size]
+        for _ in range(3):
+            assert ledger.append(run, mine, NEW).duplicate
+            written.append(Path(f"{path}-wal").stat().st_size)
+    assert written == sorted(set(written))
