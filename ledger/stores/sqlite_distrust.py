@@ -4,17 +4,22 @@ While others read, SQLite moves a part of the WAL and notes in the WAL's index (
 before anything was flushed. If flushing fails later, a system may throw those pages away, and the
 note is wrong: readers would go by old pages, and the WAL would be begun anew with the only copy in
 it. So after any such failure the index is declared invalid, and whoever reads or writes next makes
-another one from the WAL, in which nothing counts as moved.
+another one from the WAL, in which nothing counts as moved. A commit that failed ends where the
+valid part of the WAL does, and must not come back by this: its first frame is made invalid.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 from contextlib import suppress
 from pathlib import Path
 
 # Two copies of the index's header: how far the WAL is valid. All zero is "there is none".
 _HEADER_BYTES = 96
+# In it, in the machine's own order: whether it is made, the size of a page, the last valid frame.
+_HEADER = struct.Struct("=12x B x H I")
+_WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 # Never closed: closing a file frees all locks that this process has on it, SQLite's too.
 _KEPT_OPEN: dict[tuple[int, int], int] = {}
 
@@ -28,4 +33,21 @@ def distrust_index(path: Path) -> None:
         if file is None:
             file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
             _KEPT_OPEN[found.st_dev, found.st_ino] = file
+        _cut_wal(path, os.pread(file, _HEADER.size, 0))
         os.pwrite(file, bytes(_HEADER_BYTES), 0)
+
+
+def _cut_wal(path: Path, header: bytes) -> None:
+    """Nothing after the last valid frame is valid, whatever a commit that failed left there."""
+    if len(header) < _HEADER.size:
+        return
+    is_made, page, frames = _HEADER.unpack(header)
+    if not is_made:
+        return  # and nobody has written since
+    place = _WAL_HEADER_BYTES + frames * (_FRAME_HEADER_BYTES + (65536 if page == 1 else page))
+    wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.fstat(wal).st_size > place:
+            os.pwrite(wal, bytes(_FRAME_HEADER_BYTES), place)
+    finally:
+        os.close(wal)  # SQLite has no locks on this one

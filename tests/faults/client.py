@@ -81,7 +81,7 @@ class Client:
     def surely(self, do: Callable[[], T]) -> T:
         """Until it is done: with the fault as it is a few times, then with a disk that is well."""
         trouble: StoreUnavailableError | None = None
-        for attempt in range(6):
+        for attempt in range(40):  # other threads' steps make it ill again
             try:
                 return do()
             except StoreUnavailableError as error:
