@@ -73,16 +73,25 @@ def _refuse_what_is_none(path: Path, *, create: bool) -> None:
     """SQLite takes a file without a header for a new one, and throws its WAL away."""
     if not path.is_file():
         raise NotALedgerError(f"{path} is a folder, a device or a pipe: a ledger is a file.")
-    size, wal = path.stat().st_size, Path(f"{path}-wal")
+    # In this order: another process that is making it writes the file first, then the WAL.
+    has_wal = _size(Path(f"{path}-wal")) > 0
+    size = _size(path)
     if size >= HEADER_BYTES:
         return
-    if size > 0 or (wal.exists() and wal.stat().st_size > 0):
+    if size > 0 or has_wal:
         raise NotALedgerError(
             f"{path} is not a usable database: {size} bytes are too few. If it was a ledger, it "
             "was cut off. It is left as it was; go on from a backup or an export."
         )
     if not create:
         raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _sqlite_store(path: Path, wait: float, *, read_only: bool = False) -> LedgerRecorder:
