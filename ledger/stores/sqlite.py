@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from ledger.stores.bell import Bell
 from ledger.stores.file_lock import FairLock, LifeSign, NoLock
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore
-from ledger.stores.sqlite_distrust import distrust_index
+from ledger.stores.sqlite_distrust import cut_wal, distrust_index
 from ledger.stores.sqlite_faults import is_busy, is_damage, not_opened, unavailable
 from ledger.stores.sqlite_reading import ChangedMeanwhileError
 from ledger.stores.sqlite_rows import SQLiteRows
@@ -168,6 +168,8 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             return
         db, tx, self._tx = self._writer, self._tx, None
         try:
+            if tx is not None and tx.failed:
+                self._cut_wal()
             if db is not None and db.in_transaction:
                 # Nothing of a broken connection is kept for the next writer.
                 self._writer = None
@@ -199,6 +201,10 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             finally:
                 self._leave()
 
+    def _cut_wal(self) -> None:
+        with suppress(OSError):  # then what became of it stays unknown
+            cut_wal(self._path)
+
     def _move_wal(self, db: sqlite3.Connection) -> None:
         """What is in the WAL is safe there: if it can't be moved, that is tried again."""
         self._unmoved_pages = 0
@@ -206,7 +212,8 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             if not is_busy(error):
-                distrust_index(self._path)
+                with suppress(OSError):
+                    distrust_index(self._path)
 
     # --- reading ---
 

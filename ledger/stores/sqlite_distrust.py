@@ -4,8 +4,8 @@ While others read, SQLite moves a part of the WAL and notes in the WAL's index (
 before anything was flushed. If flushing fails later, a system may throw those pages away, and the
 note is wrong: readers would go by old pages, and the WAL would be begun anew with the only copy in
 it. So after any such failure the index is declared invalid, and whoever reads or writes next makes
-another one from the WAL, in which nothing counts as moved. A commit that failed ends where the
-valid part of the WAL does, and must not come back by this: its first frame is made invalid.
+another one from the WAL, in which nothing counts as moved. What a commit that failed left behind
+the valid part of the WAL must not come back by that, so its first frame is made invalid.
 """
 
 from __future__ import annotations
@@ -27,18 +27,30 @@ _KEPT_OPEN: dict[tuple[int, int], int] = {}
 def distrust_index(path: Path) -> None:
     """To be called under the writer's lock: nobody else is writing to the index then."""
     with suppress(FileNotFoundError):  # then the next one is made from the WAL anyway
-        index = Path(f"{path}-shm")
-        found = index.stat()
-        file = _KEPT_OPEN.get((found.st_dev, found.st_ino))
-        if file is None:
-            file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
-            _KEPT_OPEN[found.st_dev, found.st_ino] = file
-        _cut_wal(path, os.pread(file, _HEADER.size, 0))
-        os.pwrite(file, bytes(_HEADER_BYTES), 0)
+        os.pwrite(_index_file(path), bytes(_HEADER_BYTES), 0)
 
 
-def _cut_wal(path: Path, header: bytes) -> None:
-    """Nothing after the last valid frame is valid, whatever a commit that failed left there."""
+def _index_file(path: Path) -> int:
+    index = Path(f"{path}-shm")
+    found = index.stat()
+    file = _KEPT_OPEN.get((found.st_dev, found.st_ino))
+    if file is None:
+        file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
+        _KEPT_OPEN[found.st_dev, found.st_ino] = file
+    return file
+
+
+def cut_wal(path: Path) -> None:
+    """After a commit that failed: what it left in the WAL is made invalid.
+
+    Whoever makes an index from the WAL would count it, and it may never be on disk, whatever is
+    flushed later. To be called under the writer's lock.
+    """
+    with suppress(FileNotFoundError):
+        _cut(path, os.pread(_index_file(path), _HEADER.size, 0))
+
+
+def _cut(path: Path, header: bytes) -> None:
     if len(header) < _HEADER.size:
         return
     is_made, page, frames = _HEADER.unpack(header)

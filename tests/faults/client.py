@@ -81,15 +81,18 @@ class Client:
     def surely(self, do: Callable[[], T]) -> T:
         """Until it is done: with the fault as it is a few times, then with a disk that is well."""
         trouble: StoreUnavailableError | None = None
-        for attempt in range(40):  # other threads' steps make it ill again
-            try:
-                return do()
-            except StoreUnavailableError as error:
-                trouble = error
-                self._hear(error)
-            if attempt >= self._random.randrange(3):
-                self._disk.heal()
-        raise AssertionError("The disk is well, and still it does not work") from trouble
+        try:
+            for attempt in range(6):
+                try:
+                    return do()
+                except StoreUnavailableError as error:
+                    trouble = error
+                    self._hear(error)
+                if attempt >= self._random.randrange(3):
+                    self._disk.keep_well()
+            raise AssertionError("The disk is well, and still it does not work") from trouble
+        finally:
+            self._disk.let_be()
 
     def _hear(self, error: StoreUnavailableError) -> None:
         self.account.figures["errors"] += 1
@@ -111,21 +114,21 @@ class Client:
         self.ledger.close()
         self.ledger = self.surely(self._open)
 
-    def fail_last(self) -> None:
-        """An append that the disk did not confirm, and after it nothing."""
+    def fail_last(self, die: Callable[[], None] | None = None) -> None:
+        """An append that the disk did not confirm, and after it nothing; or dead at once."""
         self._disk.heal()
         self._append()  # so that it is not a new WAL's header that fails
         self._disk.plan = Plan("sync error", times=FOREVER)
         self._disk.calls = 0
         run, events = new_run_id(), [fact_of(10, 0), fact_of(10, 1)]
         drafts = [Draft(event, new_run_id()) for event in events]
-        ids = [str(draft.event_id) for draft in drafts]
+        self._leave_open(run, [str(draft.event_id) for draft in drafts], events)
+        self._disk.die = die
         try:
             self.ledger.append(run, drafts, NEW)
         except StoreUnavailableError as error:
             if FOR_SURE in str(error):
                 self.account.wrong.append(f"that is not known: {error}")
-            self._leave_open(run, ids, events)
         else:
             self.account.wrong.append("acknowledged without a sync")
 

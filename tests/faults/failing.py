@@ -101,10 +101,15 @@ def _work(voice: Voice, url: str, case: dict[str, Any], me: int) -> None:
         ]
         with ThreadPoolExecutor(len(clients)) as pool:
             list(pool.map(lambda client: client.work(STEPS // 2), clients))
+
+    def end() -> None:
+        voice.say("worked", [client.account.told() for client in clients], disk.failed)
+        voice.hear()
+        os._exit(0)
+
     if case["closes"]:
         first.ledger.close()
     elif case["processes"] == 1:
-        first.fail_last()
-    voice.say("worked", [client.account.told() for client in clients], disk.failed)
-    voice.hear()
-    os._exit(0)
+        # Every other one is dead before it could do anything about the failure.
+        first.fail_last(end if random.random() < 0.5 else None)
+    end()

@@ -6,9 +6,10 @@ the ledger gave in between. `images.py` makes files of it, as they would be foun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from threading import get_ident
 from typing import Any
 
 # SQLite's result codes.
@@ -90,6 +91,9 @@ class LyingDisk:
         self.failed = 0
         # How many of these were in the way of one who reads.
         self.unreadable = 0
+        # Who needs it to be well just now, and how a process ends in a sync that fails.
+        self._needed_by: set[int] = set()
+        self.die: Callable[[], None] | None = None
         self.log: list[list[Any]] = []
         self._drops_pages = storm is not None or plan.fault == DROPPING
         self._now: dict[str, bytearray] = {}
@@ -99,8 +103,18 @@ class LyingDisk:
         """From now on nothing fails."""
         self.plan = Plan()
 
+    def keep_well(self) -> None:
+        """The same until `let_be`, whatever other threads' steps would have to expect."""
+        self._needed_by.add(get_ident())
+        self.heal()
+
+    def let_be(self) -> None:
+        self._needed_by.discard(get_ident())
+
     def next_step(self) -> None:
         """What the steps to come have to expect."""
+        if self._needed_by:
+            return
         if self._storm is not None:
             self.plan, self.calls = self._storm.next(), 0
         elif self._first.every:
@@ -156,6 +170,8 @@ class LyingDisk:
     def sync(self, path: str, kind: str) -> int:
         code = self._fails("sync", kind)
         self.note("sync failed" if code else "sync", kind)
+        if code and self.die is not None:
+            self.die()
         if self._drops_pages and not code:
             self._synced[path] = bytes(self._now[path])
         return code
