@@ -70,8 +70,9 @@ class Writers:
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            run, version = line.split()
-            self.acknowledged[UUID(run)] = int(version)
+            if line.endswith("\n"):  # or it was killed in the middle of saying so
+                run, version = line.split()
+                self.acknowledged[UUID(run)] = int(version)
 
     def all_write(self) -> None:
         """Wait until each of them has done something more."""
