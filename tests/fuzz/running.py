@@ -27,6 +27,8 @@ MORE_MEMORY = 1 << 30
 STUCK_SECONDS = 120.0
 # A round ends early when it has found this many things: they are likely all the same.
 ENOUGH = 5
+# Noted before the first input: the process is still starting, which may take long.
+NOT_BEGUN = (1 << 64) - 1
 
 
 class RoundReport(msgspec.Struct):
@@ -90,7 +92,7 @@ def fuzz_apart(
 ) -> RoundReport:
     """The same in a process with bounded memory, which is ended if it hangs."""
     with tempfile.TemporaryFile() as out, tempfile.NamedTemporaryFile() as noted:
-        noted.write(bytes(8))
+        noted.write(NOT_BEGUN.to_bytes(8, "big"))
         noted.flush()
         command = [sys.executable, "-m", "tests.fuzz", target.name, str(round_number)]
         child = subprocess.Popen(
@@ -106,6 +108,8 @@ def fuzz_apart(
     if not stuck and child.returncode == 0:
         return msgspec.json.decode(said, type=RoundReport)
     what = "hangs" if stuck else f"ended the process with {child.returncode}"
+    if number == NOT_BEGUN:
+        return RoundReport(problems=[f"{' '.join(command)}\n{what} before its first input"])
     with target.prepared():
         shown = target.shown(target.drawn(round_number, number))
     problem = f"{again(target.name, round_number, number)}\n{what}; input: {shown:.20000}"
@@ -122,9 +126,10 @@ def _watch(child: subprocess.Popen[bytes], noted: Path, stuck_after: float) -> b
             return False
         except subprocess.TimeoutExpired:
             number = _number(noted)
+            patience = STUCK_SECONDS if number == NOT_BEGUN else stuck_after
             if number != seen:
                 seen, since = number, time.monotonic()
-            elif time.monotonic() - since > stuck_after:
+            elif time.monotonic() - since > patience:
                 child.kill()
                 child.wait()
                 return True

@@ -62,7 +62,8 @@ def test_a_few_inputs_are_accepted_or_refused(name: str) -> None:
 )
 def test_a_round_that_goes_wrong_is_noticed(name: str, told: str) -> None:
     """A process that hangs, dies or wants too much memory is known by its input, like an error."""
-    report = fuzz_apart(BROKEN[name](), 1, 10, stuck_after=2.0)
+    # Only what does hang is ended early: on a busy machine anything else may take a while.
+    report = fuzz_apart(BROKEN[name](), 1, 10, stuck_after=5.0 if name == "hangs" else 120.0)
     (problem,) = report.problems
     assert told in problem
     assert f"python -m tests.fuzz {name} 1 7\n" in problem
