@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 
 import msgspec
+
+from ledger.clock import to_datetime
+
+# Facts that are moments, in microseconds since 1970.
+MOMENTS = ("newest_recorded_at", "server_clock")
 
 
 class Verdict(Enum):
@@ -39,6 +45,18 @@ def number_of(facts: Mapping[str, str], name: str) -> float | None:
         return float(facts[name])
     except (KeyError, ValueError):
         return None
+
+
+def readable(facts: Mapping[str, str]) -> dict[str, str]:
+    """Facts as a person reads them: moments as dates. One that is none of any year stays."""
+    shown = dict(facts)
+    for name in MOMENTS:
+        micros = number_of(facts, name)
+        if micros is not None:
+            with suppress(OverflowError):
+                moment = to_datetime(int(micros)).isoformat(timespec="milliseconds")
+                shown[name] = moment if micros else "never"
+    return shown
 
 
 def span(length: timedelta) -> str:

@@ -10,6 +10,7 @@ import click
 from adapters.cli.exit_codes import ExitCode
 from adapters.cli.given_files import read_path
 from adapters.cli.health import Check, Verdict, examine, examine_closed
+from adapters.cli.health_check import readable
 from adapters.cli.invocation import LedgerCommand, finish, ledger_url, open_ledger, printer
 from adapters.cli.output import say
 from adapters.cli.parameters import RUN
@@ -136,7 +137,7 @@ def _look() -> tuple[dict[str, str], list[Check]]:
     with ledger:
         facts = ledger.store.facts()
         now = SystemClock().micros()
-        return facts, examine(facts, ledger.store.written_catalogue(), now)
+        return readable(facts), examine(facts, ledger.store.written_catalogue(), now)
 
 
 @click.command("rebuild-index", cls=LedgerCommand, example="turnledger rebuild-index --db runs.db")

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from adapters.cli.health import Check, Verdict, clock, examine, examine_closed
+from adapters.cli.health_check import readable
 from adapters.cli.health_files import (
     Mount,
     Place,
@@ -259,6 +260,16 @@ def test_the_clock_is_compared(facts: dict[str, str], now: int, words: str) -> N
     check = clock(facts, now)
     assert (check.verdict is Verdict.WARN) == bool(words)
     assert words in check.found
+
+
+@pytest.mark.parametrize(
+    ("micros", "shown"),
+    [(str(NOW), "2027-01-15T08:00:00.000+00:00"), ("0", "never"), ("9" * 20, "9" * 20)],
+)
+def test_moments_are_shown_as_dates(micros: str, shown: str) -> None:
+    """A person does not count microseconds; what is no date of any year stays a number."""
+    facts = {"store": "sqlite", "newest_recorded_at": micros}
+    assert readable(facts) == {"store": "sqlite", "newest_recorded_at": shown}
 
 
 def test_a_newer_program_wrote_here() -> None:

@@ -189,7 +189,7 @@ def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
 ) -> None:
     """After `wait` the outcome is said to be unknown; the same ledger goes on when it is back."""
     monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
-    trial.ledger = opened(trial.ledger.url, wait=0.3)
+    trial.ledger = opened(trial.ledger.url, wait=1.0)
     trial.ledger.append(trial.run, note(), 1)
     pair.standby.kill()
     with pytest.raises(StoreUnavailableError, match="outcome is unknown") as caught:
@@ -323,7 +323,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     """One whose processes are all stopped is a typed error after `wait`, and then used again."""
     monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
     with PostgresServer() as server:
-        ledger, run = opened(new_database(server.url()), wait=0.3), new_run_id()
+        ledger, run = opened(new_database(server.url()), wait=1.0), new_run_id()
         ledger.append(run, RunStarted(), NEW)
         draft = Draft(note(), new_run_id())
         with server.stopped():
