@@ -1,5 +1,6 @@
 """The meaning: pure folds of a run's events into what is known about it."""
 
+from projections.attic import StateFileError
 from projections.blaming import blame
 from projections.blocks import (
     Block,
@@ -67,6 +68,7 @@ __all__ = [
     "RunState",
     "RunSummary",
     "SessionSlices",
+    "StateFileError",
     "Table",
     "TableDamagedError",
     "TableNotMadeError",

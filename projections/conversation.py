@@ -39,6 +39,7 @@ from projections.history_cold import ColdHistory, chilled, thawed
 from projections.history_rules import reply_said, result_said
 from projections.history_turns import Turn, UserTurn
 from projections.outlines import Items, listed, none_shared, whole
+from projections.past_histories import PastHistories
 from projections.persistent import Cold, HashedList, HashedMap
 from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import combine
@@ -72,17 +73,13 @@ class _LastResult(NamedTuple):
     after: Stack[InnerMessage] | None = None
 
 
-def _digest_of(history: MessageHistory) -> bytes:
-    return history.digest
-
-
 @final
 class ConversationState(msgspec.Struct, frozen=True):
     """All evaluations of a run, the current one apart."""
 
     evaluation_id: str = ""
     current: MessageHistory = MessageHistory.new()
-    earlier: HashedMap[MessageHistory] = HashedMap(plain=_digest_of)
+    earlier: PastHistories = PastHistories()
     superseded: HashedMap[bool] = HashedMap()
     said: HashedList[Said] = HashedList("messages")
     last_result: _LastResult | None = None

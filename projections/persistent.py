@@ -8,8 +8,10 @@ a fold that never asks pays nothing, one that asks at every step pays for the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from projections.attic import AwayList, away
 from projections.containers import NotLoadedError, PersistentMap, Stack, in_order
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
 
@@ -19,6 +21,10 @@ T = TypeVar("T")
 _MANY = 16
 # Up to so many things under way, a plain dict is copied.
 _FEW = 32
+# A list with so many items in memory puts the older ones away, in pieces, until few are left.
+_MOST = 16384
+_LEFT = 8192
+_PIECE = 1024
 
 
 class Cold(NamedTuple):
@@ -34,11 +40,12 @@ NOTHING = Cold(b"", 0)
 class _Chunk(Generic[T]):
     """Items on top of those before them. Freed without recursion, however long the chain is."""
 
-    __slots__ = ("below", "digest", "items")
+    __slots__ = ("content", "digest")
 
     def __init__(self, below: _Chunk[T] | None, items: Sequence[T]) -> None:
-        self.below = below
-        self.items = items
+        # What lies below, and the items on top of that: in one, so that no thread sees half
+        # of it change when items are put away.
+        self.content = (below, items)
         # The list's digest up to here, once somebody asked: whoever goes on from here has it.
         self.digest: bytes | None = None
 
@@ -47,12 +54,19 @@ class HashedList(Generic[T]):
     """A list that only grows. Items are what canonical JSON can hold, or `step` says how.
 
     One that was restored from its digest goes on growing, and can't show what it held then.
+    The older items of a long one lie in a file, from which equal ones are fetched; with
+    `stays` they never do.
     """
 
-    __slots__ = ("_cold", "_domain", "_size", "_start", "_step", "_tip")
+    __slots__ = ("_cold", "_domain", "_near", "_size", "_start", "_step", "_tip")
 
     def __init__(
-        self, domain: str, step: Callable[[bytes, Any], bytes] = list_add, *, cold: Cold = NOTHING
+        self,
+        domain: str,
+        step: Callable[[bytes, Any], bytes] = list_add,
+        *,
+        cold: Cold = NOTHING,
+        stays: bool = False,
     ) -> None:
         self._domain = domain
         self._step = step
@@ -60,6 +74,8 @@ class HashedList(Generic[T]):
         self._size = cold.size
         self._tip: _Chunk[T] | None = None
         self._start = cold.digest or list_start(domain)
+        # How many of its last items may still be in memory; None: it is not counted.
+        self._near: int | None = None if stays else 0
 
     def append(self, item: T) -> HashedList[T]:
         return self.extend((item,))
@@ -75,28 +91,58 @@ class HashedList(Generic[T]):
         longer._size = self._size + len(items)
         longer._tip = _Chunk(self._tip, items)
         longer._start = self._start
+        near = longer._near = None if self._near is None else self._near + len(items)
+        if near is not None and near >= _MOST:
+            longer._put_away(near)
         return longer
+
+    def _put_away(self, near: int) -> None:
+        """Leave the last items in memory. Whoever shares the others has them in the file, too."""
+        chunk, count = self._tip, 0
+        while chunk is not None and count < _LEFT:
+            chunk, items = chunk.content
+            count += len(items)
+        self._near = count
+        while chunk is not None and count < near:
+            top, together, size = chunk, [], 0
+            while chunk is not None and size < _PIECE and count + size < near:
+                below, items = chunk.content
+                if isinstance(items, AwayList):
+                    break
+                together.append(items)
+                size += len(items)
+                chunk = below
+            if not together:
+                break
+            count += size
+            every = [item for items in reversed(together) for item in items]
+            *lower, upper = (away(every[at : at + _PIECE]) for at in range(0, size, _PIECE))
+            below = chunk
+            for piece in lower:
+                below = _Chunk(below, piece)
+            top.content = (below, upper)
 
     @property
     def last(self) -> T | None:
         if self._tip is not None:
-            return self._tip.items[-1]
+            return self._tip.content[1][-1]
         self._check()
         return None
 
     @property
     def digest(self) -> bytes:
-        fresh: list[_Chunk[T]] = []
-        cell = self._tip
-        while cell is not None and cell.digest is None:
-            fresh.append(cell)
-            cell = cell.below
-        digest = self._start if cell is None or cell.digest is None else cell.digest
+        fresh: list[tuple[_Chunk[T], Sequence[T]]] = []
+        chunk = self._tip
+        while chunk is not None and chunk.digest is None:
+            below, items = chunk.content
+            fresh.append((chunk, items))
+            chunk = below
+        digest = self._start if chunk is None or chunk.digest is None else chunk.digest
         step = self._step
-        for cell in reversed(fresh):
-            for item in cell.items:
+        for chunk, items in reversed(fresh):
+            for item in items:
                 digest = step(digest, item)
-            cell.digest = digest
+            chunk.digest = digest
         return digest
 
     @property
@@ -111,40 +157,45 @@ class HashedList(Generic[T]):
 
     def backwards(self) -> Iterator[T]:
         """The items, the latest first; NotLoadedError where what is not here would follow."""
-        cell = self._tip
-        while cell is not None:
-            yield from reversed(cell.items)
-            cell = cell.below
+        chunk = self._tip
+        while chunk is not None:
+            chunk, items = chunk.content
+            yield from reversed(items)
         self._check()
+
+    def pieces(self) -> list[Sequence[T]]:
+        """The items, in sequences as they are kept: those in a file are not fetched yet."""
+        self._check()
+        pieces: list[Sequence[T]] = []
+        chunk = self._tip
+        while chunk is not None:
+            chunk, items = chunk.content
+            pieces.append(items)
+        pieces.reverse()
+        return pieces
 
     def to_tuple(self) -> tuple[T, ...]:
-        self._check()
-        chunks: list[Sequence[T]] = []
-        cell = self._tip
-        while cell is not None:
-            chunks.append(cell.items)
-            cell = cell.below
-        return tuple(item for chunk in reversed(chunks) for item in chunk)
+        return tuple(self)
 
     def goes_on_from(self, earlier: HashedList[T]) -> bool:
-        """Whether it is that list with more added, or none. Costs what was added."""
+        """Whether it is surely that list with more added, or none. Costs what was added."""
         if self._cold != earlier._cold or self._start != earlier._start:
             return False
-        cell, size = self._tip, self._size
-        while cell is not None and size > earlier._size:
-            size -= len(cell.items)
-            cell = cell.below
-        return cell is earlier._tip and size == earlier._size
+        chunk, size = self._tip, self._size
+        while chunk is not None and size > earlier._size:
+            chunk, items = chunk.content
+            size -= len(items)
+        return chunk is earlier._tip and size == earlier._size
 
     def __getitem__(self, place: int) -> T:
         """One item; what was added last is found first."""
         self._check()
-        cell, before = self._tip, self._size
-        while cell is not None:
-            before -= len(cell.items)
+        chunk, before = self._tip, self._size
+        while chunk is not None:
+            chunk, items = chunk.content
+            before -= len(items)
             if before <= place:
-                return cell.items[place - before]
-            cell = cell.below
+                return items[place - before]
         raise IndexError(place)
 
     def _check(self) -> None:
@@ -152,7 +203,7 @@ class HashedList(Generic[T]):
             raise NotLoadedError(self._domain)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.to_tuple())
+        return chain.from_iterable(self.pieces())
 
     def __len__(self) -> int:
         return self._size

@@ -70,7 +70,8 @@ def _add_value(running: bytes, value: Any) -> bytes:
 
 
 def _no_items(name: str) -> HashedList[Any]:
-    return HashedList(name, _add_value)
+    # A program's own values stay the objects that its reducers made.
+    return HashedList(name, _add_value, stays=True)
 
 
 def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:

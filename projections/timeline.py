@@ -5,7 +5,7 @@ What no span covers is a gap: the run's own code, a wait, or a process that was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import islice
 from typing import Any, Literal, final
@@ -23,6 +23,8 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
+from ledger.clock import to_micros
+from projections.ordering import InOrder
 from projections.outlines import Items, none_shared, whole
 from projections.persistent import (
     Cold,
@@ -99,19 +101,52 @@ class TimelineState(msgspec.Struct, frozen=True):
     @property
     def spans(self) -> tuple[Span, ...]:
         """All of them, in the order in which they began."""
-        spans = [*self.ended, *self.running.values()]
-        return tuple(sorted(spans, key=lambda span: span.from_version))
+        return tuple(self.in_order())
+
+    def in_order(self) -> InOrder[Span]:
+        """The same, each fetched when it is looked at."""
+        return InOrder(self.ended, self.running.values(), _version)
+
+    def by_time(self) -> InOrder[Span]:
+        """By the moments at which they began."""
+        return InOrder(self.ended, self.running.values(), _moment, _version)
 
     def gaps(self) -> tuple[Gap, ...]:
         """Where nothing was under way between the first span and the last."""
-        found: list[Gap] = []
+        return tuple(Gaps(self))
+
+
+class Gaps:
+    """The gaps of a timeline, each found when it is looked at."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: TimelineState) -> None:
+        self._state = state
+
+    def __iter__(self) -> Iterator[Gap]:
         covered: datetime | None = None
-        for span in sorted(self.spans, key=lambda span: span.started_at):
+        for span in self._state.by_time():
             if covered is not None and span.started_at > covered:
-                found.append(Gap(covered, span.started_at))
+                yield Gap(covered, span.started_at)
             end = span.ended_at or span.started_at
             covered = end if covered is None else max(covered, end)
-        return tuple(found)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, place: int) -> Gap:
+        for gap in islice(self, place, None):
+            return gap
+        raise IndexError(place)
+
+
+def _version(span: Span) -> int:
+    return span.from_version
+
+
+def _moment(span: Span) -> int:
+    return to_micros(span.started_at)
 
 
 def _same_spans(earlier: TimelineState, later: TimelineState) -> int:
@@ -161,8 +196,8 @@ class Timeline(BulkProjection[TimelineState]):
 
     def outline(self, state: TimelineState) -> Any:
         return {
-            "spans": Items(lambda: state.spans, _span_json, state, _same_spans),
-            "gaps": Items(state.gaps, _gap_json, state, none_shared),
+            "spans": Items(state.in_order, _span_json, state, _same_spans),
+            "gaps": Items(lambda: Gaps(state), _gap_json, state, none_shared),
         }
 
     def stored(self, state: TimelineState) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import chain, takewhile
 from typing import Any, Literal, final
 from uuid import UUID
 
 import msgspec
 
+from projections.ordering import InOrder
 from projections.persistent import HashedList, UnderWay
 from projections.running_hash import list_add
 
@@ -98,17 +100,40 @@ class ToolsState(msgspec.Struct, frozen=True):
     @property
     def calls(self) -> tuple[ToolCallView, ...]:
         """All of them, in the order in which they were asked for."""
-        calls = [*self.settled, *self.ended.values(), *self.open.values()]
-        calls.sort(key=lambda call: call.number)
+        return tuple(self.in_order())
+
+    def in_order(self) -> InOrder[ToolCallView]:
+        """The same, each made when it is looked at."""
+        going_on = chain(self.ended.values(), self.open.values())
         if not len(self.amended):
-            return tuple(calls)
+            return InOrder(self.settled, going_on, _number)
         texts = dict(self.amended)
-        return tuple(
-            msgspec.structs.replace(call, result=texts[call.message_id])
-            if call.message_id in texts
-            else call
-            for call in calls
+
+        def amended(call: ToolCallView) -> ToolCallView:
+            if call.message_id not in texts:
+                return call
+            return msgspec.structs.replace(call, result=texts[call.message_id])
+
+        return InOrder(self.settled, going_on, _number, shown=amended)
+
+    def last_completed(self, evaluation_id: str) -> ToolCallView | None:
+        """The last call of the latest evaluation that was completed and answered.
+
+        It costs that evaluation, not the run: calls are looked at back to another one's.
+        """
+        settled = takewhile(lambda c: c.evaluation_id == evaluation_id, self.settled.backwards())
+        ended = (call for call in self.ended.values() if call.evaluation_id == evaluation_id)
+        completed = (
+            call
+            for call in chain(ended, settled)
+            if call.status == "completed" and call.message_id is not None
         )
+        found = max(completed, key=_number, default=None)
+        if found is not None:
+            for message_id, text in self.amended.backwards():
+                if message_id == found.message_id:
+                    return msgspec.structs.replace(found, result=text)
+        return found
 
     def pending(self) -> tuple[ToolCallView, ...]:
         """The calls that somebody still has to see to: not completed, failed or superseded."""
@@ -121,10 +146,15 @@ class ToolsState(msgspec.Struct, frozen=True):
             going_on = self.open.get(key) or self.ended.get(key)
             if going_on is not None and not len(self.amended):
                 return going_on
-        for call in reversed(self.calls):
+        found = None
+        for call in self.in_order():
             if call.call_id == call_id and evaluation_id in (None, call.evaluation_id):
-                return call
-        return None
+                found = call
+        return found
+
+
+def _number(call: ToolCallView) -> int:
+    return call.number
 
 
 def call_key(evaluation_id: str, call_id: str) -> str:

@@ -67,7 +67,7 @@ class PendingTools(BulkProjection[ToolsState]):
         return whole(self.outline(state))
 
     def outline(self, state: ToolsState) -> Any:
-        return Items(lambda: state.calls, _call_json, state, _same_calls)
+        return Items(state.in_order, _call_json, state, _same_calls)
 
     def stored(self, state: ToolsState) -> Any:
         return as_json(

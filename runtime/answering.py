@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import UUID
 
 import msgspec
 
@@ -64,12 +63,14 @@ def _record_answer(
 ) -> None:
     """The answer; the last tool that succeeded carries a parsed one, for the next turn."""
     answer: list[Event] = []
-    last = _last_successful(evaluation) if output is not None else None
-    if last is not None:
-        message_id, said = last
-        content = f"{said}\n\n{msgspec.json.encode(output).decode()}".lstrip()
+    tools = evaluation.journal.state.tools
+    last = tools.last_completed(progress.evaluation_id) if output is not None else None
+    if last is not None and last.message_id is not None:
+        content = f"{last.result or ''}\n\n{msgspec.json.encode(output).decode()}".lstrip()
         answer.append(
-            ToolMessageAmended(message_id=message_id, content=content, reason="the parsed output")
+            ToolMessageAmended(
+                message_id=last.message_id, content=content, reason="the parsed output"
+            )
         )
     answer.append(
         EvaluationFinished(
@@ -81,16 +82,6 @@ def _record_answer(
     except InvalidInputError as error:
         evaluation.journal.commit()
         raise evaluation.failed(f"The answer can't be recorded: {error}", "response") from error
-
-
-def _last_successful(evaluation: Evaluation[OutputT]) -> tuple[UUID, str] | None:
-    """The message of the evaluation's last call that succeeded, and what it says."""
-    calls = evaluation.journal.state.tools.calls
-    for call in reversed(calls):
-        is_ours = call.evaluation_id == evaluation.evaluation_id and call.status == "completed"
-        if is_ours and call.message_id is not None:
-            return call.message_id, call.result or ""
-    return None
 
 
 def _publish_executed(evaluation: Evaluation[OutputT], response: PromptResponse[OutputT]) -> None:

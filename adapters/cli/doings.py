@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from heapq import merge
 from itertools import chain
 from uuid import UUID
 
@@ -29,7 +30,7 @@ from ledger import Record, RunStarted
 from ledger.clock import to_micros
 from ledger.transfer import moment_text
 from projections import PendingTools, Timeline, ToolCallView, fold
-from projections.timeline import Gap, Span, TimelineState
+from projections.timeline import Gap, Gaps, Span, TimelineState
 
 # How much of arguments and results a table shows.
 CELL = 60
@@ -69,7 +70,7 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
         raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
     with open_ledger() as ledger:
         known = view_at(ledger, run, at, PendingTools())
-    calls = known.pending() if pending else tuple(known.calls)
+    calls = known.pending() if pending else known.in_order()
     out = printer()
     if out.form is not Format.TABLE:
         # With every field, also those that have their default.
@@ -156,7 +157,7 @@ def timeline(run: UUID, at: int | None) -> None:
     out = printer()
     if out.form is not Format.TABLE:
         out.many(_rows(known, records.first), str, flush=False)
-    elif known.spans and records.first is not None and records.last is not None:
+    elif len(known.in_order()) and records.first is not None and records.last is not None:
         _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:
         say("No model or tool was called.")
@@ -164,8 +165,8 @@ def timeline(run: UUID, at: int | None) -> None:
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
     """Spans and gaps together, in the order in which they began."""
-    spans: list[Span | Gap] = list(known.spans)
-    for item in sorted([*spans, *known.gaps()], key=lambda item: item.started_at):
+    spans: Iterable[Span | Gap] = known.by_time()
+    for item in merge(spans, Gaps(known), key=lambda item: item.started_at):
         begun, ended = item.started_at, item.ended_at
         span = item if isinstance(item, Span) else None
         yield TimelineRow(

@@ -21,6 +21,7 @@ from benchmarks.long_steps import Taken
 from ledger import ANY, CustomEvent, Ledger, Limits, new_run_id
 from ledger.recorder import PAGE
 from ledger.transfer import export_runs, import_runs
+from projections import past_histories, persistent, state_at
 from projections.one_conversation import one_conversation
 from tests.conformance.harness import StoreUnderTest
 from tests.soaking import rounds
@@ -160,6 +161,32 @@ def test_postgresql_is_asked_for_a_page_at_a_time(
     assert (most > 0) == (type(ledger.store).__name__.startswith("Postgres"))
 
 
+def test_a_state_takes_no_more_memory_for_a_longer_run(
+    shared_store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects `state_at` the end and the middle from growing with a run: what was said long ago
+    is put away, here after a few hundred items."""
+    monkeypatch.setattr(persistent, "_MOST", 200)
+    monkeypatch.setattr(persistent, "_LEFT", 100)
+    monkeypatch.setattr(persistent, "_PIECE", 100)
+    monkeypatch.setattr(past_histories, "_MOST_TURNS", 200)
+    monkeypatch.setattr(past_histories, "_TURNS_LEFT", 100)
+    ledger = shared_store.open()
+    taken: list[tuple[int, int]] = []
+    for length in (2 * SHORT, 2 * LONG):
+        run = new_run_id()
+        write(ledger, run, length)
+        middle = length // 200 * 100
+        taken.append(
+            (
+                _peak(lambda run=run: state_at(ledger, run)),  # type: ignore[misc]
+                _peak(lambda run=run, at=middle: state_at(ledger, run, at)),  # type: ignore[misc]
+            )
+        )
+    for short, long in zip(*taken, strict=True):
+        assert long <= MORE * short + 200_000, taken
+
+
 def _exported(ledger: Ledger, run: UUID) -> BinaryIO:
     file = BytesIO()
     export_runs(ledger, file, [run])
@@ -185,8 +212,11 @@ def test_a_run_of_a_million_events_is_read_verified_and_exported_in_a_few_megaby
         "messages": 16,
         "import": 32,
         "append": 8,
-        "state middle": 500,
-        "cli state": 1_000,
+        "state end": 128,
+        "state middle": 128,
+        "cli state": 256,
+        "tools": 128,
+        "timeline": 128,
     }
     for _ in rounds(share=0.06):
         found = {}

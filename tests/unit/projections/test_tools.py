@@ -139,6 +139,29 @@ def test_an_amended_message_is_the_calls_result() -> None:
 # --- in doubt ------------------------------------------------------------------------
 
 
+def test_the_last_completed_call_of_an_evaluation_is_the_last_that_was_asked_for() -> None:
+    """Not the last that ended, no failed one, none without its message, none of another's."""
+    other = (asks(1, "c0", evaluation_id="e0"), answers(2, "c0", evaluation_id="e0"))
+    ours = asks(3, "c1", "c2", "c3", "c4")
+    ends = (
+        answers(4, "c2", "B"),
+        answers(5, "c1", "A"),
+        answers(6, "c3", "no", is_error=True),
+        starts("c4"),
+        completes("c4"),
+    )
+    speaks = said("assistant", "done", 7, turn=9)
+    for events in ((*other, ours, *ends), (*other, ours, *ends, speaks)):
+        found = folded(*events).tools.last_completed("e1")
+        assert found is not None
+        assert (found.call_id, found.result) == ("c2", "B")
+        amended = folded(*events, amends(4, "C")).tools.last_completed("e1")
+        assert amended is not None
+        assert amended.result == "C"
+    assert folded(*other).tools.last_completed("e1") is None
+    assert folded(ours).tools.last_completed("e1") is None
+
+
 def test_a_call_in_doubt_is_pending_and_runs_again() -> None:
     """The next attempt counts."""
     tools = folded(asks(1, "c1"), starts(), doubts()).tools

@@ -1,0 +1,337 @@
+"""What long states put away: it is the same when it is fetched, and the file is nobody's."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.long_events import declarations, long_run
+from ledger import Event
+from projections import RunState, attic, past_histories, persistent
+from projections.attic import Away, AwayList, StateFileError, away
+from projections.history import MessageHistory
+from projections.past_histories import PastHistories
+from projections.persistent import HashedList
+from projections.running_hash import canonical
+from tests.unit.ledger.strategies import json_values
+from tests.unit.projections.given import answers, asks, records
+from tests.unit.projections.random_runs import small_world
+
+
+def open_files() -> set[str]:
+    """The temporary files that this process has open."""
+    links = (Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd"))
+    found = {os.readlink(link) for link in links if link.is_symlink()}
+    return {name for name in found if name.startswith(tempfile.gettempdir())}
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing of another test is at hand or in the file that is written to."""
+    monkeypatch.setattr(attic, "_latest", attic._Latest())
+    attic._fetched.cache_clear()
+    yield
+    attic._fetched.cache_clear()
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything but the last few items is put away."""
+    put_away_early(monkeypatch)
+
+
+def put_away_early(monkeypatch: pytest.MonkeyPatch, items: int = 2) -> None:
+    monkeypatch.setattr(persistent, "_MOST", 2 * items)
+    monkeypatch.setattr(persistent, "_LEFT", items)
+    monkeypatch.setattr(persistent, "_PIECE", items)
+    monkeypatch.setattr(past_histories, "_MOST_TURNS", 2 * items)
+    monkeypatch.setattr(past_histories, "_TURNS_LEFT", items)
+
+
+# --- the file -------------------------------------------------------------------------
+
+
+def test_what_is_put_away_is_fetched_the_same() -> None:
+    """Also when much else was fetched in between."""
+    things = [Away((number, f"é{number}", {"n": [number, None]})) for number in range(100)]
+    for _ in range(2):
+        for number, thing in enumerate(things):
+            assert thing.fetched() == (number, f"é{number}", {"n": [number, None]})
+
+
+def test_the_file_has_no_name_and_goes_with_what_lies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left in the folder, not even while it is used; nor is the file kept open."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    things = [Away("x" * 1000) for _ in range(3)]
+    assert list(tmp_path.iterdir()) == []
+    assert len(open_files()) == 1
+    assert {thing.fetched() for thing in things} == {"x" * 1000}
+    attic._fetched.cache_clear()
+    del things
+    gc.collect()
+    assert open_files() == set()
+    assert Away("again").fetched() == "again"
+
+
+def test_a_full_file_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that old ones can go one by one."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(attic, "_FULL", 2500)
+    things = [Away("x" * 1000) for _ in range(9)]
+    assert len(open_files()) == 3
+    del things[:3]
+    gc.collect()
+    assert len(open_files()) == 2
+    assert things[-1].fetched() == "x" * 1000
+
+
+def test_threads_put_away_and_fetch_at_once() -> None:
+    """Nobody gets what is another's."""
+
+    def work(name: int) -> bool:
+        mine = [Away((name, number, "x" * number)) for number in range(200)]
+        return all(
+            thing.fetched() == (name, number, "x" * number) for number, thing in enumerate(mine)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_writes_where_its_parent_does_not() -> None:
+    """Both go on from the same state, and each reads its own."""
+    before = Away("before")
+    child = os.fork()
+    if not child:
+        mine = [Away(f"child {number}") for number in range(100)]
+        same = [thing.fetched() for thing in mine] == [f"child {n}" for n in range(100)]
+        os._exit(0 if same and before.fetched() == "before" else 1)
+    ours = [Away(f"parent {number}") for number in range(100)]
+    assert os.waitpid(child, 0)[1] == 0
+    assert [thing.fetched() for thing in ours] == [f"parent {number}" for number in range(100)]
+
+
+def no_room(*_: Any) -> int:
+    raise OSError(28, "No space left on device")
+
+
+def no_folder(**_: Any) -> Any:
+    raise FileNotFoundError("No usable temporary directory found")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "fails"),
+    [(os, "pwrite", no_room), (tempfile, "TemporaryFile", no_folder)],
+    ids=["no room", "no folder"],
+)
+def test_where_nothing_can_be_written_all_stays_in_memory(
+    few: None, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fails: Callable[..., Any]
+) -> None:
+    """A state is never lost or refused for it."""
+    monkeypatch.setattr(module, name, fails)
+    with pytest.raises(OSError, match="o"):
+        Away(1)
+    items: HashedList[int] = HashedList("test")
+    for number in range(100):
+        items = items.append(number)
+    assert list(items) == list(range(100))
+    assert not any(isinstance(piece, AwayList) for piece in items.pieces())
+    folded = RunState.initial().after(records(list(long_run(120))))
+    assert folded.history.to_list()
+
+
+def test_what_can_not_be_written_stays_in_memory() -> None:
+    """Values that pickle does not know are left alone."""
+    things = [lambda: 1]
+    assert away(things) is things
+
+
+def test_a_file_that_can_not_be_read_is_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that the ledger has everything, and where to look."""
+    thing, cut = Away("x"), Away("y")
+    monkeypatch.setattr(os, "pread", no_room)
+    with pytest.raises(StateFileError, match=r"TMPDIR.*fold the run again"):
+        thing.fetched()
+    monkeypatch.setattr(os, "pread", lambda *_: b"")
+    with pytest.raises(StateFileError, match="cut off"):
+        cut.fetched()
+    monkeypatch.undo()
+    assert thing.fetched() == "x"
+
+
+# --- lists ----------------------------------------------------------------------------
+
+fixture_is_fine = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+class Growth(msgspec.Struct):
+    """One of the lists so far is gone on from, and perhaps asked for its digest before."""
+
+    which: int
+    items: list[Any]
+    asked: bool
+
+
+growths = st.lists(
+    st.builds(Growth, st.integers(0, 100), st.lists(json_values, max_size=7), st.booleans()),
+    max_size=25,
+)
+
+
+@fixture_is_fine
+@given(growths)
+def test_lists_that_are_put_away_are_the_lists_that_they_were(
+    few: None, steps: list[Growth]
+) -> None:
+    """Whatever branches off from where: items, both ways and by place, and digests."""
+    known: list[tuple[HashedList[Any], list[Any]]] = [(HashedList("test"), [])]
+    for step in steps:
+        ours, plain = known[step.which % len(known)]
+        if step.asked:
+            assert ours.digest
+        longer = ours.extend(step.items)
+        assert longer.goes_on_from(ours)
+        known.append((longer, [*plain, *step.items]))
+    for ours, plain in known:
+        whole = HashedList[Any]("test", stays=True).extend(plain)
+        assert (list(ours), len(ours), ours.digest) == (plain, len(plain), whole.digest)
+        assert list(ours.backwards()) == plain[::-1]
+        assert [ours[place] for place in range(len(plain))] == plain
+        assert ours.last == (plain[-1] if plain else None)
+        for other, others in known:
+            if ours.goes_on_from(other):
+                assert plain[: len(others)] == others
+
+
+def test_a_long_list_has_few_items_in_memory(few: None) -> None:
+    """However it grew: one by one, or by many at once."""
+    one: HashedList[int] = HashedList("test")
+    for number in range(200):
+        one = one.append(number)
+    many = HashedList[int]("test").extend(range(100)).extend(range(100, 199)).append(199)
+    for items in (one, many):
+        here = [piece for piece in items.pieces() if not isinstance(piece, AwayList)]
+        assert sum(map(len, here)) <= 102
+        assert list(items) == list(range(200))
+    assert len(one.pieces()) <= 104
+
+
+def test_a_programs_own_values_stay_the_objects_that_they_are(few: None) -> None:
+    """A list that stays never puts anything away."""
+    things = [object() for _ in range(50)]
+    items: HashedList[object] = HashedList("test", stays=True)
+    for thing in things:
+        items = items.append(thing)
+    assert all(one is other for one, other in zip(items, things, strict=True))
+
+
+# --- histories ------------------------------------------------------------------------
+
+
+def test_past_histories_are_put_away_but_for_the_last(few: None) -> None:
+    """Each is equal when it is asked for, and the digest is that of all."""
+    past, kept = PastHistories(), {}
+    for number in range(30):
+        history = MessageHistory.new().add_user_text(f"{number}")
+        past, kept[f"e{number}"] = past.put(f"e{number}", history), history
+    assert list(past) == list(kept)
+    assert {name: past.get(name) for name in past} == kept
+    assert dict(past.items()) == kept
+    in_memory = sum(past.get(name) is history for name, history in kept.items())
+    assert 1 <= in_memory <= 4
+    other = PastHistories()
+    for name, history in reversed(kept.items()):
+        other = other.put(name, history)
+    assert past.digest == other.digest
+    assert past.remove("e3").get("e3") is None
+    assert past.get("e3") == kept["e3"]
+
+
+# --- states ---------------------------------------------------------------------------
+
+
+def shown(state: RunState) -> tuple[Any, ...]:
+    """All that there is to see of a state."""
+    evaluations = (*state.conversation.earlier, state.conversation.evaluation_id)
+    return (
+        canonical(state.to_json()),
+        state.state_digest,
+        state.outcome_digest,
+        state.tools.calls,
+        state.timeline.spans,
+        state.timeline.gaps(),
+        [
+            (state.conversation.history(name).to_list(), state.conversation.history(name).repairs)
+            for name in evaluations
+        ],
+    )
+
+
+@given(st.lists(small_world, min_size=1, max_size=40), st.data())
+def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
+    events: list[Event], data: st.DataObject
+) -> None:
+    """Folded at once or step by step, and an earlier state is still what it was."""
+    all_records = records(events)
+    cut = data.draw(st.integers(0, len(events)))
+    expected = [RunState.initial().after(all_records[:n]) for n in (cut, len(events))]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        put_away_early(monkeypatch)
+        state = at_cut = RunState.initial()
+        for number, record in enumerate(all_records, 1):
+            state = state.after([record])
+            if number == cut:
+                at_cut = state
+        at_once = RunState.initial().after(all_records)
+        assert shown(at_cut) == shown(expected[0])
+        assert shown(state) == shown(at_once) == shown(expected[1])
+
+
+def test_the_end_of_an_evaluation_does_not_look_at_the_run(
+    few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last completed call is found without fetching what others asked for before it."""
+    others = [
+        event
+        for number in range(20)
+        for event in (
+            asks(2 * number, f"c{number}", turn=number, evaluation_id="e1"),
+            answers(2 * number + 1, f"c{number}", evaluation_id="e1"),
+        )
+    ]
+    ours = (asks(90, "ours", evaluation_id="e2"), answers(91, "ours", evaluation_id="e2"))
+    state = RunState.initial()
+    for record in records([*others, *ours]):
+        state = state.after([record])
+    tools = state.tools
+    monkeypatch.setattr(os, "pread", no_room)
+    found = tools.last_completed("e2")
+    assert found is not None
+    assert found.call_id == "ours"
+    with pytest.raises(StateFileError):
+        tools.in_order()
+
+
+def test_a_long_run_is_put_away_and_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty evaluations with tools, slices and checkpoints, in pages as they are read."""
+    all_records = records(list(long_run(6_000)))
+    expected = RunState.initial(declarations()).after(all_records)
+    put_away_early(monkeypatch, 50)
+    state = RunState.initial(declarations()).after(all_records)
+    assert any(isinstance(piece, AwayList) for piece in state.tools.settled.pieces())
+    assert shown(state) == shown(expected)
