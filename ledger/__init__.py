@@ -1,5 +1,6 @@
 """The facts: events, records, stores, and the append and read API."""
 
+from ledger.appended import Appended
 from ledger.backing_up import BackupReport, back_up
 from ledger.blobs import blob_name
 from ledger.claiming import Claim
@@ -66,7 +67,7 @@ from ledger.events import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from ledger.ledger import Appended, Ledger
+from ledger.ledger import Ledger
 from ledger.limits import Limits
 from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
 from ledger.record import Draft, Record
