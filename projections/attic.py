@@ -2,7 +2,7 @@
 
 The file has no name in any folder, nobody else can open it, and it is gone when the last value
 in it is, also after a SIGKILL. It holds nothing that can't be folded again. Where no such file
-can be made or written, values stay in memory as they are.
+can be made or written, or where a disk is nearly full, values stay in memory as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import pickle  # of our own values, into a file that only this process can read
 import tempfile
 from collections.abc import Iterator, Sequence
+from errno import ENOSPC
 from functools import lru_cache
 from threading import Lock
 from typing import IO, Any, Generic, TypeVar, overload
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 # A file is not written to any more when it has so many bytes: it can then go with its values.
 _FULL = 64 * 1024 * 1024
+# So much room is left to others on the disk: a ledger that can't be written is worse.
+_RESERVE = 256 * 1024 * 1024
 # So many values that were fetched last are still in memory.
 _AT_HAND = 8
 
@@ -41,7 +44,6 @@ class _File:
     """One temporary file; closed with the last value that lies in it."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
         self.size = 0
         self._file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         finalize(self, self._file.close)
@@ -49,6 +51,9 @@ class _File:
     def add(self, content: bytes) -> int:
         """Write it behind all else; where it begins."""
         start, fd = self.size, self._file.fileno()
+        room = os.fstatvfs(fd)
+        if room.f_bavail * room.f_frsize < _RESERVE + len(content):
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
         rest, at = memoryview(content), start
         while rest:
             written = os.pwrite(fd, rest, at)
@@ -72,22 +77,24 @@ class _Latest:
     """The file that is written to now. It is held by what lies in it, not by this."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
         self._lock = Lock()
         self._file: ref[_File] | None = None
 
     def add(self, content: bytes) -> tuple[_File, int]:
         with self._lock:
             file = None if self._file is None else self._file()
-            # A forked process does not write where its parent does.
-            if file is None or file.size >= _FULL or file.owner != os.getpid():
+            if file is None or file.size >= _FULL:
                 file = _File()
                 self._file = ref(file)
             return file, file.add(content)
 
 
 _latest = _Latest()
-# The lock may be held by another thread at the moment of a fork, and then nobody frees it.
-os.register_at_fork(after_in_child=_latest.__init__)  # type: ignore[misc]
+# A forked process does not write where its parent does, nor wait for a thread that is not there.
+os.register_at_fork(after_in_child=_latest.begin_anew)
 
 
 class Away(Generic[T]):

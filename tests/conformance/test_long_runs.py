@@ -21,7 +21,7 @@ from benchmarks.long_steps import Taken
 from ledger import ANY, CustomEvent, Ledger, Limits, new_run_id
 from ledger.recorder import PAGE
 from ledger.transfer import export_runs, import_runs
-from projections import past_histories, persistent, state_at
+from projections import attic, past_histories, persistent, state_at
 from projections.one_conversation import one_conversation
 from tests.conformance.harness import StoreUnderTest
 from tests.soaking import rounds
@@ -166,6 +166,7 @@ def test_a_state_takes_no_more_memory_for_a_longer_run(
 ) -> None:
     """Protects `state_at` the end and the middle from growing with a run: what was said long ago
     is put away, here after a few hundred items."""
+    monkeypatch.setattr(attic, "_RESERVE", 0)
     monkeypatch.setattr(persistent, "_MOST", 200)
     monkeypatch.setattr(persistent, "_LEFT", 100)
     monkeypatch.setattr(persistent, "_PIECE", 100)

@@ -27,6 +27,8 @@ from tests.unit.ledger.strategies import json_values
 from tests.unit.projections.given import answers, asks, records
 from tests.unit.projections.random_runs import small_world
 
+real_statvfs = os.fstatvfs
+
 
 def open_files() -> set[str]:
     """The temporary files that this process has open."""
@@ -37,8 +39,9 @@ def open_files() -> set[str]:
 
 @pytest.fixture(autouse=True)
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing of another test is at hand or in the file that is written to."""
-    monkeypatch.setattr(attic, "_latest", attic._Latest())
+    """Nothing of another test is at hand or in the file that is written to, on whatever disk."""
+    monkeypatch.setattr(attic, "_RESERVE", 4096)
+    attic._latest.begin_anew()
     attic._fetched.cache_clear()
     yield
     attic._fetched.cache_clear()
@@ -130,14 +133,24 @@ def no_room(*_: Any) -> int:
     raise OSError(28, "No space left on device")
 
 
+def nearly_full(fd: int) -> os.statvfs_result:
+    found = list(real_statvfs(fd))
+    found[4] = 1  # block for those who are not root
+    return os.statvfs_result(found)
+
+
 def no_folder(**_: Any) -> Any:
     raise FileNotFoundError("No usable temporary directory found")
 
 
 @pytest.mark.parametrize(
     ("module", "name", "fails"),
-    [(os, "pwrite", no_room), (tempfile, "TemporaryFile", no_folder)],
-    ids=["no room", "no folder"],
+    [
+        (os, "pwrite", no_room),
+        (os, "fstatvfs", nearly_full),
+        (tempfile, "TemporaryFile", no_folder),
+    ],
+    ids=["no room", "little room", "no folder"],
 )
 def test_where_nothing_can_be_written_all_stays_in_memory(
     few: None, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fails: Callable[..., Any]
