@@ -83,7 +83,8 @@ def write(url: str, name: str) -> None:
         run = new_run_id()
         for number, size, another in _steps(int(name)):
             if another:
-                run = ledger.fork(run, ledger.head(run)) if number % 2 else new_run_id()
+                head = ledger.head(run)
+                run = ledger.fork(run, head) if head and number % 2 else new_run_id()
             done = ledger.append(run, commit(number, size, 300), ANY)
             print(run, done.version, flush=True)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 from uuid import UUID
@@ -83,6 +85,17 @@ class Writers:
             assert all(process.poll() is None for process in self._processes)
             self._threads[0].join(0.01)
 
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Meanwhile nothing is written: a ledger that outgrows its backups has no last one."""
+        for process in self._processes:
+            process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in self._processes:
+                process.send_signal(signal.SIGCONT)
+
     def end(self) -> None:
         for process in self._processes:
             process.kill()
@@ -105,7 +118,7 @@ def backups_under_writers(url: str, folder: Path, rounds: int, seed: int) -> lis
                 known = dict(writers.acknowledged)
                 file = folder / f"backup-{seed}-{number}.db"
                 report = back_up(ledger, file)
-                with Ledger.open(file) as copy:
+                with writers.standing_still(), Ledger.open(file) as copy:
                     problems += torn(copy)
                     problems += [
                         f"backup {number}: run {run} at {copy.head(run)}, acknowledged {version}"
