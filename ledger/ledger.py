@@ -305,13 +305,15 @@ class Ledger:
     ) -> Iterator[Record]:
         """All records of the ledger after a position, in order, none missed, none twice.
 
-        With `follow` it goes on waiting for more, from whatever process, until `stop`.
+        With `follow` it goes on waiting for more, from whatever process, until `stop`; on
+        PostgreSQL a synchronous standby then has what is shown.
         """
         _check_page(page_size)
+        rows_after = self._store.lasting_rows_after if follow else self._store.rows_after
         nap = SHORTEST_NAP
         after = min(max(after, -1), LAST_POSITION)
         while stop is None or not stop.is_set():
-            rows = self._store.rows_after(after, page_size)
+            rows = rows_after(after, page_size)
             for row in rows:
                 yield Record(row, self._codec)
             if rows:

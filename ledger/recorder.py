@@ -218,6 +218,10 @@ class LedgerRecorder(ApplicationRecorder):
     def rows_after(self, position: int, limit: int) -> list[Row]:
         """Records of the whole ledger in order; never one that a later call could precede."""
 
+    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
+        """The same, for who goes on from there for good: none that could still be taken back."""
+        return self.rows_after(position, limit)
+
     @abstractmethod
     def wait_for_more(self, position: int, seconds: float) -> None:
         """Return when there may be records after `position`, or when the time is up."""

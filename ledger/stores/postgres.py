@@ -8,7 +8,7 @@ still at work, so that nothing can appear behind it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import Any
@@ -170,9 +170,18 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         )
 
     def rows_after(self, position: int, limit: int) -> list[Row]:
+        return self._rows_after(position, limit, self.datastore.read)
+
+    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
+        return self._rows_after(position, limit, self.datastore.read_confirmed)
+
+    def _rows_after(
+        self, position: int, limit: int, read: Callable[[str, Sequence[Any]], list[Any]]
+    ) -> list[Row]:
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
-            rows = self._all(
+            self._check_open()
+            rows = read(
                 f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
                 "ORDER BY position LIMIT %s",
                 (position, limit),

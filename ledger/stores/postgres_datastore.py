@@ -31,13 +31,18 @@ from ledger.stores.postgres_connection import (
     reach,
     unavailable,
 )
-from ledger.stores.postgres_schema import RESTORED
+from ledger.stores.postgres_schema import RESTORED, SETTLED
 from ledger.transaction import Mark
 
 READERS = 8
 # A commit that waits, like every other, until a synchronous standby has all before it.
 CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')
     WHERE current_setting('synchronous_standby_names') <> ''"""
+
+# How far nobody can add anything any more, and whether somebody else should have that too.
+LOOK = f"""SELECT coalesce(max(position), 0),
+    current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
+    FROM events WHERE position < {SETTLED}"""
 
 
 class Writer:
@@ -224,6 +229,8 @@ class LedgerPostgresDatastore(PostgresDatastore):
         self._places = BoundedSemaphore(READERS)
         self._idle: list[Session] = []
         self._closed = False
+        # Up to this position, no standby that takes over is without an event.
+        self._confirmed = -1
 
     def register_type_adapters(self) -> None:
         """A ledger uses no composite types."""
@@ -270,6 +277,39 @@ class LedgerPostgresDatastore(PostgresDatastore):
         except LostConnectionError:
             self._drop_idle()
             return self._read(statement, values, tuple_row)
+
+    def read_confirmed(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        """Events, their positions first, in order: once a synchronous standby has them too.
+
+        What is visible need not be on the standby, and is gone if that one takes over: a wait
+        for it that is cancelled, or a server that dies, shows such events for a moment.
+        """
+        try:
+            return self._read_confirmed(statement, values)
+        except LostConnectionError:
+            self._drop_idle()
+            return self._read_confirmed(statement, values)
+
+    def _read_confirmed(self, statement: str, values: Sequence[Any]) -> list[Any]:
+        # On one connection: another may lead to another server.
+        with self.get_connection() as db:
+            try:
+                cursor = db.cursor(row_factory=tuple_row, binary=True)
+                found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
+                if not found or found[-1][0] <= self._confirmed:
+                    return found
+                settled, has_standby = cursor.execute(LOOK, prepare=True).fetchone()
+                if has_standby and not db.confirmed(CONFIRM, self.wait):
+                    raise StoreUnavailableError(
+                        "The synchronous standby did not confirm the last events, so a fail-over "
+                        "could still take them back: a follower is not shown them yet. Go on "
+                        "after the last position once the standby is back. "
+                        "`tail` without `follow` shows all that the primary has."
+                    )
+            except psycopg.Error as error:
+                raise unavailable(error, "reading", db) from error
+            self._confirmed = max(self._confirmed, settled)
+            return found
 
     def read_named(self, statement: str) -> list[dict[str, Any]]:
         """The same, with the names of the columns."""

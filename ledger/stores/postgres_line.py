@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Self, TypeVar
 
@@ -33,6 +33,8 @@ class Line(Connection[tuple[Any, ...]]):
     patience = inf
     # Whether a commit since this was last reset may be on this server alone.
     unconfirmed = False
+    # After so many seconds without an answer, the server is asked to stop what it does.
+    asks_to_stop_after = inf
 
     def listen(self, wait: float) -> Self:
         """From now on: wait for this long, and mind what is said about standbys."""
@@ -46,10 +48,44 @@ class Line(Connection[tuple[Any, ...]]):
 
     def wait(self, gen: Generator[Any, Any, Result], *args: Any, **options: Any) -> Result:
         try:
-            return super().wait(_within(gen, self.patience), *args, **options)
+            return super().wait(self._within(gen), *args, **options)
         except SilentServerError:
             self.close()
             raise
+
+    def _within(self, gen: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """The same conversation, ended when the other side has been silent for too long."""
+        heard, asked_to_stop = time.monotonic(), False
+        try:
+            asked = next(gen)
+            while True:
+                ready = yield asked
+                silent = time.monotonic() - heard
+                if ready:
+                    heard = time.monotonic()
+                elif silent > self.patience:
+                    raise SilentServerError(f"no answer for {self.patience:.0f} seconds")
+                elif silent > self.asks_to_stop_after and not asked_to_stop:
+                    asked_to_stop = True
+                    with suppress(psycopg.Error):
+                        self.cancel_safe(timeout=MARGIN)
+                asked = gen.send(ready)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+    def confirmed(self, statement: str, within: float) -> bool:
+        """Commit something, and whether a standby has it, and all before it, within that time.
+
+        The server is asked to give up then: a wait that nobody is interested in any more would
+        keep its process, and its place among the connections, for as long as the standby is away.
+        """
+        self.unconfirmed, self.asks_to_stop_after = False, within
+        try:
+            self.execute(statement)
+        finally:
+            self.asks_to_stop_after = inf
+        return not self.unconfirmed
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -60,19 +96,3 @@ class Line(Connection[tuple[Any, ...]]):
         finally:
             self.patience = patience
 
-
-def _within(gen: Generator[Any, Any, Result], patience: float) -> Generator[Any, Any, Result]:
-    """The same conversation, ended when the other side has been silent for too long."""
-    heard = time.monotonic()
-    try:
-        asked = next(gen)
-        while True:
-            ready = yield asked
-            if ready:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > patience:
-                raise SilentServerError(f"no answer for {patience:.0f} seconds")
-            asked = gen.send(ready)
-    except StopIteration as done:
-        result: Result = done.value
-        return result

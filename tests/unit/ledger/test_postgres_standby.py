@@ -204,6 +204,68 @@ def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
     assert trial.ledger.append(trial.run, list(caught.value.drafts), 2).duplicate
 
 
+def test_a_follower_is_shown_only_what_a_fail_over_can_not_take_back(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """A commit whose wait was cancelled is there for all to see, but not for a follower."""
+    follower = opened(trial.ledger.url, wait=1.0)
+    seen = follower.tail(follow=True)
+    first = next(seen)
+    pair.standby.kill()
+    appending = trial.append()
+    pair.tell("pg_cancel_backend", pair.one_that_waits())
+    with pytest.raises(StoreUnavailableError):
+        appending.result(30)
+    assert [record.version for record in follower.tail()] == [1, 2, 3]
+    with pytest.raises(StoreUnavailableError, match="not shown them yet"):
+        next(seen)
+    # It was asked to stop, so that followers who try again and again leave nothing behind.
+    assert pair.waiting() == []
+
+    # What it knows to be safe, it shows; so does one who begins now, once the standby is back.
+    assert next(follower.tail(follow=True, page_size=1)).version == 1
+    pair.standby.start()
+    later = opened(trial.ledger.url).tail(first.position, follow=True)
+    assert [next(later).version, next(later).version] == [2, 3]
+
+
+def test_a_follower_asks_the_standby_once_for_all_that_is_there(
+    trial: Trial, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for every page of a long ledger, and not at all who does not follow."""
+    asked: list[str] = []
+    confirmed = postgres_line.Line.confirmed
+
+    def counted(line: postgres_line.Line, statement: str, within: float) -> bool:
+        asked.append(statement)
+        return confirmed(line, statement, within)
+
+    monkeypatch.setattr(postgres_line.Line, "confirmed", counted)
+    trial.append().result(30)
+    ledger = opened(trial.ledger.url)
+    assert len(list(ledger.tail(page_size=1))) == 3
+    assert asked == []
+    seen = ledger.tail(follow=True, page_size=1)
+    assert [next(seen).version for _ in range(3)] == [1, 2, 3]
+    assert len(asked) == 1
+    ledger.append(trial.run, note(), 3)
+    assert next(seen).version == 4
+    assert len(asked) == 2
+
+
+def test_a_follower_on_a_standby_waits_for_nobody(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """What is there to be read is there to take over with."""
+    url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
+    pair.standby.set(synchronous_standby_names="somebody")
+    try:
+        eventually(lambda: _has(url, trial.run))
+        assert next(opened(url).tail(follow=True)).version == 1
+    finally:
+        pair.standby.set(synchronous_standby_names="")
+
+
 def test_a_standby_is_read_and_not_written(
     pair: Pair, trial: Trial, opened: Callable[..., Ledger]
 ) -> None:
