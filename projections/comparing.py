@@ -9,7 +9,8 @@ the runs are not equal, however the rest is aligned. Bookkeeping is aligned in b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -147,14 +148,14 @@ def _heard(
 ) -> tuple[list[Said], list[Said], int]:
     """What both runs say, and how many events they share; those are heard once."""
     shared = _shared(ledger, first, second) if other_ledger in (None, ledger) else 0
-    records = list(ledger.read(first))
+    records = ledger.read(first)
     listener = Listener()
-    common = listener.hear(records[:shared])
-    rest: list[Record] = []
-    if shared < NO_END:
-        rest = list((other_ledger or ledger).read(second, shared))
+    common = listener.hear(islice(records, shared) if shared < NO_END else records)
     going_on = listener.after()
-    one = [*common, *listener.hear(records[shared:])]
+    one = [*common, *listener.hear(records)]
+    rest: Iterable[Record] = ()
+    if shared < NO_END:
+        rest = (other_ledger or ledger).read(second, shared)
     other = [*common, *going_on.hear(rest)]
     return one, other, len(common)
 

@@ -25,6 +25,7 @@ are the adapter and the model that was asked.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -72,16 +73,27 @@ BOOKKEEPING_EVENTS: Final = (
     CheckpointCleared,
 )
 
+# Nobody finds two substances with the same key.
+KEY_BYTES = 32
+
 
 class Said(NamedTuple):
-    """What an event says: `key` is its substance as bytes, `kind` what it can be paired by."""
+    """What an event says: `key` stands for its substance, `kind` is what it can be paired by.
+
+    Two runs are held as a whole to be compared, so the rest is held as text.
+    """
 
     version: int
     tag: str
-    content: dict[str, Any]
+    text: bytes
     key: bytes
     kind: bytes
     bookkeeping: bool
+
+    @property
+    def content(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.text)
+        return found
 
 
 class Listener:
@@ -91,6 +103,7 @@ class Listener:
         # By the id of a call and of a tool's message: the place of the call in its message.
         self._calls: dict[str, int] = {}
         self._messages: dict[str, int | None] = {}
+        self._kinds: dict[bytes, bytes] = {}
 
     def after(self) -> Listener:
         """Another that has heard the same, to hear how a fork went on."""
@@ -107,12 +120,13 @@ class Listener:
         substance = {
             name: value for name, value in content.items() if name not in BOOKKEEPING_FIELDS
         }
+        kind = canonical(_kind(event))
         return Said(
             record.version,
             event.tag,
-            content,
-            canonical([event.tag, substance]),
-            canonical(_kind(event)),
+            msgspec.json.encode(content),
+            blake2b(canonical([event.tag, substance]), digest_size=KEY_BYTES).digest(),
+            self._kinds.setdefault(kind, kind),
             _is_bookkeeping(event),
         )
 
