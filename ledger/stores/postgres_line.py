@@ -95,4 +95,3 @@ class Line(Connection[tuple[Any, ...]]):
             yield
         finally:
             self.patience = patience
-
