@@ -253,6 +253,21 @@ def test_a_follower_asks_the_standby_once_for_all_that_is_there(
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("read_only", ["off", "on"])
+def test_a_role_that_may_only_read_can_follow(
+    trial: Trial, opened: Callable[..., Ledger], read_only: str
+) -> None:
+    """To have the standby confirm something takes no right to write, nor a transaction for it."""
+    role = f"reader_{read_only}"
+    with psycopg.connect(trial.ledger.url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN")
+        db.execute(f"ALTER ROLE {role} SET default_transaction_read_only = {read_only}")
+        db.execute(f"GRANT USAGE ON SCHEMA turnledger TO {role}")
+        db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA turnledger TO {role}")
+    reader = opened(trial.ledger.url.replace("//postgres@", f"//{role}@"))
+    assert next(reader.tail(follow=True)).version == 1
+
+
 def test_a_follower_on_a_standby_waits_for_nobody(
     pair: Pair, trial: Trial, opened: Callable[..., Ledger]
 ) -> None:
