@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SOAK_STAMP := $(VENV)/.installed-soak
 
 .PHONY: demo test check lint bench soak docs clean help
 
@@ -19,6 +20,10 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[postgres,openai,litellm,anthropic,gemini,seal]' --group dev
 	@touch $(STAMP)
+
+$(SOAK_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --group soak
+	@touch $(SOAK_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -40,7 +45,7 @@ bench: $(STAMP)
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 
-soak: $(STAMP)
+soak: $(STAMP) $(SOAK_STAMP)
 	$(BIN)/python -m pytest -m soak
 
 docs: $(STAMP)

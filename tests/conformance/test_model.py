@@ -550,7 +550,7 @@ def test_a_store_does_what_the_model_does(name: str) -> None:
 @pytest.mark.parametrize("name", STORES)
 def test_a_store_does_what_the_model_does_for_long(name: str) -> None:
     """Lives of 80 steps, other ones every time, for as long as the soak lasts."""
-    for _ in rounds(share=0.03):
+    for _ in rounds(share=0.02):
         run_state_machine_as_test(
             machine(name),
             settings=settings(max_examples=50, stateful_step_count=80, derandomize=False),

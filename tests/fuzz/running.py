@@ -14,10 +14,13 @@ import sys
 import tempfile
 import time
 import traceback
+from base64 import b64encode
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 
+from tests.fuzz.guided import COUNTED
 from tests.fuzz.targets import Target
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -25,6 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 MORE_MEMORY = 1 << 30
 # An input takes milliseconds, some that fill limits a second. One that takes this long hangs.
 STUCK_SECONDS = 120.0
+# Of a process that goes by coverage, as a whole: it has some 150 MiB to begin with.
+MOST_MIB = 1536
+# From how many bytes such an input is drawn, at most: some hundred throws.
+LONGEST = 1024
 # A round ends early when it has found this many things: they are likely all the same.
 ENOUGH = 5
 # Noted before the first input: the process is still starting, which may take long.
@@ -144,3 +151,41 @@ def bound_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGE_SIZE") + MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def fuzz_guided(name: str, round_number: int, inputs: int, corpus: Path) -> RoundReport:
+    """A round that goes by coverage, also apart; what it learns it keeps in `corpus`."""
+    if find_spec("atheris") is None:
+        raise RuntimeError("This needs atheris: `make soak` installs it, or pip's --group soak.")
+    corpus.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as told:
+        counted = Path(folder, "counted")
+        counted.write_bytes(bytes(COUNTED))
+        command = [sys.executable, "-m", "tests.fuzz.guided", name, "--counted", str(counted)]
+        command += [f"-runs={inputs}", f"-seed={round_number}", f"-max_len={LONGEST}"]
+        command += [f"-rss_limit_mb={MOST_MIB}", f"-timeout={STUCK_SECONDS:.0f}"]
+        command += [f"-artifact_prefix={folder}/", "-print_final_stats=1", str(corpus)]
+        done = subprocess.run(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.STDOUT
+        )
+        told.seek(0)
+        said = told.read().decode(errors="replace")
+        found = [path.read_bytes() for path in Path(folder).iterdir() if path != counted]
+        accepted, refused = _counts(counted.read_bytes())
+    report = RoundReport(accepted, refused, peak_kib=_peak_mib(said) * 1024)
+    if done.returncode != 0 or found:
+        shown = ", ".join(b64encode(given).decode() for given in found) or "none was kept"
+        report.problems.append(
+            f"tests.fuzz.guided {name}, ended with {done.returncode}; input, in base64: {shown}\n"
+            f"{said[-6000:]}"
+        )
+    return report
+
+
+def _peak_mib(said: str) -> int:
+    _, found, after = said.rpartition("stat::peak_rss_mb:")
+    return int(after.split()[0]) if found else 0
+
+
+def _counts(counted: bytes) -> tuple[int, int]:
+    return int.from_bytes(counted[:8], "big"), int.from_bytes(counted[8:], "big")

@@ -27,7 +27,7 @@ def test_a_hundred_thousand_changes_that_a_reader_sees_are_found() -> None:
     """In processes of their own: verify never hangs, dies or raises what is no typed error."""
     target = ByteChanges()
     search = Search("byte-changes", goal={"changes": 100_000})
-    for number in search.rounds(share=0.1):
+    for number in search.rounds(share=0.07):
         report = fuzz_apart(target, number, target.inputs)
         search.count(changes=report.inputs, found=report.accepted, unseen=report.refused)
         search.blame(*report.problems)
