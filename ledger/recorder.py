@@ -69,6 +69,9 @@ class LedgerRecorder(ApplicationRecorder):
         if self._closed:
             raise LedgerClosedError(self._closed)
 
+    def rest(self) -> None:
+        """Before a fork: let go of what a child would be harmed by, as far as that is possible."""
+
     def abandon(self) -> None:
         """In a forked child: connections, locks and threads are the parent's, not ours."""
         self._closed = (
@@ -348,6 +351,12 @@ class LedgerRecorder(ApplicationRecorder):
 _OPEN: WeakSet[LedgerRecorder] = WeakSet()
 
 
+def _before_fork() -> None:
+    for recorder in list(_OPEN):
+        if not recorder._closed:
+            recorder.rest()
+
+
 def _after_fork() -> None:
     for recorder in list(_OPEN):
         # One that was closed has nothing left: its files' numbers may be others' by now.
@@ -355,4 +364,4 @@ def _after_fork() -> None:
             recorder.abandon()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

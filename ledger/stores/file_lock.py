@@ -57,6 +57,7 @@ class FairLock:
         self._asked: SimpleQueue[_Ticket | None] = SimpleQueue()
         self._ticket: _Ticket | None = None
         self.has_waiter = False
+        self.is_closed = False
         # Whether the waiting thread has or will have to do with the lock: its file is the same
         # one, so it must not be taken meanwhile.
         self._in_line = False
@@ -88,6 +89,8 @@ class FairLock:
         flock(self._lock, LOCK_UN)
 
     def close(self) -> None:
+        """Not to be used any more. May be repeated."""
+        self.is_closed = True
         if self.has_waiter:
             self._asked.put(None)
         else:
@@ -136,12 +139,18 @@ class FairLock:
         self._close_files()
 
     def _close_files(self) -> None:
-        for fd in (self._gate, self._lock):
-            os.close(fd)
+        gate, self._gate = self._gate, -1
+        if gate >= 0:
+            os.close(gate)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
 
 
 class NoLock:
     """Instead of a lock, where nothing can be written and so nobody needs to be kept out."""
+
+    is_closed = False
 
     def acquire(self) -> None:
         pass
@@ -176,11 +185,15 @@ class LifeSign:
         # A file that can't be removed (the disk went read-only) is free, which says enough.
         with contextlib.suppress(OSError):
             self._path.unlink()
-        os.close(self._fd)
+        self.forget()
 
     def forget(self) -> None:
         """In a forked child: let go of the parent's file without freeing its lock."""
-        os.close(self._fd)
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    __del__ = forget
 
 
 def is_alive(folder: Path, name: str) -> bool:

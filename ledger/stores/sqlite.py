@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from eventsourcing.domain import EventSourcingError
 from eventsourcing.sqlite import (
     SQLiteApplicationRecorder,
     SQLiteFactory,
@@ -31,10 +30,10 @@ from ledger.events import CATALOGUE
 from ledger.stores.bell import Bell
 from ledger.stores.file_lock import FairLock, LifeSign, NoLock
 from ledger.stores.meta_values import catalogue_number
-from ledger.stores.sqlite_connection import DEFAULT_WAIT, LedgerDatastore
+from ledger.stores.sqlite_connection import DEFAULT_WAIT, NAP, LedgerDatastore
 from ledger.stores.sqlite_distrust import cut_wal, distrust_index
-from ledger.stores.sqlite_faults import is_busy, is_damage, not_opened, unavailable
-from ledger.stores.sqlite_reading import ChangedMeanwhileError
+from ledger.stores.sqlite_faults import code_of, is_busy, is_damage, not_opened, unavailable
+from ledger.stores.sqlite_reading import ChangedMeanwhileError, IndexMissingError
 from ledger.stores.sqlite_rows import SQLiteRows
 from ledger.stores.sqlite_schema import (
     SCHEMA_VERSION,
@@ -46,6 +45,7 @@ from ledger.stores.sqlite_schema import (
 from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
 from ledger.transaction import Transaction
 
+T = TypeVar("T")
 # Move the WAL into the database after about this many pages (16 MB): the pages that every
 # append touches are then moved once for hundreds of commits.
 CHECKPOINT_PAGES = 4000
@@ -56,9 +56,10 @@ PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
 # How often a read is tried again: of a file that is written to where it may be, or damaged.
-LOOKS = 10
-# Connections that a forked child came by: kept, because SQLite must not close them there.
-_THE_PARENTS: list[tuple[sqlite3.Connection | None, LedgerDatastore]] = []
+LOOKS = 30
+_NOT_YET_THERE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+# For how many seconds a fork waits for whoever writes in this process.
+A_MOMENT = 1.0
 
 
 class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
@@ -67,16 +68,19 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
     datastore: LedgerDatastore
 
     def __init__(self, datastore: LedgerDatastore, events_table_name: str = "events") -> None:
-        self._path = Path(datastore.pool.db_name)
+        self._path = Path(datastore.path)
         self._folder = Path(f"{self._path}-locks")
         self._read_only = datastore.read_only
-        self._lock = NoLock() if self._read_only else FairLock(self._folder, datastore.wait)
+        self._lock: NoLock | FairLock = NoLock()
+        if not self._read_only:
+            self._lock = FairLock(self._folder, datastore.wait)
         super().__init__(datastore, events_table_name)
         self._writer: sqlite3.Connection | None = None
         self._tx: SQLiteLedgerTransaction | None = None
         # Whether this process has the lock, or may have it: it came to ask for it.
         self._inside = False
         self._life: LifeSign | None = None
+        self._is_released = False
         # Those who wrote before and died may have left a long WAL: it counts as ours.
         self._unmoved_pages = _size(Path(f"{self._path}-wal")) // PAGE_BYTES
         self._appended = Bell()
@@ -112,26 +116,29 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         Looks without setting anything, so that a file that is no ledger stays as it is.
         """
         try:
-            with self._looking() as db:
-                (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-                if found == 0:
-                    return False
-                if format_of(db, self._path) != SCHEMA_VERSION:
-                    return False
-                found = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
-                written = catalogue_number(found[0] if found else None)
-                return self._read_only or written >= CATALOGUE
-        except sqlite3.OperationalError as error:
             if self._read_only:
-                raise unavailable(error, "opening the database") from error
+                return self._ask(self._looks_ready)
+            with closing(self.datastore.connect_bare()) as db:
+                return self._looks_ready(db)
+        except sqlite3.OperationalError:
             return False  # busy, say; whoever has the lock will see
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise NotALedgerError(f"{self._path} is not a usable database: {error}") from error
+            raise self._no_database(error) from error
+        except (StoreUnavailableError, IntegrityFailureError) as error:
+            if is_damage(error) or isinstance(error, IntegrityFailureError):
+                raise self._no_database(error.__cause__ or error) from error
+            raise
 
-    def _looking(self) -> AbstractContextManager[sqlite3.Connection]:
-        if self._read_only:
-            return self.datastore.read_only_connection()
-        return closing(self.datastore.look())
+    def _looks_ready(self, db: sqlite3.Connection) -> bool:
+        (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if found == 0 or format_of(db, self._path) != SCHEMA_VERSION:
+            return False
+        found = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
+        written = catalogue_number(found[0] if found else None)
+        return self._read_only or written >= CATALOGUE
+
+    def _no_database(self, error: BaseException) -> NotALedgerError:
+        return NotALedgerError(f"{self._path} is not a usable database: {error}")
 
     # --- writing ---
 
@@ -168,7 +175,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             return
         db, tx, self._tx = self._writer, self._tx, None
         try:
-            if tx is not None and tx.failed:
+            if tx is not None and tx.failed and tx.begun:
                 self._cut_wal()
             if db is not None and db.in_transaction:
                 # Nothing of a broken connection is kept for the next writer.
@@ -195,8 +202,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
                 yield self._writer
             except sqlite3.Error as error:
                 if is_damage(error):
-                    what = f"{self._path} is not a usable database: {error}"
-                    raise NotALedgerError(what) from error
+                    raise self._no_database(error) from error
                 raise unavailable(error, "opening the database") from error
             finally:
                 self._leave()
@@ -225,35 +231,42 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
                 with self.datastore.read_only_connection() as db:
                     yield db
                 return
-            with self.datastore.get_connection(commit=False) as connection:
-                yield connection._sqlite_conn
-        except (sqlite3.Error, EventSourcingError, UnicodeDecodeError) as error:
-            self._check_open()  # closed in the middle of it
+            with self.datastore.reader() as db:
+                yield db
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             if "decode" in str(error):
                 raise IntegrityFailureError(f"{self._path} holds damaged text: {error}") from error
             raise unavailable(error, "reading") from error
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._ask(lambda db: db.execute(statement, values).fetchall())
+
+    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         for _ in range(LOOKS):
             try:
                 with self._reader() as db:
-                    return db.execute(statement, values).fetchall()
-            except ChangedMeanwhileError:
-                continue
+                    return question(db)
             except StoreUnavailableError as error:
-                if not is_damage(error):
+                if not self._may_pass(error):
                     raise
-            # A failing disk took pages back, perhaps, and whoever met that is about to say so.
-            time.sleep(0.001)
+            time.sleep(NAP)
         with self._reader() as db:
-            return db.execute(statement, values).fetchall()
+            return question(db)
+
+    def _may_pass(self, error: StoreUnavailableError) -> bool:
+        """Whether it is likely over in a moment."""
+        if isinstance(error, ChangedMeanwhileError | IndexMissingError):
+            return True
+        # A failing disk took pages back, perhaps, and whoever met that is about to say so. And
+        # files beside one that can only be read here come and go, when others open and close it.
+        return is_damage(error) or (self._read_only and code_of(error) in _NOT_YET_THERE)
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         self._appended.wait(seconds)
 
     def holder(self) -> str:
-        self._check_open()
         with self._turn:
+            self._check_open()
             if self._life is None:
                 try:
                     self._life = LifeSign(self._folder)
@@ -282,12 +295,14 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         return highest
 
     def facts(self) -> dict[str, str]:
-        with self._reader() as db:
+        def look(db: sqlite3.Connection) -> tuple[dict[str, str], int]:
             pragma = {
                 name: str(db.execute(f"PRAGMA {name}").fetchone()[0])
                 for name in ("journal_mode", "synchronous", "page_size", "page_count")
             }
-            newest = db.execute(NEWEST_RECORDED).fetchone()[0]
+            return pragma, db.execute(NEWEST_RECORDED).fetchone()[0]
+
+        pragma, newest = self._ask(look)
         return {
             "store": "sqlite",
             "file": str(self._path.absolute()),
@@ -302,34 +317,53 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
     # --- the end ---
 
     def close(self) -> None:
-        if self._closed:
+        if self._is_released:
             return
         with self._turn:
-            if not self._closed:
-                self._closed = "This ledger was closed. Open it again."
-                self._close()
+            self._closed = self._closed or "This ledger was closed. Open it again."
+            try:
+                self._release()
+            except BaseException:
+                # Ctrl-C came just then, as it may: see group_commit.
+                self._release()
+                raise
         self._appended.ring()
 
-    def _close(self) -> None:
-        # Closing the last connection moves the WAL: under the lock, like any commit. If others
-        # are writing just now, this connection is not the last one.
-        locked = self._lock.acquire_at_once()
+    def _release(self) -> None:
+        """Let go of everything. May be repeated."""
+        if not self._lock.is_closed:
+            self._rest()
+        self.datastore.close()
+        if self._life is not None:
+            self._life.close()
+        self._lock.close()
+        self._is_released = True
+
+    def _rest(self) -> None:
+        """Close the connections that nobody is using. May be repeated."""
         try:
-            if self._writer is not None and locked:
-                self._move_wal(self._writer)
-            self.datastore.close()
-            if self._writer is not None:
-                self._writer.close()
-            if self._life is not None:
-                self._life.close()
+            # Closing the last connection moves the WAL: under the lock, like any commit. If
+            # others are writing just now, this connection is not the last one.
+            locked = self._lock.acquire_at_once()
+            writer, self._writer = self._writer, None
+            if writer is not None and locked:
+                self._move_wal(writer)
+            self.datastore.rest()
+            if writer is not None:
+                writer.close()
         finally:
-            if locked:
-                self._lock.release()
-            self._lock.close()
+            self._lock.release()
+
+    def rest(self) -> None:
+        if not self._read_only and self._turn.acquire(timeout=A_MOMENT):
+            try:
+                self._rest()
+            finally:
+                self._turn.release()
 
     def abandon(self) -> None:
         super().abandon()
-        _THE_PARENTS.append((self._writer, self.datastore))
+        self._is_released = True
         self._lock.forget()
         if self._life is not None:
             self._life.forget()

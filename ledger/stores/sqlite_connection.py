@@ -1,35 +1,50 @@
-"""Connections to a ledger's SQLite file, as durable as the ledger promises."""
+"""Connections to a ledger's SQLite file, as durable as the ledger promises.
+
+The library's own pool is not used: it closes connections in which other threads are reading,
+which ends the interpreter, and loses a place for good when an interrupt comes at a bad moment.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
-from contextlib import AbstractContextManager
-from typing import Any
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NoReturn
 from urllib.parse import quote
 
-from eventsourcing.sqlite import SQLiteConnection, SQLiteConnectionPool, SQLiteDatastore
+from eventsourcing.sqlite import SQLiteDatastore
 
 from ledger.stores.sqlite_faults import code_of
+from ledger.stores.sqlite_forking import OwnConnection, check_not_shared
 from ledger.stores.sqlite_reading import reading
 
+# How many connections are kept for the next reader.
 READERS = 8
 DEFAULT_WAIT = 30.0
 NAP = 0.001
 
 
-class LedgerConnectionPool(SQLiteConnectionPool):
-    """Connections that are as durable as the ledger promises, and never checkpoint alone."""
+class LedgerDatastore(SQLiteDatastore):
+    """The library's datastore with our connections."""
 
-    def __init__(self, *, wait: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, db_name: str, *, wait: float, read_only: bool = False) -> None:
+        super().__init__(db_name, originator_id_type="text")
+        self.path = db_name
         self.wait = wait
+        self.read_only = read_only
+        self._idle: deque[sqlite3.Connection] = deque()
+        self._is_closed = False
 
     def connect_bare(self, options: str = "mode=rw") -> sqlite3.Connection:
+        """A connection that has set nothing, to see what the file is."""
+        check_not_shared(self.path)
         # By URI, so that no name is misread and nothing is created by accident.
-        return sqlite3.connect(
-            f"file:{quote(os.fsencode(self.db_name))}?{options}",
+        return OwnConnection(
+            self.path,
+            f"file:{quote(os.fsencode(self.path))}?{options}",
             uri=True,
             check_same_thread=False,
             isolation_level=None,
@@ -37,25 +52,28 @@ class LedgerConnectionPool(SQLiteConnectionPool):
             timeout=self.wait,
         )
 
-    def _create_connection(self) -> SQLiteConnection:
-        raw = self.connect_bare()
+    def connect(self) -> sqlite3.Connection:
+        """A connection that is as durable as the ledger promises, and never checkpoints alone."""
+        db = self.connect_bare()
         try:
-            self._switch_to_wal(raw)
-            raw.execute("PRAGMA synchronous=FULL")
-            raw.execute("PRAGMA wal_autocheckpoint=0")
-            raw.execute("PRAGMA foreign_keys=OFF")
+            self._switch_to_wal(db)
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA wal_autocheckpoint=0")
+            db.execute("PRAGMA foreign_keys=OFF")
+            # What somebody put into the file is data: nothing in it may run functions.
+            db.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
-            raw.close()
+            db.close()
             raise
-        return SQLiteConnection(sqlite_conn=raw, max_age=self.max_age)
+        return db
 
-    def _switch_to_wal(self, raw: sqlite3.Connection) -> None:
+    def _switch_to_wal(self, db: sqlite3.Connection) -> None:
         """SQLite waits for nobody here: not for one who rolls back what a killed process left."""
         deadline = time.monotonic() + self.wait
         while True:
             try:
                 # To the last row: the switch is committed only then, and may fail.
-                ((mode,),) = raw.execute("PRAGMA journal_mode=WAL").fetchall()
+                ((mode,),) = db.execute("PRAGMA journal_mode=WAL").fetchall()
                 break
             except sqlite3.OperationalError as error:
                 if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
@@ -64,27 +82,50 @@ class LedgerConnectionPool(SQLiteConnectionPool):
         if mode != "wal":
             raise sqlite3.OperationalError(f"the journal mode stays {mode!r} instead of WAL")
 
-
-class LedgerDatastore(SQLiteDatastore):
-    """The library's datastore with our connections."""
-
-    def __init__(self, db_name: str, *, wait: float, read_only: bool = False) -> None:
-        super().__init__(db_name, originator_id_type="text")
-        self.wait = wait
-        self.read_only = read_only
-        self.pool: LedgerConnectionPool = LedgerConnectionPool(
-            db_name=db_name, wait=wait, pool_size=READERS, pool_timeout=wait
-        )
-
-    def look(self) -> sqlite3.Connection:
-        """A connection that has set nothing, to see what the file is."""
-        return self.pool.connect_bare()
+    @contextmanager
+    def reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read; only the thread that reads with it ever closes it."""
+        try:
+            db = self._idle.pop()
+        except IndexError:
+            db = self.connect()
+        try:
+            yield db
+        except BaseException:
+            db.close()  # with whatever it was in the middle of
+            raise
+        if len(self._idle) < READERS:
+            self._idle.append(db)
+        else:
+            db.close()
+        if self._is_closed:
+            self.rest()
 
     def read_only_connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection for one read, where nothing at all can be written."""
-        return reading(self.pool.db_name, self.pool.connect_bare)
+        return reading(self.path, lambda options: self.connect_bare(options))
 
-    def connect(self) -> sqlite3.Connection:
-        """A connection outside the pool, for the writer."""
-        connection: sqlite3.Connection = self.pool._create_connection()._sqlite_conn
-        return connection
+    def get_connection(self, *, commit: bool) -> NoReturn:
+        """Not offered: the library's connections would move the WAL whenever they like."""
+        raise TypeError(
+            "Read a ledger's file through the ledger, or with a connection of your own."
+        )
+
+    def rest(self) -> None:
+        """Close the connections that nobody is using."""
+        while True:
+            try:
+                db = self._idle.pop()
+            except IndexError:
+                return
+            db.close()
+
+    def close(self) -> None:
+        """Readers that are under way close what they have when they are done."""
+        self._is_closed = True
+        self.rest()
+        super().close()
+
+    def __del__(self) -> None:
+        # Connections close themselves; the library's pool never had one.
+        pass

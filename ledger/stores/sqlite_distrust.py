@@ -20,7 +20,7 @@ _HEADER_BYTES = 96
 # In it, in the machine's own order: whether it is made, the size of a page, the last valid frame.
 _HEADER = struct.Struct("=12x B x H I")
 _WAL_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
-# Never closed: closing a file frees all locks that this process has on it, SQLite's too.
+# Not closed while SQLite may use it: that would free all locks that this process has on it.
 _KEPT_OPEN: dict[tuple[int, int], int] = {}
 
 
@@ -35,9 +35,17 @@ def _index_file(path: Path) -> int:
     found = index.stat()
     file = _KEPT_OPEN.get((found.st_dev, found.st_ino))
     if file is None:
+        _let_go_of_deleted()
         file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
         _KEPT_OPEN[found.st_dev, found.st_ino] = file
     return file
+
+
+def _let_go_of_deleted() -> None:
+    """An index is deleted when nobody has the ledger open any more; its room is not free yet."""
+    for number, file in list(_KEPT_OPEN.items()):
+        if os.fstat(file).st_nlink == 0 and _KEPT_OPEN.pop(number, None) is not None:
+            os.close(file)
 
 
 def cut_wal(path: Path) -> None:

@@ -21,6 +21,10 @@ class ChangedMeanwhileError(StoreBusyError):
     """The file was written to while it was being read as one that nobody writes to."""
 
 
+class IndexMissingError(StoreUnavailableError):
+    """The WAL has no index. It is so for a moment when somebody closes the ledger elsewhere."""
+
+
 @contextmanager
 def reading(
     path: str, connect: Callable[[str], sqlite3.Connection]
@@ -35,7 +39,7 @@ def reading(
             yield db
         return
     if wal is not None and _size(wal) > 0:
-        raise StoreUnavailableError(
+        raise IndexMissingError(
             f"{path} can only be read here, and not without writing: the last commits are in "
             f"{path}-wal, and the index {path}-shm is missing. Copy {path} and {path}-wal to "
             "where you can write, and open the copy."

@@ -25,13 +25,15 @@ _DROP_GENERATIONS = "DELETE FROM shelf_rows WHERE shelf=? AND generation BETWEEN
 class SQLiteShelfTransaction(Transaction):
     """Shelves, written on the writer's connection; its lock keeps all others out."""
 
-    __slots__ = ("_db", "_wrote", "bytes_written", "failed")
+    __slots__ = ("_db", "_wrote", "begun", "bytes_written", "failed")
 
     def __init__(self, db: sqlite3.Connection, heads: dict[str, RunRow], *, careful: bool) -> None:
         super().__init__(heads, careful=careful)
         self._db = db
         self._wrote = False
         self.bytes_written = 0
+        # Whether SQLite's own lock was ours: what is at the end of the WAL is then ours, too.
+        self.begun = False
         # The disk may be full: moving the WAL into the database can make room in it.
         self.failed = False
 

@@ -58,6 +58,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
             raise self._failed(error, "beginning a transaction") from error
+        self.begun = True
 
     def commit(self) -> None:
         try:

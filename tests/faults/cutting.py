@@ -7,17 +7,17 @@ as a power cut after each single call would leave them, and opened by another pr
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
-from eventsourcing.sqlite import SQLiteConnection
 
 from ledger import Ledger
 from ledger.stores import sqlite
-from ledger.stores.sqlite_connection import LedgerConnectionPool
+from ledger.stores.sqlite_connection import LedgerDatastore
 from tests.crash.processes import Crew, Voice
 from tests.faults.checking import check
 from tests.faults.client import Client
@@ -87,11 +87,11 @@ def _work(voice: Voice, url: str, seed: int, steps: int, faults: bool, synchrono
 
 
 def _be_careless(synchronous: str) -> None:
-    make = LedgerConnectionPool._create_connection
+    connect = LedgerDatastore.connect
 
-    def make_careless(pool: LedgerConnectionPool) -> SQLiteConnection:
-        made = make(pool)
-        made._sqlite_conn.execute(f"PRAGMA synchronous={synchronous}")
-        return made
+    def connect_carelessly(datastore: LedgerDatastore) -> sqlite3.Connection:
+        db = connect(datastore)
+        db.execute(f"PRAGMA synchronous={synchronous}")
+        return db
 
-    LedgerConnectionPool._create_connection = make_careless  # type: ignore[method-assign,assignment]
+    LedgerDatastore.connect = connect_carelessly  # type: ignore[method-assign]

@@ -94,7 +94,7 @@ def test_a_read_that_a_writer_disturbed_is_done_again(
     store = SQLiteLedgerFactory(
         {"SQLITE_DBNAME": str(path), "LEDGER_READ_ONLY": "yes"}
     ).application_recorder()
-    connect = store.datastore.pool.connect_bare
+    connect = store.datastore.connect_bare
     disturbed: list[str] = []
 
     def connect_and_disturb(options: str = "mode=rw") -> sqlite3.Connection:
@@ -105,7 +105,7 @@ def test_a_read_that_a_writer_disturbed_is_done_again(
                 writer.append(run, fact(), ANY)
         return db
 
-    monkeypatch.setattr(store.datastore.pool, "connect_bare", connect_and_disturb)
+    monkeypatch.setattr(store.datastore, "connect_bare", connect_and_disturb)
     found = store.run(str(run))
     store.close()
 

@@ -16,7 +16,15 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, NEW, Ledger, StoreUnavailableError, TurnledgerError, new_run_id
+from ledger import (
+    ANY,
+    NEW,
+    Ledger,
+    LedgerClosedError,
+    StoreUnavailableError,
+    TurnledgerError,
+    new_run_id,
+)
 from ledger.stores.bell import Bell
 from tests.conformance.samples import draft, note
 
@@ -265,3 +273,41 @@ def test_an_interrupt_at_the_bell_leaves_nobody_deaf() -> None:
                 break
             place += 1
         assert place > 1
+
+
+def test_whoever_reads_after_an_interrupted_read_is_served(tmp_path: Path) -> None:
+    """Wherever in a read Ctrl-C came, and however often: there is always a connection."""
+    run = new_run_id()
+    with Ledger.open(tmp_path / "runs.db", wait=5) as ledger:
+        ledger.append(run, note(), NEW)
+        place, fired = 1, True
+        while fired:
+            for _ in range(3):
+                interrupter = Interrupter(place)
+                interrupter.around(lambda: ledger.head(run))
+            _in_time(lambda: ledger.head(run), f"point {place}")
+            place, fired = place + 1, interrupter.fired
+    assert place > 10
+
+
+def test_a_ledger_whose_closing_was_interrupted_can_be_closed(tmp_path: Path) -> None:
+    """Wherever it was: everything is let go, others can write, and closing again is harmless."""
+    path, run = tmp_path / "runs.db", new_run_id()
+    with Ledger.open(path) as ledger:
+        ledger.append(run, note(), NEW)
+    place = 1
+    while True:
+        ledger = Ledger.open(path)
+        ledger.append(run, note(), ANY)
+        ledger.store.holder()
+        interrupter = Interrupter(place)
+        interrupter.around(ledger.close)
+        _in_time(ledger.close, f"point {place}")
+        assert _nobody_has_the_lock(ledger), place
+        assert not list(Path(f"{path}-locks").glob("alive-*")), place
+        with pytest.raises(LedgerClosedError):
+            ledger.append(run, note(), ANY)
+        if not interrupter.fired:
+            break
+        place += 1
+    assert place > 20
