@@ -66,17 +66,21 @@ class FairLock:
             self.acquire_in_line()
 
     def acquire_at_once(self) -> bool:
-        """Take the lock if nobody has it or is in line for it."""
+        """Take the lock if nobody has it or is in line for it; after Ctrl-C it is not taken."""
         if self._in_line:
             return False
         try:
-            flock(self._gate, AT_ONCE)
             try:
+                flock(self._gate, AT_ONCE)
                 flock(self._lock, AT_ONCE)
             finally:
+                # Taken or not: Ctrl-C may come before that could be noted.
                 flock(self._gate, LOCK_UN)
         except BlockingIOError:
             return False
+        except BaseException:
+            flock(self._lock, LOCK_UN)
+            raise
         return True
 
     def release(self) -> None:
