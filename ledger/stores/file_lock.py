@@ -25,14 +25,18 @@ def _open(path: Path) -> int:
 
 
 class _Ticket:
-    """One wait in line. Whoever settles it first decides: granted, or given up."""
+    """One wait in line. Whoever settles it first decides: answered, or given up.
 
-    __slots__ = ("granted", "settled")
+    The answer is the lock, or why the system does not give it.
+    """
+
+    __slots__ = ("answered", "refused", "settled")
 
     def __init__(self) -> None:
+        self.refused: OSError | None = None
         self.settled = Lock()
-        self.granted = Lock()
-        self.granted.acquire()
+        self.answered = Lock()
+        self.answered.acquire()
 
 
 class FairLock:
@@ -116,10 +120,12 @@ class FairLock:
                     f"{error}; nothing was written. Try again."
                 ) from error
         self._asked.put(ticket)
-        if ticket.granted.acquire(timeout=self._wait):
+        in_time = ticket.answered.acquire(timeout=self._wait)
+        # If it can't be given up, it was answered just now.
+        if in_time or not ticket.settled.acquire(blocking=False):
+            if ticket.refused is not None:
+                raise ticket.refused
             return
-        if not ticket.settled.acquire(blocking=False):
-            return  # granted just now
         raise StoreBusyError(
             f"Waited {self._wait} s for another writer ({self._what}); nothing was written. "
             "Try again, or open the ledger with a longer wait."
@@ -129,11 +135,15 @@ class FairLock:
         while (ticket := self._asked.get()) is not None:
             self._in_line = True
             if not ticket.settled.locked():
-                flock(self._gate, LOCK_EX)
-                flock(self._lock, LOCK_EX)
+                try:
+                    flock(self._gate, LOCK_EX)
+                    flock(self._lock, LOCK_EX)
+                except OSError as error:
+                    # For the one who asked: this thread has others to wait for.
+                    ticket.refused = error
                 flock(self._gate, LOCK_UN)
                 if ticket.settled.acquire(blocking=False):
-                    ticket.granted.release()
+                    ticket.answered.release()
                 else:
                     flock(self._lock, LOCK_UN)
             self._in_line = not self._asked.empty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -13,6 +14,7 @@ from threading import Thread
 import pytest
 
 from ledger import StoreBusyError
+from ledger.stores import file_lock
 from ledger.stores.file_lock import FairLock, LifeSign, is_alive
 
 # A process that does as it is told, line by line, and answers each line.
@@ -210,6 +212,34 @@ def test_closing_with_somebody_else_inside_ends(tmp_path: Path, other: Other) ->
     assert lock.has_waiter
     assert other.ask("release") == "released"
     other.acquire()
+
+
+def test_a_wait_that_the_system_refuses_is_told_and_not_the_last(
+    tmp_path: Path, other: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits gets the system's error; the gate is open, and the next wait is served."""
+    refused: list[int] = []
+
+    def refuse_second(fd: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            refused.append(fd)
+            if len(refused) == 2:
+                raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr(file_lock, "flock", refuse_second)
+    other.acquire()
+    lock = FairLock(tmp_path, wait=30)
+    with pytest.raises(OSError, match="No locks"):
+        lock.acquire()
+    lock.release()
+    assert len(refused) == 2
+    other.tell("release")
+    lock.acquire_in_line()
+    lock.release()
+    assert other.hear() == "released"
+    other.acquire()
+    lock.close()
 
 
 def test_a_life_sign_shows_until_its_process_is_killed(tmp_path: Path, other: Other) -> None:
