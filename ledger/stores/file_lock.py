@@ -16,6 +16,7 @@ from threading import Lock
 from uuid import uuid4
 
 from ledger.errors import StoreBusyError
+from ledger.stores.sqlite_faults import not_opened
 
 AT_ONCE = LOCK_EX | LOCK_NB
 
@@ -198,19 +199,30 @@ class LifeSign:
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the process that holds this life sign is running; False means it is not."""
+    """Whether the process that holds this life sign is running; False means it is not.
+
+    A sign that may not be looked at is not known to be dead. StoreUnavailableError if the
+    system does not let anybody look.
+    """
+    path = folder / Path(name).name
     try:
-        fd = os.open(folder / Path(name).name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return True
+    except OSError as error:
+        raise not_opened(f"The sign of life {path}", error) from error
     try:
         # Shared: two who ask at once must not take each other for the holder.
         flock(fd, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise not_opened(f"The sign of life {path}", error) from error
     else:
         with contextlib.suppress(OSError):
-            (folder / Path(name).name).unlink()
+            path.unlink()
         return False
     finally:
         os.close(fd)

@@ -7,13 +7,14 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 
 import pytest
 
-from ledger import StoreBusyError
+from ledger import StoreBusyError, StoreUnavailableError
 from ledger.stores import file_lock
 from ledger.stores.file_lock import FairLock, LifeSign, is_alive
 
@@ -284,3 +285,36 @@ def test_what_is_no_life_sign_is_not_alive_and_nothing_else_is_touched(
     folder.mkdir()
     assert not is_alive(folder, name)
     assert outside.read_text() == "mine"
+
+
+def refusing(number: int) -> Callable[..., int]:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_a_life_sign_that_may_not_be_looked_at_is_not_known_to_be_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Another user's file, say: the lease then counts until it expires."""
+    sign = LifeSign(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing(number))
+        assert is_alive(tmp_path, sign.name)
+    sign.close()
+
+
+@pytest.mark.parametrize(("where", "number"), [(os, errno.EMFILE), (file_lock, errno.ENOLCK)])
+def test_a_life_sign_that_the_system_does_not_show_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: ModuleType, number: int
+) -> None:
+    """Neither alive nor dead can be said, and a dead holder's run must not be taken for either."""
+    sign = LifeSign(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, "open" if where is os else "flock", refusing(number))
+        with pytest.raises(StoreUnavailableError, match=sign.name):
+            is_alive(tmp_path, sign.name)
+    assert is_alive(tmp_path, sign.name)
+    sign.close()
