@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from threading import Lock
 from uuid import uuid4
 
-from ledger.errors import StoreBusyError
+from ledger.errors import StoreBusyError, StoreUnavailableError
 from ledger.stores.sqlite_faults import not_opened
 
 AT_ONCE = LOCK_EX | LOCK_NB
@@ -178,14 +178,23 @@ class LifeSign:
     """A file that this process keeps locked while it lives."""
 
     def __init__(self, folder: Path) -> None:
+        _sweep(folder)
+        while not self._is_made(folder):
+            pass
+
+    def _is_made(self, folder: Path) -> bool:
         self.name = f"alive-{uuid4()}"
         self._path = folder / self.name
         self._fd = _open(self._path)
+        made = False
         try:
             flock(self._fd, LOCK_EX)
-        except BaseException:
-            os.close(self._fd)
-            raise
+            # Another one may have swept it before it was locked; from now on nobody does.
+            made = self._path.exists()
+        finally:
+            if not made:
+                os.close(self._fd)
+        return made
 
     def close(self) -> None:
         # A file that can't be removed (the disk went read-only) is free, which says enough.
@@ -198,8 +207,15 @@ class LifeSign:
         os.close(self._fd)
 
 
+def _sweep(folder: Path) -> None:
+    """Remove the signs of those who ended without a goodbye."""
+    for path in folder.glob("alive-*"):
+        with contextlib.suppress(StoreUnavailableError):
+            is_alive(folder, path.name)
+
+
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the process that holds this life sign is running; False means it is not.
+    """Whether the process that holds this life sign is running; if not, the sign is removed.
 
     A sign that may not be looked at is not known to be dead. StoreUnavailableError if the
     system does not let anybody look.

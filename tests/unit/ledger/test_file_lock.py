@@ -318,3 +318,34 @@ def test_a_life_sign_that_the_system_does_not_show_is_a_typed_error(
             is_alive(tmp_path, sign.name)
     assert is_alive(tmp_path, sign.name)
     sign.close()
+
+
+def test_signs_of_the_dead_are_swept(tmp_path: Path, other: Other, another: Other) -> None:
+    """Whoever makes a sign removes those whose processes ended without a goodbye, and no other."""
+    theirs, alive = other.ask("live"), another.ask("live")
+    other.kill()
+    assert (tmp_path / theirs).exists()
+    sign = LifeSign(tmp_path)
+    signs = {path.name for path in tmp_path.glob("alive-*")}
+    assert signs == {alive, sign.name}
+    sign.close()
+
+
+def test_a_sign_that_is_swept_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one sweeps between the making of a sign and its lock: the holder still shows."""
+    swept: list[Path] = []
+
+    def sweep_first(fd: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and not swept:
+            swept.extend(tmp_path.glob("alive-*"))
+            assert not is_alive(tmp_path, swept[0].name)
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr(file_lock, "flock", sweep_first)
+    sign = LifeSign(tmp_path)
+    assert len(swept) == 1
+    assert not swept[0].exists()
+    assert is_alive(tmp_path, sign.name)
+    sign.close()
