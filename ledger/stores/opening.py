@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ledger.errors import (
+    InvalidInputError,
     InvalidUrlError,
     MissingDependencyError,
     NotALedgerError,
@@ -21,12 +22,19 @@ from ledger.stores.sqlite_faults import READ_ONLY, not_opened
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
+# Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
+LONGEST_WAIT = 24 * 60 * 60
 
 
 def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> LedgerRecorder:
     """The store that a path, `sqlite:///file`, `postgresql://...` or `memory://` names."""
+    if not 0 <= wait <= LONGEST_WAIT:  # a NaN is neither
+        raise InvalidInputError(
+            f"wait={wait}: it is the seconds to wait for other writers, from 0 to "
+            f"{LONGEST_WAIT}, which is a day."
+        )
     text = os.fspath(url)
-    scheme = urlsplit(text).scheme if "://" in text else ""
+    scheme = _scheme(text)
     if scheme == "memory":
         return MemoryLedgerFactory(
             {MemoryLedgerFactory.LEDGER_NAME: text.removeprefix("memory://")}
@@ -44,9 +52,29 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
     return _open_sqlite(Path(text), wait=wait, create=create)
 
 
+def _scheme(text: str) -> str:
+    try:
+        return urlsplit(text).scheme if "://" in text else ""
+    except ValueError:  # which may name the password
+        raise InvalidUrlError(
+            f"{STANDARD.text(text)} can't be read as an address: look at its host."
+        ) from None
+
+
+def _resolved(given: Path) -> Path:
+    """One file, one name: its locks lie beside it, whatever link or folder it was named by."""
+    try:
+        return given.resolve()
+    except ValueError as error:
+        raise InvalidUrlError(f"{str(given)!r} can't be the name of a file: {error}.") from error
+    except RuntimeError as error:  # before Python 3.13: links in a circle
+        raise StoreUnavailableError(f"The ledger {given} can't be opened: {error}.") from error
+    except OSError as error:
+        raise not_opened(f"The ledger {given}", error) from error
+
+
 def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
-    # One file, one name: its locks lie beside it, whatever link or folder it was named by.
-    path = given.resolve()
+    path = _resolved(given)
     locks = Path(f"{path}-locks")
     exists = False
     try:
