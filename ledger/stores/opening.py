@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -76,20 +77,22 @@ def _resolved(given: Path) -> Path:
 def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
     path = _resolved(given)
     locks = Path(f"{path}-locks")
-    exists = False
+    exists = made_locks = False
     try:
-        exists, was_there = path.exists(), locks.exists()
+        exists, stamp = path.exists(), _stamp(path)
         if not exists and not create:
             raise StoreUnavailableError(f"There is no ledger at {path}.")
         if exists:
             _refuse_what_is_none(path, create=create)
+        made_locks = not locks.exists()
         locks.mkdir(exist_ok=True)
         if not exists:
             path.touch()
         return _sqlite_store(path, wait)
     except NotALedgerError:
-        if not was_there:
-            shutil.rmtree(locks, ignore_errors=True)
+        # If the file is another one by now, it may be a ledger to others, who use the locks.
+        if made_locks and _stamp(path) == stamp:
+            _remove(locks)
         raise
     except OSError as error:
         if exists and error.errno in READ_ONLY and os.access(path, os.R_OK):
@@ -113,6 +116,22 @@ def _refuse_what_is_none(path: Path, *, create: bool) -> None:
         )
     if not create:
         raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Another one if the file was replaced or written to."""
+    try:
+        now = path.stat()
+    except OSError:
+        return ()
+    return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+def _remove(locks: Path) -> None:
+    """Only what opening makes: a sign of life in it is another's."""
+    with suppress(OSError):
+        if {file.name for file in locks.iterdir()} <= {"gate", "write"}:
+            shutil.rmtree(locks)
 
 
 def _size(path: Path) -> int:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from math import inf, nan
 from pathlib import Path
 from traceback import format_exception
+from typing import Any
 
 import pytest
 
 from ledger import (
+    ANY,
     NEW,
     InvalidInputError,
     InvalidUrlError,
     Ledger,
+    NotALedgerError,
+    RunClaimedError,
     StoreUnavailableError,
     new_run_id,
 )
+from ledger.stores import opening
 from tests.conformance.harness import STORES, store_under_test
 from tests.conformance.samples import note
 
@@ -79,3 +84,54 @@ def test_a_folder_that_was_removed_is_an_error_of_ours(
     gone.rmdir()
     with pytest.raises(StoreUnavailableError, match=r"runs\.db can't be opened"):
         Ledger.open("runs.db")
+
+
+@pytest.mark.parametrize("kind", ["claimed", "opened"])
+def test_who_is_refused_leaves_the_locks_of_those_who_came_meanwhile(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file was put in its place just now: for the next one who looked it was a ledger."""
+    path, run = tmp_path / "runs.db", new_run_id()
+    with Ledger.open(tmp_path / "copy.db") as copy:
+        copy.append(run, note(), NEW)
+    path.write_bytes(b"half of a copy" * 100)
+    come: list[Ledger] = []
+    store = opening._sqlite_store
+
+    def come_meanwhile(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        (tmp_path / "copy.db").replace(path)
+        come.append(Ledger.open(path))
+        if kind == "claimed":
+            come[0].claim(run)
+        raise NotALedgerError("half of a copy")
+
+    monkeypatch.setattr(opening, "_sqlite_store", come_meanwhile)
+    with pytest.raises(NotALedgerError):
+        Ledger.open(path)
+    assert opening._sqlite_store is store
+    locks = Path(f"{path}-locks")
+    assert {"gate", "write"} <= {file.name for file in locks.iterdir()}
+    with come[0] as theirs, Ledger.open(path) as ours:
+        if kind == "claimed":
+            with pytest.raises(RunClaimedError):
+                ours.claim(run)
+        assert theirs.append(run, note(), ANY).version >= 2
+
+
+def test_who_is_refused_before_making_locks_removes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever made them meanwhile has to do with them."""
+    path, locks = tmp_path / "runs.db", tmp_path / "runs.db-locks"
+    path.write_bytes(b"short")
+    size = opening._size
+
+    def make_meanwhile(of: Path) -> int:
+        locks.mkdir(exist_ok=True)
+        return size(of)
+
+    monkeypatch.setattr(opening, "_size", make_meanwhile)
+    with pytest.raises(NotALedgerError):
+        Ledger.open(path)
+    assert locks.exists()
