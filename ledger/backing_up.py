@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any, TypeAlias
 
 import msgspec
@@ -42,6 +43,12 @@ _TAKES_ALL = Limits(
 )
 # How many problems an error names.
 NAMED = 5
+# What a backup makes in its folder. Nothing else is ever removed from there.
+_LOCKS = "ledger.db-locks"
+_FILES = (
+    *("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal", "ledger.jsonl"),
+    *(f"{_LOCKS}/gate", f"{_LOCKS}/write", f"{_LOCKS}/alive-*"),
+)
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +79,12 @@ def back_up(
     InvalidInputError if `path` can't be used, IntegrityFailureError if the ledger is damaged,
     StoreUnavailableError if it can't be read or the copy not be written.
     """
-    target = Path(path).absolute()
-    _check_target(target, ledger, overwrite)
     tell = progress or (lambda doing, done, total: None)
-    with _workplace(target) as folder:
-        copy = folder / "ledger.db"
-        try:
+    with _our_errors(path):
+        target = _named(path)
+        _check_target(target, ledger, overwrite)
+        with _workplace(target) as folder:
+            copy = folder / "ledger.db"
             _copy(ledger, copy, tell)
             counts = _tidied(copy)
             if verify:
@@ -85,72 +92,139 @@ def back_up(
             size = _finished(copy)
             _check_target(target, ledger, overwrite)
             _publish(copy, target, overwrite)
-        except sqlite3.Error as error:
-            raise StoreUnavailableError(f"The backup {target} failed: {error}.") from error
-        except OSError as error:
-            raise StoreUnavailableError(
-                f"The backup {target} can't be written: {error}."
-            ) from error
     return BackupReport(path=str(target), bytes=size, verified=verify, **counts)
+
+
+@contextmanager
+def _our_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnavailableError(f"The backup {path} failed: {error}.") from error
+    except OSError as error:
+        raise StoreUnavailableError(f"The backup {path} can't be written: {error}.") from error
 
 
 # --- where it goes -----------------------------------------------------------------------
 
 
+def _named(path: str | os.PathLike[str]) -> Path:
+    """The file, wherever this process goes meanwhile."""
+    try:
+        target = Path(path).absolute()
+        target.resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL; before Python 3.13, links in a circle
+        raise InvalidInputError(
+            f"{os.fspath(path)!r} can't be the name of a backup: {error}. Name another file."
+        ) from error
+    return target
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
 def _check_target(target: Path, ledger: Ledger, overwrite: bool) -> None:
-    if isinstance(ledger.store, SQLiteLedgerRecorder) and target.resolve() == _file(ledger.store):
-        raise InvalidInputError(f"{target} is the ledger itself. Name another file.")
+    if isinstance(ledger.store, SQLiteLedgerRecorder):
+        _check_apart(target, _file(ledger.store))
     if target.is_dir():
         raise InvalidInputError(f"{target} is a folder. Name a file.")
     if target.exists() and not target.is_file():
         raise InvalidInputError(f"{target} is a device or a pipe. Name a file.")
-    if target.exists() and not overwrite:
+    if os.path.lexists(target) and not overwrite:  # a link that leads nowhere is there too
         raise InvalidInputError(
             f"{target} is there already, and is left as it was. Name another file, or ask for "
             "it to be replaced (--force; in Python, overwrite=True)."
         )
     for end in ("-wal", "-journal"):
         # SQLite would take what is in there for a part of the new file.
-        if Path(f"{target.resolve()}{end}").exists():
+        if any(os.path.lexists(f"{name}{end}") for name in (target, target.resolve())):
             raise InvalidInputError(
                 f"{target}{end} is there: {target.name} is in use as a ledger, or whoever used it "
                 "died. It is left as it was. Name another file."
             )
 
 
+def _check_apart(target: Path, file: Path) -> None:
+    """Neither the copy nor what it is made in may take the place of a file of the ledger."""
+    place, locks = target.resolve(), Path(f"{file}-locks")
+    if place == file:
+        raise InvalidInputError(f"{target} is the ledger itself. Name another file.")
+    beside = [Path(f"{file}{end}") for end in ("-wal", "-shm", "-journal")]
+    if place in beside or locks in (place, *place.parents):
+        raise InvalidInputError(f"{target} belongs to the ledger itself. Name another file.")
+    if _part(target).resolve() == file.parent:
+        raise InvalidInputError(
+            f"{_part(target)}, where the copy would be made, holds the ledger itself. Name "
+            "another file."
+        )
+
+
 @contextmanager
 def _workplace(target: Path) -> Iterator[Path]:
     """The folder FILE.part, for one backup at a time; what a killed one left is cleared away."""
-    folder = target.with_name(f"{target.name}.part")
-    try:
-        folder.mkdir(exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise StoreUnavailableError(f"The backup {target} can't be written: {error}.") from error
+    folder = _part(target)
+    handle = _opened(folder)
     try:
         try:
             # The kernel frees it however its holder ends.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = os.path.samestat(os.fstat(handle), folder.stat())
+            same = os.path.samestat(os.fstat(handle), folder.lstat())
         except (BlockingIOError, FileNotFoundError):
             same = False
         if not same:
             raise InvalidInputError(f"Another backup to {target} is under way.")
+        ours, others = _found_in(folder)
+        if others:
+            raise InvalidInputError(
+                f"{others[0]} was not left there by a backup, and stays. Move {folder.name} away, "
+                "or name another file."
+            )
+        _remove(ours)
         try:
-            _clear(folder)
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                _remove(_found_in(folder)[0])
+                folder.rmdir()
     finally:
         os.close(handle)
 
 
-def _clear(folder: Path) -> None:
-    for left in folder.iterdir():
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
+def _opened(folder: Path) -> int:
+    try:
+        folder.mkdir(exist_ok=True)
+        # Where a link leads, things are somebody's own.
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        if folder.is_symlink():
+            raise InvalidInputError(
+                f"{folder} is a link, and the copy would be made there. Move it away, or name "
+                "another file."
+            ) from None
+        raise
+
+
+def _found_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """What is there that backups make, what is in a folder before the folder; and the rest."""
+    ours: list[Path] = []
+    others: list[Path] = []
+    for path in sorted(folder.rglob("*"), reverse=True):
+        mode, name = path.lstat().st_mode, path.relative_to(folder).as_posix()
+        if S_ISDIR(mode):
+            known = name == _LOCKS
         else:
-            left.unlink()
+            known = S_ISREG(mode) and any(fnmatchcase(name, made) for made in _FILES)
+        (ours if known else others).append(path)
+    return ours, others
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
 
 
 def _publish(copy: Path, target: Path, overwrite: bool) -> None:

@@ -15,7 +15,8 @@ from queue import SimpleQueue
 from threading import Lock
 from uuid import uuid4
 
-from ledger.errors import StoreBusyError
+from ledger.errors import StoreBusyError, StoreUnavailableError
+from ledger.stores.sqlite_faults import not_opened
 
 AT_ONCE = LOCK_EX | LOCK_NB
 
@@ -25,14 +26,18 @@ def _open(path: Path) -> int:
 
 
 class _Ticket:
-    """One wait in line. Whoever settles it first decides: granted, or given up."""
+    """One wait in line. Whoever settles it first decides: answered, or given up.
 
-    __slots__ = ("granted", "settled")
+    The answer is the lock, or why the system does not give it.
+    """
+
+    __slots__ = ("answered", "refused", "settled")
 
     def __init__(self) -> None:
+        self.refused: OSError | None = None
         self.settled = Lock()
-        self.granted = Lock()
-        self.granted.acquire()
+        self.answered = Lock()
+        self.answered.acquire()
 
 
 class FairLock:
@@ -67,17 +72,21 @@ class FairLock:
             self.acquire_in_line()
 
     def acquire_at_once(self) -> bool:
-        """Take the lock if nobody has it or is in line for it."""
+        """Take the lock if nobody has it or is in line for it; after Ctrl-C it is not taken."""
         if self._in_line:
             return False
         try:
-            flock(self._gate, AT_ONCE)
             try:
+                flock(self._gate, AT_ONCE)
                 flock(self._lock, AT_ONCE)
             finally:
+                # Taken or not: Ctrl-C may come before that could be noted.
                 flock(self._gate, LOCK_UN)
         except BlockingIOError:
             return False
+        except BaseException:
+            flock(self._lock, LOCK_UN)
+            raise
         return True
 
     def release(self) -> None:
@@ -115,10 +124,12 @@ class FairLock:
                     f"{error}; nothing was written. Try again."
                 ) from error
         self._asked.put(ticket)
-        if ticket.granted.acquire(timeout=self._wait):
+        in_time = ticket.answered.acquire(timeout=self._wait)
+        # If it can't be given up, it was answered just now.
+        if in_time or not ticket.settled.acquire(blocking=False):
+            if ticket.refused is not None:
+                raise ticket.refused
             return
-        if not ticket.settled.acquire(blocking=False):
-            return  # granted just now
         raise StoreBusyError(
             f"Waited {self._wait} s for another writer ({self._what}); nothing was written. "
             "Try again, or open the ledger with a longer wait."
@@ -128,11 +139,15 @@ class FairLock:
         while (ticket := self._asked.get()) is not None:
             self._in_line = True
             if not ticket.settled.locked():
-                flock(self._gate, LOCK_EX)
-                flock(self._lock, LOCK_EX)
+                try:
+                    flock(self._gate, LOCK_EX)
+                    flock(self._lock, LOCK_EX)
+                except OSError as error:
+                    # For the one who asked: this thread has others to wait for.
+                    ticket.refused = error
                 flock(self._gate, LOCK_UN)
                 if ticket.settled.acquire(blocking=False):
-                    ticket.granted.release()
+                    ticket.answered.release()
                 else:
                     flock(self._lock, LOCK_UN)
             self._in_line = not self._asked.empty()
@@ -172,14 +187,23 @@ class LifeSign:
     """A file that this process keeps locked while it lives."""
 
     def __init__(self, folder: Path) -> None:
+        _sweep(folder)
+        while not self._is_made(folder):
+            pass
+
+    def _is_made(self, folder: Path) -> bool:
         self.name = f"alive-{uuid4()}"
         self._path = folder / self.name
         self._fd = _open(self._path)
+        made = False
         try:
             flock(self._fd, LOCK_EX)
-        except BaseException:
-            os.close(self._fd)
-            raise
+            # Another one may have swept it before it was locked; from now on nobody does.
+            made = self._path.exists()
+        finally:
+            if not made:
+                os.close(self._fd)
+        return made
 
     def close(self) -> None:
         # A file that can't be removed (the disk went read-only) is free, which says enough.
@@ -196,20 +220,38 @@ class LifeSign:
     __del__ = forget
 
 
+def _sweep(folder: Path) -> None:
+    """Remove the signs of those who ended without a goodbye."""
+    for path in folder.glob("alive-*"):
+        with contextlib.suppress(StoreUnavailableError):
+            is_alive(folder, path.name)
+
+
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the process that holds this life sign is running; False means it is not."""
+    """Whether the process that holds this life sign is running; if not, the sign is removed.
+
+    A sign that may not be looked at is not known to be dead. StoreUnavailableError if the
+    system does not let anybody look.
+    """
+    path = folder / Path(name).name
     try:
-        fd = os.open(folder / Path(name).name, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return True
+    except OSError as error:
+        raise not_opened(f"The sign of life {path}", error) from error
     try:
         # Shared: two who ask at once must not take each other for the holder.
         flock(fd, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise not_opened(f"The sign of life {path}", error) from error
     else:
         with contextlib.suppress(OSError):
-            (folder / Path(name).name).unlink()
+            path.unlink()
         return False
     finally:
         os.close(fd)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ledger.errors import (
+    InvalidInputError,
     InvalidUrlError,
     MissingDependencyError,
     NotALedgerError,
@@ -21,12 +23,19 @@ from ledger.stores.sqlite_faults import READ_ONLY, not_opened
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
+# Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
+LONGEST_WAIT = 24 * 60 * 60
 
 
 def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> LedgerRecorder:
     """The store that a path, `sqlite:///file`, `postgresql://...` or `memory://` names."""
+    if not 0 <= wait <= LONGEST_WAIT:  # a NaN is neither
+        raise InvalidInputError(
+            f"wait={wait}: it is the seconds to wait for other writers, from 0 to "
+            f"{LONGEST_WAIT}, which is a day."
+        )
     text = os.fspath(url)
-    scheme = urlsplit(text).scheme if "://" in text else ""
+    scheme = _scheme(text)
     if scheme == "memory":
         return MemoryLedgerFactory(
             {MemoryLedgerFactory.LEDGER_NAME: text.removeprefix("memory://")}
@@ -44,24 +53,46 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
     return _open_sqlite(Path(text), wait=wait, create=create)
 
 
-def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
-    # One file, one name: its locks lie beside it, whatever link or folder it was named by.
-    path = given.resolve()
-    locks = Path(f"{path}-locks")
-    exists = False
+def _scheme(text: str) -> str:
     try:
-        exists, was_there = path.exists(), locks.exists()
+        return urlsplit(text).scheme if "://" in text else ""
+    except ValueError:  # which may name the password
+        raise InvalidUrlError(
+            f"{STANDARD.text(text)} can't be read as an address: look at its host."
+        ) from None
+
+
+def _resolved(given: Path) -> Path:
+    """One file, one name: its locks lie beside it, whatever link or folder it was named by."""
+    try:
+        return given.resolve()
+    except ValueError as error:
+        raise InvalidUrlError(f"{str(given)!r} can't be the name of a file: {error}.") from error
+    except RuntimeError as error:  # before Python 3.13: links in a circle
+        raise StoreUnavailableError(f"The ledger {given} can't be opened: {error}.") from error
+    except OSError as error:
+        raise not_opened(f"The ledger {given}", error) from error
+
+
+def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
+    path = _resolved(given)
+    locks = Path(f"{path}-locks")
+    exists = made_locks = False
+    try:
+        exists, stamp = path.exists(), _stamp(path)
         if not exists and not create:
             raise StoreUnavailableError(f"There is no ledger at {path}.")
         if exists:
             _refuse_what_is_none(path, create=create)
+        made_locks = not locks.exists()
         locks.mkdir(exist_ok=True)
         if not exists:
             path.touch()
         return _sqlite_store(path, wait)
     except NotALedgerError:
-        if not was_there:
-            shutil.rmtree(locks, ignore_errors=True)
+        # If the file is another one by now, it may be a ledger to others, who use the locks.
+        if made_locks and _stamp(path) == stamp:
+            _remove(locks)
         raise
     except OSError as error:
         if exists and error.errno in READ_ONLY and os.access(path, os.R_OK):
@@ -85,6 +116,22 @@ def _refuse_what_is_none(path: Path, *, create: bool) -> None:
         )
     if not create:
         raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Another one if the file was replaced or written to."""
+    try:
+        now = path.stat()
+    except OSError:
+        return ()
+    return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+def _remove(locks: Path) -> None:
+    """Only what opening makes: a sign of life in it is another's."""
+    with suppress(OSError):
+        if {file.name for file in locks.iterdir()} <= {"gate", "write"}:
+            shutil.rmtree(locks)
 
 
 def _size(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -249,6 +250,85 @@ def test_a_ledger_is_not_its_own_backup(tmp_path: Path) -> None:
         assert ledger.verify_all().records == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["-wal", "-shm", "-journal", "-locks", "-locks/gate", "-locks/write", "-locks/new.db"]
+)
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_belongs_to_the_ledger_is_no_place_for_its_backup(
+    tmp_path: Path, name: str, overwrite: bool
+) -> None:
+    """Its last commits may be in the WAL only; and without its locks it has no order."""
+    run = new_run_id()
+    (tmp_path / "here").symlink_to(tmp_path)
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        ledger.append(run, note(), NEW)
+        for folder in (tmp_path, tmp_path / "here"):
+            with pytest.raises(InvalidInputError, match="belongs to the ledger itself"):
+                back_up(ledger, f"{folder}/runs.db{name}", overwrite=overwrite)
+        assert ledger.append(run, note(), ANY).version == 2
+        assert ledger.verify_all().ok
+
+
+def test_a_link_that_leads_nowhere_is_there(ledger: Ledger, file: Path) -> None:
+    """That is told before anything is copied; by force the link is replaced, not followed."""
+    file.symlink_to("nowhere")
+    told: list[object] = []
+    with pytest.raises(InvalidInputError, match="there already"):
+        back_up(ledger, file, progress=lambda *args: told.append(args))
+    assert told == []
+    assert file.is_symlink()
+    assert back_up(ledger, file, overwrite=True).runs == 4
+    assert only(file)
+    assert not file.is_symlink()
+
+
+def test_a_wal_beside_a_link_is_in_the_way_too(ledger: Ledger, file: Path) -> None:
+    """The copy takes the link's own name, and SQLite looks for a WAL by that."""
+    theirs = file.parent.parent / "theirs.db"
+    theirs.write_text("")
+    file.symlink_to(theirs)
+    Path(f"{file}-wal").write_bytes(b"x")
+    with pytest.raises(InvalidInputError, match="-wal is there"):
+        back_up(ledger, file, overwrite=True)
+    assert file.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "loop", "loop/x.db", "n" * 300, "n" * 252])
+def test_a_name_that_can_not_be_is_an_error_of_ours(ledger: Ledger, file: Path, name: str) -> None:
+    """A NUL, half a character, links in a circle, too many letters."""
+    loop = file.parent / "loop"
+    loop.symlink_to("loop")
+    with pytest.raises((InvalidInputError, StoreUnavailableError), match=r"name|backup|there"):
+        back_up(ledger, file.parent / name)
+    assert only(loop)
+
+
+def test_a_relative_name_in_a_folder_that_is_gone_is_an_error_of_ours(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names nothing."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(StoreUnavailableError, match=r"monday\.db"):
+        back_up(ledger, "monday.db")
+
+
+def test_a_folder_that_may_not_be_looked_into_is_an_error_of_ours(
+    ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in there."""
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", refuse)
+        with pytest.raises(StoreUnavailableError, match=r"monday\.db"):
+            back_up(ledger, file)
+
+
 @pytest.mark.parametrize("where", ["nowhere/x.db", "file/x.db"])
 def test_a_place_that_can_not_be_written_is_an_error(
     ledger: Ledger, tmp_path: Path, where: str
@@ -277,6 +357,92 @@ def test_one_backup_to_a_file_at_a_time(ledger: Ledger, file: Path) -> None:
     (part / "ledger.db-locks").mkdir()
     assert back_up(ledger, file).runs == 4
     assert only(file)
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.txt", "ledger.db.bak", "ledger.db-locks/thesis.txt", "ledger.db/x", "sub/x"]
+)
+def test_somebody_s_own_files_in_the_folder_stay(ledger: Ledger, file: Path, name: str) -> None:
+    """What no backup makes was not left by one: it is refused, named, and nothing is removed."""
+    theirs = Path(f"{file}.part") / name
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("years of work")
+    (file.parent / "monday.db.part" / "ledger.jsonl").write_text("half of one")
+    before = sorted(file.parent.rglob("*"))
+    with pytest.raises(InvalidInputError, match=r"monday\.db\.part/"):
+        back_up(ledger, file)
+    assert theirs.read_text() == "years of work"
+    assert sorted(file.parent.rglob("*")) == before
+
+
+def test_what_comes_into_the_folder_meanwhile_stays(ledger: Ledger, file: Path) -> None:
+    """The backup takes away what it made, and no more."""
+    theirs = Path(f"{file}.part") / "thesis.txt"
+
+    def come(*_: object) -> None:
+        theirs.write_text("years of work")
+
+    assert back_up(ledger, file, progress=come).runs == 4
+    assert theirs.read_text() == "years of work"
+
+
+@pytest.mark.parametrize("name", ["monday.db.part", "monday.db.part/ledger.db-locks"])
+def test_a_link_to_somebody_s_folder_is_not_followed(ledger: Ledger, file: Path, name: str) -> None:
+    """Neither is anything there removed, nor the copy made there."""
+    theirs = file.parent.parent / "theirs"
+    theirs.mkdir()
+    (theirs / "gate").write_text("mine")
+    link = file.parent / name
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(theirs)
+    with pytest.raises(InvalidInputError, match=name):
+        back_up(ledger, file)
+    assert link.is_symlink()
+    assert [path.name for path in theirs.iterdir()] == ["gate"]
+
+
+def test_all_that_a_killed_backup_leaves_is_cleared_away(ledger: Ledger, file: Path) -> None:
+    """Whenever it was killed."""
+    part = Path(f"{file}.part")
+    locks = part / "ledger.db-locks"
+    locks.mkdir(parents=True)
+    for name in ("gate", "write", f"alive-{new_run_id()}"):
+        (locks / name).touch()
+    for name in ("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal"):
+        (part / name).touch()
+    (part / "ledger.jsonl").touch()
+    assert back_up(ledger, file).runs == 4
+    assert only(file)
+
+
+def test_what_another_user_s_backup_left_is_an_error_of_ours(
+    ledger: Ledger, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can't be removed, and the error says which file that is."""
+    part = Path(f"{file}.part")
+    part.mkdir()
+    (part / "ledger.db").touch()
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(StoreUnavailableError, match=r"monday\.db\.part/ledger\.db"):
+            back_up(ledger, file)
+    assert back_up(ledger, file).runs == 4
+
+
+def test_a_ledger_is_not_cleared_away_for_its_own_backup(tmp_path: Path) -> None:
+    """One that lies where the copy would be made, under the copy's name."""
+    folder = tmp_path / "monday.db.part"
+    folder.mkdir()
+    with Ledger.open(folder / "ledger.db") as ledger:
+        ledger.append(new_run_id(), note(), NEW)
+        with pytest.raises(InvalidInputError, match="Name another file"):
+            back_up(ledger, tmp_path / "monday.db")
+        assert ledger.append(new_run_id(), note(), NEW).version == 1
+        assert ledger.verify_all().records == 2
 
 
 def test_somebody_s_lock_on_the_folder_counts(ledger: Ledger, file: Path) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
+from types import ModuleType
 
 import pytest
 
-from ledger import StoreBusyError
+from ledger import StoreBusyError, StoreUnavailableError
+from ledger.stores import file_lock
 from ledger.stores.file_lock import FairLock, LifeSign, is_alive
 
 # A process that does as it is told, line by line, and answers each line.
@@ -212,6 +215,34 @@ def test_closing_with_somebody_else_inside_ends(tmp_path: Path, other: Other) ->
     other.acquire()
 
 
+def test_a_wait_that_the_system_refuses_is_told_and_not_the_last(
+    tmp_path: Path, other: Other, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits gets the system's error; the gate is open, and the next wait is served."""
+    refused: list[int] = []
+
+    def refuse_second(fd: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            refused.append(fd)
+            if len(refused) == 2:
+                raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr(file_lock, "flock", refuse_second)
+    other.acquire()
+    lock = FairLock(tmp_path, wait=30)
+    with pytest.raises(OSError, match="No locks"):
+        lock.acquire()
+    lock.release()
+    assert len(refused) == 2
+    other.tell("release")
+    lock.acquire_in_line()
+    lock.release()
+    assert other.hear() == "released"
+    other.acquire()
+    lock.close()
+
+
 def test_a_life_sign_shows_until_its_process_is_killed(tmp_path: Path, other: Other) -> None:
     """SIGKILL: no goodbye is needed, and nothing is left behind."""
     name = other.ask("live")
@@ -254,3 +285,67 @@ def test_what_is_no_life_sign_is_not_alive_and_nothing_else_is_touched(
     folder.mkdir()
     assert not is_alive(folder, name)
     assert outside.read_text() == "mine"
+
+
+def refusing(number: int) -> Callable[..., int]:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_a_life_sign_that_may_not_be_looked_at_is_not_known_to_be_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Another user's file, say: the lease then counts until it expires."""
+    sign = LifeSign(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refusing(number))
+        assert is_alive(tmp_path, sign.name)
+    sign.close()
+
+
+@pytest.mark.parametrize(("where", "number"), [(os, errno.EMFILE), (file_lock, errno.ENOLCK)])
+def test_a_life_sign_that_the_system_does_not_show_is_a_typed_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: ModuleType, number: int
+) -> None:
+    """Neither alive nor dead can be said, and a dead holder's run must not be taken for either."""
+    sign = LifeSign(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(where, "open" if where is os else "flock", refusing(number))
+        with pytest.raises(StoreUnavailableError, match=sign.name):
+            is_alive(tmp_path, sign.name)
+    assert is_alive(tmp_path, sign.name)
+    sign.close()
+
+
+def test_signs_of_the_dead_are_swept(tmp_path: Path, other: Other, another: Other) -> None:
+    """Whoever makes a sign removes those whose processes ended without a goodbye, and no other."""
+    theirs, alive = other.ask("live"), another.ask("live")
+    other.kill()
+    assert (tmp_path / theirs).exists()
+    sign = LifeSign(tmp_path)
+    signs = {path.name for path in tmp_path.glob("alive-*")}
+    assert signs == {alive, sign.name}
+    sign.close()
+
+
+def test_a_sign_that_is_swept_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one sweeps between the making of a sign and its lock: the holder still shows."""
+    swept: list[Path] = []
+
+    def sweep_first(fd: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and not swept:
+            swept.extend(tmp_path.glob("alive-*"))
+            assert not is_alive(tmp_path, swept[0].name)
+        fcntl.flock(fd, operation)
+
+    monkeypatch.setattr(file_lock, "flock", sweep_first)
+    sign = LifeSign(tmp_path)
+    assert len(swept) == 1
+    assert not swept[0].exists()
+    assert is_alive(tmp_path, sign.name)
+    sign.close()

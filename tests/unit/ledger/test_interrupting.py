@@ -26,6 +26,7 @@ from ledger import (
     new_run_id,
 )
 from ledger.stores.bell import Bell
+from ledger.stores.file_lock import FairLock
 from tests.conformance.samples import draft, note
 
 # Where CPython looks for signals: after these.
@@ -136,10 +137,17 @@ def _in_time(act: Callable[[], object], where: str) -> None:
 def _nobody_has_the_lock(ledger: Ledger) -> bool:
     if ledger.url.startswith("memory:"):
         return True
-    with Path(f"{ledger.url}-locks/write").open("rb") as lock:
-        flock(lock, LOCK_EX | LOCK_NB)
-        flock(lock, LOCK_UN)
-    return True
+    return all(_is_free(Path(f"{ledger.url}-locks") / name) for name in ("gate", "write"))
+
+
+def _is_free(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            return False
+        flock(file, LOCK_UN)
+        return True
 
 
 def _append_twice(ledger: Ledger, run: UUID, place: int) -> bool:
@@ -257,6 +265,21 @@ def test_who_is_interrupted_in_line_keeps_nobody_out(tmp_path: Path) -> None:
         assert place > 40
         assert ledger.verify_all().ok
         assert ledger.head(run) == 1 + place
+
+
+def test_who_is_interrupted_at_the_gate_leaves_it_open(tmp_path: Path) -> None:
+    """Wherever in one quick try for the lock: neither file stays locked."""
+    lock, place = FairLock(tmp_path, wait=1), 1
+    while True:
+        interrupter = Interrupter(place)
+        interrupter.around(lock.acquire_at_once)
+        assert _is_free(tmp_path / "gate"), f"point {place}"
+        if not interrupter.fired:
+            break
+        assert _is_free(tmp_path / "write"), f"point {place}"
+        place += 1
+    assert place > 3
+    lock.close()
 
 
 def test_an_interrupt_at_the_bell_leaves_nobody_deaf() -> None:
