@@ -283,7 +283,7 @@ def _copy_pages(store: SQLiteLedgerRecorder, copy: Path, tell: Progress) -> None
 def _pages_of(store: SQLiteLedgerRecorder) -> AbstractContextManager[sqlite3.Connection]:
     if store.datastore.read_only:
         return store.datastore.read_only_connection()
-    return closing(sqlite3.connect(f"{_file(store).as_uri()}?mode=ro", uri=True))
+    return closing(store.datastore.connect_bare("mode=ro"))
 
 
 def snapshot_of(store: LedgerRecorder) -> LedgerRecorder:

@@ -186,6 +186,8 @@ class NoLock:
 class LifeSign:
     """A file that this process keeps locked while it lives."""
 
+    _fd = -1
+
     def __init__(self, folder: Path) -> None:
         _sweep(folder)
         while not self._is_made(folder):
@@ -202,7 +204,7 @@ class LifeSign:
             made = self._path.exists()
         finally:
             if not made:
-                os.close(self._fd)
+                self.forget()
         return made
 
     def close(self) -> None:
