@@ -14,7 +14,7 @@ from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.run_conditions import run_conditions
-from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text, stored_bytes
+from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text, changed_schema, stored_bytes
 from ledger.stores.sqlite_shelves import SQLiteShelves
 from ledger.transaction import Lease
 
@@ -108,6 +108,8 @@ class SQLiteRows(SQLiteShelves):
             yield from db.execute(f"SELECT {columns} FROM run_tags")
 
     def own_findings(self) -> Iterator[str]:
+        with self._undecoded() as db:
+            yield from changed_schema(db)
         # Indexes that part from their tables, too: a reader that goes by them misses rows.
         with self._undecoded() as db:
             for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):

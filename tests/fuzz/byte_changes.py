@@ -156,11 +156,15 @@ class ByteChanges(Target):
             db.text_factory = bytes
             db.execute("PRAGMA journal_mode=DELETE")
             db.execute("PRAGMA synchronous=OFF")
-            for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
+            found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+            triggers = db.execute(found).fetchall()
+            for name, _ in triggers:
                 db.execute(f"DROP TRIGGER {name.decode()}")
             for _ in range(dice.choice((1, 1, 1, 2))):
                 with suppress(sqlite3.IntegrityError):
                     done.append(_vandalism(dice, db))
+            for _, definition in triggers:  # or they are all that verify needs to find
+                db.execute(definition.decode())
         return "; ".join(done) or "nothing", path.read_bytes()
 
 
