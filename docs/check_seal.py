@@ -1,7 +1,6 @@
 """Check a seal of a ledger with nothing of Turnledger's; a signature needs `cryptography`.
 
-Computes every digest anew. Does not look at blobs, whose names are digests in the data.
-"""
+Computes every digest anew. Does not look at blobs, whose names are digests in the data."""
 
 import argparse
 import base64
@@ -11,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 COLUMNS = "run_id, version, event_id, tag, recorded_at, data, digest"
 
 
@@ -45,6 +44,8 @@ def records(path):
     with path.open("rb") as file:
         if file.read(16) == b"SQLite format 3\0":
             db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            if ("table", "events") not in db.execute("SELECT type, name FROM sqlite_master"):
+                raise ValueError("events is no table: a view shows what somebody wants to show")
             yield from db.execute(f"SELECT {COLUMNS} FROM events ORDER BY position")
             return
         file.seek(0)
@@ -53,9 +54,8 @@ def records(path):
             if found and line.startswith(b'{"run_id":'):
                 row = json.loads(head + b"}")
                 own = [row[name] for name in ("run_id", "version", "event_id", "type")]
-                since = datetime.fromisoformat(row["recorded_at"]) - EPOCH
-                moment, digest = since // timedelta(microseconds=1), bytes.fromhex(row["digest"])
-                yield *own, moment, data[: data.rindex(b"}")], digest
+                moment = (datetime.fromisoformat(row["recorded_at"]) - EPOCH) // MICROSECOND
+                yield *own, moment, data[: data.rindex(b"}")], bytes.fromhex(row["digest"])
 
 
 def differences(seal, rows):

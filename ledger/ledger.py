@@ -317,9 +317,10 @@ class Ledger:
             for row in rows:
                 yield Record(row, self._codec)
             if rows:
-                if rows[-1][0] <= after:
+                reached = rows[-1][0]
+                if not isinstance(reached, int) or reached <= after:
                     raise _out_of_order("positions")
-                after, nap = rows[-1][0], SHORTEST_NAP
+                after, nap = reached, SHORTEST_NAP
                 continue
             if not follow:
                 return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from types import UnionType
 from typing import Literal
 from uuid import UUID
 
@@ -72,12 +73,28 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
             raise damaged(self.run_id, error) from error
 
 
+_NUMBERS = ("version", "recorded_at", "epoch", "started_at", "parent_version")
+_TYPES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(RunRow.__struct_fields__, str),
+    **dict.fromkeys(_NUMBERS, int),
+    "digest": bytes,
+    "parent": str | None,
+}
+
+
 def damaged(run_id: object, why: object) -> IntegrityFailureError:
     """The error for a row of the index that no append can have written."""
     return IntegrityFailureError(
         f"The index's row of run {run_id!s:.80} is damaged: {why}. `turnledger verify` says more, "
         "and `turnledger rebuild-index` makes the index anew from the events."
     )
+
+
+def check_types(row: RunRow) -> None:
+    """IntegrityFailureError if the row holds what no append can have written there."""
+    for name, value in zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True):
+        if not isinstance(value, _TYPES[name]):
+            raise damaged(row.run_id, f"{name} is {value!r:.80}")
 
 
 def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:
@@ -111,7 +128,8 @@ def advance(
     row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
 ) -> RunRow:
     """The row after a commit; `events` are those of it that mean something to the index."""
-    started_at = row.started_at or recorded_at
+    # By its version: whatever time is recorded, also by a foreign hand, is a time.
+    started_at = recorded_at if row.version == row.parent_version else row.started_at
     for event in events:
         row = evolve(row, event)
     return RunRow(
@@ -172,7 +190,7 @@ def describe(row: RunRow) -> RunInfo:
     """The row in the types that users work with."""
     try:
         return _described(row)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, IntegrityFailureError) as error:
         raise damaged(row.run_id, error) from error
 
 

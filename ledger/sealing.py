@@ -7,7 +7,6 @@ grown. Costs memory for each run, never for each event.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator
@@ -17,17 +16,16 @@ from typing import Final
 
 import msgspec
 
+from ledger.chain import DIGEST_TEXT, UUID_TEXT
 from ledger.errors import IntegrityFailureError
 from ledger.ledger import Ledger
 from ledger.recorder import LedgerRecorder
-from ledger.run_index import RunRow
+from ledger.run_index import RunRow, check_types
 from ledger.signing import Signer, is_signed_by
 from ledger.transfer.lines import moment_text
 from ledger.verifying import Problem, Report, every_run, text_of
 
 FORMAT: Final = 1
-_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -81,9 +79,13 @@ def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
     """
     heads, events, position = [], 0, 0
     for run in every_run(ledger.store):
+        check_types(run)
+        head = Head(run.run_id, run.version, run.digest.hex())
+        if not _is_head(head):
+            raise _not_sealed(run, f"{run.run_id!r:.80} at version {run.version} is no run's head")
         position = max(position, _position_of_head(ledger.store, run))
         events += run.version - run.parent_version
-        heads.append(Head(run.run_id, run.version, run.digest.hex()))
+        heads.append(head)
     heads.sort(key=attrgetter("run_id"))
     seal = Seal(
         turnledger_seal=FORMAT,
@@ -109,12 +111,19 @@ def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
 def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
     last = store.rows(run.run_id, 0, run.version, backwards=True, limit=1)
     if not last or (last[0][2], last[0][6]) != (run.version, run.digest):
-        raise IntegrityFailureError(
-            f"Run {run.run_id} is not as it was recorded: the index says version {run.version} "
-            "with a digest that no record has there. Nothing is sealed; `turnledger verify` "
-            "says more."
-        )
-    return last[0][0]
+        why = f"the index says version {run.version} with a digest that no record has there"
+        raise _not_sealed(run, why)
+    position: object = last[0][0]
+    if not isinstance(position, int):
+        raise _not_sealed(run, f"its position is {position!r:.80}")
+    return position
+
+
+def _not_sealed(run: RunRow, why: str) -> IntegrityFailureError:
+    return IntegrityFailureError(
+        f"Run {run.run_id!s:.80} is not as it was recorded: {why}. Nothing is sealed; "
+        "`turnledger verify` says more."
+    )
 
 
 def seal_lines(seal: Seal) -> Iterator[bytes]:
@@ -151,11 +160,16 @@ def read_seal(content: bytes, public_key: bytes | None = None) -> Seal:
     return seal
 
 
+def _is_head(head: Head) -> bool:
+    """Whether a run can have it: spelt the one way that a root covers."""
+    spelt = UUID_TEXT.fullmatch(head.run_id) and DIGEST_TEXT.fullmatch(head.digest)
+    return spelt is not None and head.version >= 1
+
+
 def _check_heads(seal: Seal) -> None:
     before = ""
     for head in seal.heads:
-        known = _UUID.fullmatch(head.run_id) and _DIGEST.fullmatch(head.digest)
-        if not known or head.version < 1 or head.run_id <= before:
+        if not _is_head(head) or head.run_id <= before:
             raise _edited(f"its list of runs is out of order at {head.run_id!r}")
         before = head.run_id
     if seal.runs != len(seal.heads):
@@ -179,6 +193,12 @@ def _check_signature(seal: Seal, public_key: bytes | None) -> None:
         signature = b64decode(seal.signature, validate=True)
     except (NotBase64, ValueError) as error:
         raise _edited("its key or signature is no base64") from error
+    if (b64encode(own).decode(), b64encode(signature).decode()) != (
+        seal.public_key,
+        seal.signature,
+    ):
+        # Bits that decoding drops: the file would not be the one that was made.
+        raise _edited("its key or signature is not in the usual spelling of base64")
     if public_key is not None and own != public_key:
         raise IntegrityFailureError(
             f"The seal is signed with another key than the given one: {seal.public_key}."
@@ -208,23 +228,32 @@ def check_seal(ledger: Ledger, seal: Seal, progress: Callable[[int], None] | Non
 def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
     """What the seal has and the store has not, and the highest position that there is.
 
-    Rows are read raw, whatever became of them.
+    Rows are read raw, whatever became of them, and only those of the heads.
     """
     missed: list[Problem] = []
     highest = 0
     for head in seal.heads:
-        last, found = 0, None
-        for row in store.raw_rows(head.run_id.encode()):
-            highest = max(highest, row[0])
-            if isinstance(row[2], int):
-                last = max(last, row[2])
-            if row[2] == head.version:
-                found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
+        row = next(iter(store.raw_rows(head.run_id.encode(), head.version)), None)
+        found = None
+        if row is not None and row[2] == head.version:
+            found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
+            highest = _higher(highest, row[0])
         if found != head.digest:
+            last = _last_version(store, head.run_id)
             missed.append(_problem(head.run_id, *_difference(head, last, found)))
     if highest < seal.position:
-        highest = max(highest, store.max_notification_id() or 0)
+        highest = _higher(highest, store.max_notification_id())
     return missed, highest
+
+
+def _higher(highest: int, position: object) -> int:
+    """What is no number is no position: verify has reported it."""
+    return max(highest, position) if isinstance(position, int) else highest
+
+
+def _last_version(store: LedgerRecorder, run_id: str) -> int:
+    versions = (row[2] for row in store.raw_rows(run_id.encode()))
+    return max((version for version in versions if isinstance(version, int)), default=0)
 
 
 def _difference(head: Head, last: int, found: str | None) -> tuple[int, str]:

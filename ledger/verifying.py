@@ -6,20 +6,24 @@ rather than stumbled over. For each run the first bad record is reported.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
-from typing import Any
-from uuid import UUID
+from typing import Any, Final
 
 import msgspec
 
 from ledger.blobs import blob_name, blobs_named
-from ledger.chain import GENESIS, link
+from ledger.chain import GENESIS, UUID_TEXT, link
+from ledger.clock import is_moment
 from ledger.codec import Codec
 from ledger.errors import EventDecodeError, IntegrityFailureError
 from ledger.events import Event, RunStarted
+from ledger.fork_points import ForkPoints
 from ledger.recorder import LedgerRecorder, RunQuery
 from ledger.rows import RawRow
 from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
+
+_UUID: Final = re.compile(UUID_TEXT.pattern.encode())
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +36,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     what: str
 
     def __str__(self) -> str:
+        if not self.run_id:
+            return self.what
         where = f"run {self.run_id}"
         if self.version is not None:
             where += f", version {self.version}"
@@ -74,6 +80,7 @@ class Verifier:
         # The tags of the runs that were found in order, and have not been looked for yet.
         self._tags: dict[bytes, set[tuple[bytes, bytes]]] = {}
         self._checked_runs: set[bytes] = set()
+        self._points = ForkPoints(store, self._event)
 
     def report(self) -> Report:
         return Report(
@@ -83,12 +90,18 @@ class Verifier:
             problems=tuple(self.problems),
         )
 
-    def check_run(self, run_id: bytes) -> None:
-        """A run's own records: order, digests, content, blobs, and its row in the index."""
+    def check_run(self, run_id: bytes, listed: int = 0) -> None:
+        """A run's own records: order, digests, content, blobs, and its row in the index.
+
+        `listed` is how many records of it were counted before, whatever they hold.
+        """
         self.runs += 1
         self._checked_runs.add(run_id)
         index = self._index_row(run_id)
         last: RawRow | None = None
+        # Where the run stood when the index was read: others may go on appending.
+        known: RunRow | None = None
+        already = self.records
         previous, version, position, moment, state = GENESIS, 0, 0, 0, RunRow("")
         for row in self._store.raw_rows(run_id):
             self.records += 1
@@ -102,20 +115,26 @@ class Verifier:
                 self._report_gap(row, version, index if last is None else None)
                 return
             event = self._checked(row, previous, position, moment)
+            if last is not None and isinstance(event, RunStarted):
+                event = "the run starts a second time"
             if isinstance(event, str):
                 self._report(row, event)
                 return
             position, version, moment, previous = row[0], row[2], row[5], row[6]
             indexed = (event,) if event.tag in INDEXED_TAGS else ()
             last, state = row, advance(state, indexed, version, previous, moment)
+            if index is not None and index.version == version:
+                known = state
+        if self.records - already < listed:
+            hidden = listed - (self.records - already)
+            self._report_missing(run_id, None, f"{hidden} records are hidden from who reads it")
         if last is not None:
-            self._check_index(last, state, index)
+            self._check_index(last, state, index, known)
             tags = state.tag_map.items()
             self._tags[run_id] = {(key.encode(), value.encode()) for key, value in tags}
         elif index is not None:
-            self._report_missing(
-                run_id, index.parent_version + 1, "the index knows the run, but it has no records"
-            )
+            what = "the index knows the run, but it has no records"
+            self._report_missing(run_id, _first_version(index), what)
 
     def check_tags(self) -> None:
         """The table that runs are listed by, if they are asked for by a tag."""
@@ -146,30 +165,14 @@ class Verifier:
         )
 
     def _report_tag(self, run_id: bytes, what: str) -> None:
-        self.problems.append(
-            Problem(
-                run_id=text_of(run_id),
-                version=None,
-                position=None,
-                event_id=None,
-                what=f"the index of tags says {what}; rebuild it",
-            )
-        )
+        self._report_missing(run_id, None, f"the index of tags says {what}; rebuild it")
 
     def check_blobs(self, names: Iterator[str]) -> None:
         for name in names:
             self._blob_ok(name)
         for name, ok in self._blobs.items():
             if not ok:
-                self.problems.append(
-                    Problem(
-                        run_id="",
-                        version=None,
-                        position=None,
-                        event_id=None,
-                        what=f"blob {name} is missing or its bytes are not what its name says",
-                    )
-                )
+                self.report_whole(f"blob {name} is missing or its bytes are not what its name says")
 
     def _blob_ok(self, name: str) -> bool:
         if name not in self._blobs:
@@ -179,26 +182,23 @@ class Verifier:
 
     def _opening(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
         """What was before a run's first own record: the digest, version and time that it
-        goes on from, and where the run stood; text if that is not there."""
-        event = self._event(row)
+        goes on from, and where the run stood; text if that can't be."""
+        if not _is_id(row[1]):
+            return "the run's id is no UUID in its usual spelling"
+        run_id, event = text_of(row[1]), self._event(row)
+        self._points.learn(run_id, event)
         if not isinstance(event, RunStarted) or event.parent is None:
-            return GENESIS, 0, 0, RunRow(text_of(row[1]))
-        parent: UUID | None = event.parent
-        seen = {text_of(row[1])}
-        while parent is not None and str(parent) not in seen:
-            seen.add(str(parent))
-            found = self._first_row(str(parent).encode(), event.at)
-            if found is not None and found[2] == event.at:
-                moment = found[5] if isinstance(found[5], int) else 0
-                state = child_of(text_of(row[1]), found[6], moment, event)
-                return found[6], event.at, moment, state
-            first = self._first_row(str(parent).encode())
-            origin = self._event(first) if first is not None else None
-            parent = origin.parent if isinstance(origin, RunStarted) else None
-        return f"version {event.at} of the parent run {event.parent} is not there"
-
-    def _first_row(self, run_id: bytes, first: int | None = None) -> RawRow | None:
-        return next(iter(self._store.raw_rows(run_id, first)), None)
+            return GENESIS, 0, 0, RunRow(run_id)
+        point = self._points.find(str(event.parent), event.at)
+        if point is None:
+            return f"version {event.at} of the parent run {event.parent} is not there"
+        if not point.ends_commit:
+            return (
+                f"the run goes on from version {event.at} of the parent run {event.parent}, "
+                "which is in the middle of a commit"
+            )
+        moment = point.moment if isinstance(point.moment, int) else 0
+        return point.digest, event.at, moment, child_of(run_id, point.digest, moment, event)
 
     def _checked(self, row: RawRow, previous: Any, position: int, moment: int) -> Event | str:
         """The record's event, or what is wrong with the record."""
@@ -207,13 +207,17 @@ class Verifier:
             return "a column holds a value of another type than was recorded"
         if not isinstance(row[5], int):
             return "recorded_at is not a time"
+        if not is_moment(row[5]):
+            return f"recorded_at {row[5]} is no moment that a record can have"
         digest = link(previous, row[1], row[2], row[4], row[3], row[5], row[7])
         if digest != row[6]:
             return f"the digest should be {digest.hex()}, found {row[6].hex()}"
         if not isinstance(row[0], int) or row[0] <= position:
-            return f"position {row[0]} does not come after position {position}"
+            return f"position {text_of(row[0])} does not come after position {position}"
         if row[5] < moment:
             return "recorded_at goes backwards"
+        if not _is_id(row[4]):
+            return "the event's id is no UUID in its usual spelling"
         event = self._event(row)
         if event is None:
             return "the data is no event of its type"
@@ -234,14 +238,23 @@ class Verifier:
         except (AttributeError, UnicodeDecodeError, IntegrityFailureError):
             return None  # as good as not there
 
-    def _check_index(self, last: RawRow, folded: RunRow, index: RunRow | None) -> None:
+    def _check_index(
+        self, last: RawRow, folded: RunRow, index: RunRow | None, known: RunRow | None
+    ) -> None:
         if index is None:
             self._report(last, "the index does not know the run; rebuild it, or the run is forged")
-        elif isinstance(index.version, int) and index.version > folded.version:
+            return
+        if isinstance(index.version, int) and index.version > folded.version:
             self._report_missing(
                 last[1], folded.version + 1, f"the records end, the index says {index.version}"
             )
-        elif index != folded:
+            return
+        if known is not None and known is not folded:
+            # It is behind the records, or was: somebody has appended since, then it moved on.
+            now = self._index_row(last[1])
+            if now is not None and isinstance(now.version, int) and now.version >= folded.version:
+                folded = known
+        if index != folded:
             wrong = [
                 f"{name} {getattr(index, name)!r} instead of {getattr(folded, name)!r}"
                 for name in folded.__struct_fields__
@@ -253,7 +266,7 @@ class Verifier:
         """A record that does not follow the one before; `index` is given for a run's first."""
         wanted = version + 1
         if index is not None and version == 0:
-            wanted = index.parent_version + 1
+            wanted = _first_version(index) or wanted
         if row[2] == wanted:
             self._report(row, "the data does not say what the run goes on from")
         elif isinstance(row[2], int) and row[2] > wanted:
@@ -268,18 +281,28 @@ class Verifier:
             Problem(
                 run_id=text_of(row[1]),
                 version=row[2] if isinstance(row[2], int) else None,
-                position=row[0],
+                position=row[0] if isinstance(row[0], int) else None,
                 event_id=text_of(row[4]),
                 what=what,
             )
         )
 
-    def _report_missing(self, run_id: bytes, version: int, what: str) -> None:
+    def _report_missing(self, run_id: bytes, version: int | None, what: str) -> None:
         self.problems.append(
             Problem(
                 run_id=text_of(run_id), version=version, position=None, event_id=None, what=what
             )
         )
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, bytes) and _UUID.fullmatch(value) is not None
+
+
+def _first_version(index: RunRow) -> int | None:
+    """The version of a run's first own record, by the index; None if it does not say."""
+    at: Any = index.parent_version
+    return at + 1 if isinstance(at, int) else None
 
 
 def verify_all(
@@ -288,9 +311,9 @@ def verify_all(
     """Every run that the events or the index name, their tags, every blob, and the files."""
     verifier = Verifier(store, codec)
     seen: set[bytes] = set()
-    for run_id in store.raw_run_ids():
+    for run_id, count in store.raw_run_ids():
         seen.add(run_id)
-        verifier.check_run(run_id)
+        verifier.check_run(run_id, count)
         if progress is not None:
             progress(verifier.records)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -318,14 +319,15 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def raw_run_ids(self) -> Iterator[Any]:
         self._check_open()
         with self.tables.lock:
-            return iter([_raw(run_id) for run_id in {row[1]: None for row in self.tables.rows}])
+            return iter(Counter(_raw(row[1]) for row in self.tables.rows).items())
 
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
         with self.tables.lock:
             own = [
                 row
                 for row in self.tables.rows
-                if _raw(row[1]) == run_id and (first is None or row[2] >= first)
+                if _raw(row[1]) == run_id
+                and (first is None or not isinstance(row[2], int) or row[2] >= first)
             ]
         for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
             yield tuple(_raw(value) for value in row)

@@ -246,20 +246,24 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
     def raw_run_ids(self) -> Iterator[Any]:
         last = ""
         while found := self._all(
-            "SELECT DISTINCT run_id FROM events WHERE run_id > %s ORDER BY run_id LIMIT %s",
+            "SELECT run_id, count(*) FROM events WHERE run_id > %s "
+            "GROUP BY run_id ORDER BY run_id LIMIT %s",
             (last, PAGE),
         ):
-            yield from (run_id.encode() for (run_id,) in found)
+            yield from ((run_id.encode(), count) for run_id, count in found)
             last = found[-1][0]
 
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
         key, last = run_id.decode(), (-(2**63) if first is None else first, -(2**63))
+        # Who begins at a version wants a record or two from there.
+        page = PAGE if first is None else 2
         while found := self._all(
             f"SELECT {_RAW} FROM events WHERE run_id = %s AND (version, position) > (%s, %s) "
             "ORDER BY version, position LIMIT %s",
-            (key, *last, PAGE),
+            (key, *last, page),
         ):
             yield from found
+            page = PAGE
             last = (found[-1][2], found[-1][0])
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:

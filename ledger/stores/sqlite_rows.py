@@ -14,7 +14,7 @@ from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.meta_values import catalogue_number
 from ledger.stores.run_conditions import run_conditions
-from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text
+from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text, changed_schema, stored_bytes
 from ledger.stores.sqlite_shelves import SQLiteShelves
 from ledger.transaction import Lease
 
@@ -87,12 +87,16 @@ class SQLiteRows(SQLiteShelves):
 
     def raw_run_ids(self) -> Iterator[Any]:
         with self._undecoded() as db:
-            yield from (row[0] for row in db.execute("SELECT DISTINCT run_id FROM events"))
+            yield from db.execute(
+                f"SELECT {as_text('run_id')}, count(*) FROM events GROUP BY run_id"
+            )
 
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
         which, values = "run_id=CAST(? AS TEXT)", [run_id]
+        if (stored := stored_bytes(run_id)) is not None:
+            which, values = "run_id IN (CAST(? AS TEXT), ?)", [run_id, stored]
         if first is not None:
-            which, values = f"{which} AND version>=?", [run_id, first]
+            which, values = f"{which} AND version>=?", [*values, first]
         with self._undecoded() as db:
             yield from db.execute(
                 f"SELECT {RAW_ROW} FROM events WHERE {which} ORDER BY version", values
@@ -104,6 +108,8 @@ class SQLiteRows(SQLiteShelves):
             yield from db.execute(f"SELECT {columns} FROM run_tags")
 
     def own_findings(self) -> Iterator[str]:
+        with self._undecoded() as db:
+            yield from changed_schema(db)
         # Indexes that part from their tables, too: a reader that goes by them misses rows.
         with self._undecoded() as db:
             for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):

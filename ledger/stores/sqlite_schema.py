@@ -6,6 +6,9 @@ The database itself refuses to change or delete an event or a blob.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 from ledger.errors import NotALedgerError
@@ -85,18 +88,29 @@ TABLES = (
     *_SHELVES,
 )
 
+_NO_TEXT = "no text: "
 ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
 def as_text(column: str) -> str:
     """Text; what a foreign hand stored there as another type says so, though its bytes agree."""
-    return f"CASE typeof({column}) WHEN 'text' THEN {column} ELSE 'no text: ' || hex({column}) END"
+    return f"CASE typeof({column}) WHEN 'text' THEN {column} ELSE '{_NO_TEXT}' || hex({column}) END"
+
+
+def stored_bytes(text: bytes) -> bytes | None:
+    """The bytes of what `as_text` may have found to be no text."""
+    if not text.startswith(_NO_TEXT.encode()):
+        return None
+    try:
+        return bytes.fromhex(text[len(_NO_TEXT) :].decode())
+    except ValueError:
+        return None
 
 
 # The same for a verification.
 RAW_ROW = (
-    f"position, run_id, version, {as_text('tag')}, {as_text('event_id')}, recorded_at, "
-    "CASE typeof(digest) WHEN 'blob' THEN digest ELSE 'no blob: ' || hex(digest) END, "
+    f"position, {as_text('run_id')}, version, {as_text('tag')}, {as_text('event_id')}, "
+    "recorded_at, CASE typeof(digest) WHEN 'blob' THEN digest ELSE 'no blob: ' || hex(digest) END, "
     f"{as_text('data')}"
 )
 RUN = (
@@ -141,3 +155,38 @@ def upgrade(db: sqlite3.Connection, found: int) -> None:
             db.execute(statement)
         db.execute(f"PRAGMA user_version={version + 1}")
         db.execute("COMMIT")
+
+
+@cache
+def _made() -> dict[str, tuple[str, str]]:
+    """What this program makes of an empty file: kind and definition of everything by its name."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        make_tables(db)
+        return _schema(db)
+
+
+def _schema(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    rows = db.execute(
+        "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_master"
+    )
+    texts = ([(text or b"").decode("utf-8", "backslashreplace") for text in row] for row in rows)
+    # Older programs indented their statements otherwise.
+    return {name: (kind, " ".join(sql.split())) for kind, name, sql in texts}
+
+
+def changed_schema(db: sqlite3.Connection) -> Iterator[str]:
+    """What was done to the tables, triggers and views of a ledger, or put beside them.
+
+    Tables and indexes of others are their matter; triggers and views act on what we read.
+    """
+    found = _schema(db)
+    for name, (kind, definition) in _made().items():
+        if name not in found:
+            yield f"the {kind} {name} is missing"
+        elif found[name][0] != kind:
+            yield f"{name} is a {found[name][0]}, and should be a {kind}"
+        elif found[name][1] != definition:
+            yield f"the {kind} {name} is defined otherwise than this program does"
+    for name, (kind, _) in found.items():
+        if kind in ("trigger", "view") and name not in _made():
+            yield f"the {kind} {name!r:.80} is not the ledger's"

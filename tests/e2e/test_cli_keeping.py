@@ -26,10 +26,13 @@ def run(cli: InProcess) -> UUID:
 def tamper(db: Path, statement: str, *values: object) -> None:
     """Change a ledger's file behind its back, past the triggers that forbid it."""
     with closing(sqlite3.connect(db)) as file, file:
-        triggers = file.execute("SELECT name FROM sqlite_master WHERE type='trigger'").fetchall()
-        for (trigger,) in triggers:
-            file.execute(f"DROP TRIGGER {trigger}")
+        found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+        triggers = file.execute(found).fetchall()
+        for name, _ in triggers:
+            file.execute(f"DROP TRIGGER {name}")
         file.execute(statement, values)
+        for _, definition in triggers:
+            file.execute(definition)
 
 
 def test_verify_says_ok(cli: InProcess, run: UUID) -> None:

@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from ledger import Ledger, Record, TurnledgerError, export_runs
 from tests.fuzz.material import CountingClock, populate
@@ -156,11 +157,15 @@ class ByteChanges(Target):
             db.text_factory = bytes
             db.execute("PRAGMA journal_mode=DELETE")
             db.execute("PRAGMA synchronous=OFF")
-            for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'"):
+            found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+            triggers = db.execute(found).fetchall()
+            for name, _ in triggers:
                 db.execute(f"DROP TRIGGER {name.decode()}")
             for _ in range(dice.choice((1, 1, 1, 2))):
                 with suppress(sqlite3.IntegrityError):
                     done.append(_vandalism(dice, db))
+            for _, definition in triggers:  # or they are all that verify needs to find
+                db.execute(definition.decode())
         return "; ".join(done) or "nothing", path.read_bytes()
 
 
@@ -174,7 +179,9 @@ def _vandalism(dice: random.Random, db: sqlite3.Connection) -> str:
     row = dice.choice(rows)
     where = " AND ".join(f"{key}={_spelt(row[names.index(key)])}" for key in keys)
     place = dice.randrange(len(names))
-    match dice.randrange(8):
+    match dice.randrange(10):
+        case 8 | 9 if table == "events":
+            statement = _one_more(dice, db, row)
         case 0:
             statement = f"DELETE FROM {table} WHERE {where}"
         case 1:
@@ -196,6 +203,20 @@ def _vandalism(dice: random.Random, db: sqlite3.Connection) -> str:
             statement = f"{verb} {table} SET {names[place]}={value} WHERE {where}"
     db.execute(statement)
     return statement[:300]
+
+
+def _one_more(dice: random.Random, db: sqlite3.Connection, row: Any) -> str:
+    """An event more, with a position and an id that no other has, and another run or version."""
+    (last,) = db.execute("SELECT max(position) FROM events").fetchone()
+    values = [_spelt(value) for value in row]
+    values[0] = str(last + dice.randrange(1, 5) if isinstance(last, int) else 10**6)
+    values[4] = f"'{UUID(int=dice.getrandbits(128))}'"
+    if dice.random() < 0.5:
+        values[2] = _spelt(_changed(dice, row[2]))
+    values[1] = dice.choice(
+        (values[1], _spelt(_changed(dice, row[1])), f"CAST({values[1]} AS BLOB)")
+    )
+    return f"INSERT INTO events VALUES ({', '.join(values)})"
 
 
 def _spelt(value: Any) -> str:

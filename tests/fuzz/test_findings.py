@@ -64,10 +64,14 @@ def filled(path: Path) -> str:
 def by_hand(path: Path, *statements: str) -> None:
     """What somebody does who has SQLite."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'").fetchall():
+        found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+        triggers = db.execute(found).fetchall()
+        for name, _ in triggers:
             db.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             db.execute(statement)
+        for _, definition in triggers:
+            db.execute(definition)
 
 
 # --- the codec and the ledger ---------------------------------------------------------------

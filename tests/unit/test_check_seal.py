@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,16 @@ def test_a_changed_record_is_named(archive: Archive) -> None:
     assert done.stderr.strip() == (
         f"run {archive.runs['first']}, version 2: the record does not fit the one before"
     )
+
+
+def test_a_view_in_the_place_of_the_events_is_refused(archive: Archive) -> None:
+    """It could show the sealed records to the script and others to everybody else."""
+    with closing(sqlite3.connect(archive.folder / "runs.db", isolation_level=None)) as db:
+        db.execute("PRAGMA legacy_alter_table=ON")
+        db.execute("ALTER TABLE events RENAME TO real")
+        db.execute("CREATE VIEW events AS SELECT * FROM real")
+    done = archive.check("runs.db")
+    assert (done.returncode, "events is no table" in done.stderr) == (1, True)
 
 
 def test_an_edited_seal_is_refused(archive: Archive) -> None:
