@@ -255,7 +255,7 @@ class Checker:
         return opening
 
     def _end_run(self) -> None:
-        if why := self._sealed.ends_early(self._version):
+        if why := self._sealed.ends_wrong(self._version):
             self._line -= 1
             self._damaged(why)
 

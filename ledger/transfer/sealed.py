@@ -68,6 +68,7 @@ class SealedRuns:
         self.seal = seal
         self._heads = {head.run_id: head for head in seal.heads} if seal is not None else {}
         self._head: Head | None = None
+        self._met = False
         # Of the file's runs: those that the seal has, of them those that grew since, the others.
         self.sealed = self.grown = self.unsealed = 0
 
@@ -77,7 +78,7 @@ class SealedRuns:
 
     def open(self, run_id: str) -> None:
         """Another run begins."""
-        self._head = self._heads.get(run_id)
+        self._head, self._met = self._heads.get(run_id), False
         if self._head is None:
             self.unsealed += 1
         else:
@@ -87,13 +88,18 @@ class SealedRuns:
         """What is wrong with the next record, by the seal; empty if nothing is."""
         if self._head is None or version != self._head.version:
             return ""
+        self._met = True
         return _difference(self._head, version, digest)
 
-    def ends_early(self, version: int) -> str:
+    def ends_wrong(self, version: int) -> str:
         """What is wrong with a run that ends here; a run that goes on is one that grew."""
         head, self._head = self._head, None
         if head is None:
             return ""
         self.grown += version > head.version
         why = _difference(head, version, head.digest)
+        if not why and not self._met:
+            # A fork has no record of what it shares: whoever makes one of a sealed run, at or
+            # after its head, would have nothing compared.
+            why = f"the seal has version {head.version} of it, here it begins after it: rewritten"
         return f"run {head.run_id}: {why}" if why else ""
