@@ -42,14 +42,15 @@ def export_runs(
 
     The same runs give the same bytes, whatever ledger they are in. A run is taken as
     it stands at the beginning. With `seal`, the file carries it, if the runs fit it: one
-    that the seal has is there as far as it was sealed, with that digest. Raises
-    IntegrityFailureError if they don't, and at a record that does not fit its digest.
+    that the seal has is there as far as it was sealed, with that digest, and of the whole
+    ledger none is missing. Raises IntegrityFailureError if they don't, and at a record that
+    does not fit its digest.
     `progress` is told now and then how many records were written.
     """
     store = ledger.store
     chosen = _oldest_first(store, runs)
     if seal is not None:
-        check_exported(store, seal, chosen)
+        check_exported(store, seal, chosen, whole=runs is None)
     out.write(encode_line(Header(FORMAT if seal is None else SEALED_FORMAT, CATALOGUE)))
     if seal is not None:
         out.write(seal_line(seal))

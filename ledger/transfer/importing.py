@@ -37,9 +37,9 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an import: how much the file holds, and what of it was new.
 
     With `seal`, the file carried one: of the file's runs, `sealed_runs` are in it (and of
-    these `grown_runs` have gone on since), `unsealed_runs` it does not know. Of `redacted`
-    records secrets were taken out; from there on the runs in `rechained` have other digests
-    than in the file.
+    these `grown_runs` have gone on since), `unsealed_runs` it does not know; `missing_runs`
+    are in the seal and not in the file. Of `redacted` records secrets were taken out; from
+    there on the runs in `rechained` have other digests than in the file.
     """
 
     runs: int
@@ -51,6 +51,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     sealed_runs: int = 0
     grown_runs: int = 0
     unsealed_runs: int = 0
+    missing_runs: int = 0
     redacted: int = 0
     rechained: tuple[str, ...] = ()
 
@@ -135,6 +136,7 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
         sealed_runs=runs.sealed,
         grown_runs=runs.grown,
         unsealed_runs=runs.unsealed if runs.seal is not None else 0,
+        missing_runs=runs.missing,
         redacted=without.redacted,
         rechained=tuple(without.rechained),
     )

@@ -34,20 +34,35 @@ def read_seal_line(line: bytes, public_key: bytes | None) -> Seal:
     return seal
 
 
-def check_exported(store: LedgerRecorder, seal: Seal, runs: Iterable[RunRow]) -> None:
-    """That each run which the seal has is there, as far as it was sealed, with its digest."""
+def check_exported(
+    store: LedgerRecorder, seal: Seal, runs: Iterable[RunRow], *, whole: bool
+) -> None:
+    """That each run which the seal has is there, as far as it was sealed, with its digest.
+
+    With `whole`, the runs are all of a ledger, and none that the seal has may be missing.
+    """
     heads = {head.run_id: head for head in seal.heads}
     for run in runs:
-        head = heads.get(run.run_id)
+        head = heads.pop(run.run_id, None)
         if head is None:
             continue
-        found = store.rows(run.run_id, head.version - 1, head.version, backwards=False, limit=1)
-        why = _difference(head, run.version, found[0][6].hex() if found else "nothing")
-        if why:
+        rows = store.rows(run.run_id, head.version - 1, head.version, backwards=False, limit=1)
+        found = rows[0][6] if rows else "nothing"
+        # A damaged ledger may hold anything in the place of a digest.
+        digest = found.hex() if isinstance(found, bytes) else f"{found!s:.80}"
+        if why := _difference(head, run.version, digest):
             raise IntegrityFailureError(
                 f"Run {run.run_id} does not fit the seal of {seal.sealed_at}: {why}. Nothing was "
                 "exported; `turnledger verify --seal FILE` says more."
             )
+    if whole and heads:
+        more = f" and {len(heads) - 1} others are" if len(heads) > 1 else " is"
+        raise IntegrityFailureError(
+            f"Run {next(iter(heads))}{more} in the seal of {seal.sealed_at} and not in the ledger: "
+            "removed, or this is a part of what was sealed. Nothing was exported; `turnledger "
+            "verify --seal FILE` says more. What is there can be exported with the seal by naming "
+            "the runs."
+        )
 
 
 def _difference(head: Head, last: int, digest: str) -> str:
@@ -71,6 +86,11 @@ class SealedRuns:
         self._met = False
         # Of the file's runs: those that the seal has, of them those that grew since, the others.
         self.sealed = self.grown = self.unsealed = 0
+
+    @property
+    def missing(self) -> int:
+        """How many runs the seal has, and the file has not, or not yet."""
+        return len(self._heads) - self.sealed
 
     def has(self, run_id: str) -> bool:
         """Whether the seal knows a run."""

@@ -124,3 +124,19 @@ def test_forks_that_are_as_they_were_sealed_are_taken(
     report = sealed.take(target, sealed.export())
     assert (report.sealed_runs, report.grown_runs, report.unsealed_runs) == (3, int(grown), 0)
     assert check_seal(target, sealed.seal).ok
+
+
+def test_a_ledger_that_lost_a_sealed_run_is_not_exported_whole(
+    sealed: Sealed, target: Ledger
+) -> None:
+    """Its runs by name are, and whoever imports them is told how many there should be."""
+    sealed.take(target, sealed.export(sealed.run))
+    out = io.BytesIO()
+    words = rf"Run ({sealed.fork}|{sealed.later}) and 1 others are .*not in the ledger"
+    with pytest.raises(IntegrityFailureError, match=words):
+        export_runs(target, out, seal=sealed.seal)
+    assert out.getvalue() == b""
+    export_runs(target, out, [sealed.run], seal=sealed.seal)
+    assert sealed.take(target, out.getvalue()).missing_runs == 2
+    assert sealed.take(target, sealed.export()).missing_runs == 0
+    export_runs(target, out, seal=sealed.seal)
