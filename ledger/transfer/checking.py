@@ -27,6 +27,7 @@ from ledger.events import CATALOGUE, Event, RunStarted
 from ledger.limits import Limits
 from ledger.rows import NewRow
 from ledger.run_index import RunRow, child_of
+from ledger.transfer.lineages import Lineages
 from ledger.transfer.lines import BlobLine, EndLine, RecordLine, Totals, moment_text
 from ledger.transfer.sealed import SealedRuns
 
@@ -54,16 +55,6 @@ class Place(msgspec.Struct):
     ends_commit: bool = True
 
 
-def owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> str:
-    """The run that a version of this run's lineage is an own record of."""
-    for _ in range(len(origin) + 1):
-        parent, at = origin.get(run_id, ("", 0))
-        if version > at:
-            break
-        run_id = parent
-    return run_id
-
-
 class Checker:
     """One pass over the lines after the header."""
 
@@ -82,7 +73,7 @@ class Checker:
         self._catalogue = catalogue
         self._codec = Codec(limits, written=catalogue)
         self._decoder = msgspec.json.Decoder(RecordLine)
-        self._origin: dict[str, tuple[str, int]] = {}
+        self._lineages = Lineages()
         self._blobs: set[str] = set()
         self._pending: dict[str, bytes] = {}
         self._records = 0
@@ -120,7 +111,7 @@ class Checker:
 
     def _finish(self, totals: Totals) -> None:
         self._end_run()
-        found = Totals(len(self._origin), self._records, len(self._blobs))
+        found = Totals(len(self._lineages), self._records, len(self._blobs))
         if totals != found:
             self._damaged(f"the file should hold {totals}, found {found}")
         if self._pending:
@@ -228,12 +219,12 @@ class Checker:
     def _open(self, run_id: str, started: Event | None) -> RunRow:
         """Begin with another run: where it stands before its first own event."""
         self._end_run()
-        if run_id in self._origin:
+        if run_id in self._lineages:
             self._damaged(f"run {run_id} goes on here after another run's records")
         if isinstance(started, RunStarted) and started.parent is not None:
             parent = str(started.parent)
-            owner = owner_of(self._origin, parent, started.at)
-            place = self._places.get((owner, started.at)) if parent in self._origin else None
+            owner = self._lineages.owner(parent, started.at)
+            place = self._places.get((owner, started.at)) if parent in self._lineages else None
             if place is None:
                 self._damaged(
                     f"run {run_id} goes on from version {started.at} of run {parent}, "
@@ -245,10 +236,10 @@ class Checker:
                     "which is in the middle of a commit"
                 )
             opening = child_of(run_id, place.digest, place.recorded_at, started)
-            self._origin[run_id] = (parent, started.at)
+            self._lineages.add(run_id, parent, started.at)
         else:
             opening = RunRow(run_id)
-            self._origin[run_id] = ("", 0)
+            self._lineages.add(run_id)
         self._run_id, self._version = run_id, opening.version
         self._digest, self._moment = opening.digest, opening.recorded_at
         self._sealed.open(run_id)

@@ -21,7 +21,8 @@ from ledger.events import RunStarted
 from ledger.limits import Limits
 from ledger.recorder import PAGE
 from ledger.sealing import Seal
-from ledger.transfer.checking import Checker, FileRecord, Place, owner_of
+from ledger.transfer.checking import Checker, FileRecord, Place
+from ledger.transfer.lineages import Lineages
 from ledger.transfer.lines import FORMAT, SEALED_FORMAT, Header, RecordLine
 from ledger.transfer.sealed import SealedRuns, read_seal_line
 
@@ -132,7 +133,7 @@ class ExportFile:
 
         Lines that can't be read are passed over here; the check names them, and goes no further.
         """
-        origin: dict[str, tuple[str, int]] = {}
+        lineages = Lineages()
         wanted: dict[tuple[str, int], Place | None] = {}
         for _, line in self._lines():
             if not line.startswith(b"{"):
@@ -146,7 +147,8 @@ class ExportFile:
                 continue
             if record.type != RunStarted.tag or started.parent is None:
                 continue
-            owner = str(started.parent)
-            origin.setdefault(record.run_id, (owner, started.at))
-            wanted[owner_of(origin, owner, started.at), started.at] = None
+            parent = str(started.parent)
+            if record.run_id not in lineages:
+                lineages.add(record.run_id, parent, started.at)
+            wanted[lineages.owner(parent, started.at), started.at] = None
         return wanted

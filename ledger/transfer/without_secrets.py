@@ -15,8 +15,9 @@ from ledger.codec import Codec
 from ledger.errors import InvalidInputError
 from ledger.events import RunStarted
 from ledger.redacting_events import redacted
-from ledger.transfer.checking import FileRecord, owner_of
+from ledger.transfer.checking import FileRecord
 from ledger.transfer.export_file import ExportFile
+from ledger.transfer.lineages import Lineages
 
 
 class WithoutSecrets:
@@ -25,7 +26,7 @@ class WithoutSecrets:
     def __init__(self, file: ExportFile, codec: Codec) -> None:
         self._file = file
         self._codec = codec
-        self._origin: dict[str, tuple[str, int]] = {}
+        self._lineages = Lineages()
         # The digests of runs that are chained anew, where others go on from them.
         self._digests: dict[tuple[str, int], bytes] = {}
         # How many records held a secret, and the runs whose digests are not the file's.
@@ -62,11 +63,11 @@ class WithoutSecrets:
         """The digest that a run goes on from, if it is another than in the file."""
         run_id, event = record.row[0], record.event
         if not isinstance(event, RunStarted) or event.parent is None:
-            self._origin[run_id] = ("", 0)
+            self._lineages.add(run_id)
             return None
         parent = str(event.parent)
-        self._origin[run_id] = (parent, event.at)
-        return self._digests.get((owner_of(self._origin, parent, event.at), event.at))
+        self._lineages.add(run_id, parent, event.at)
+        return self._digests.get((self._lineages.owner(parent, event.at), event.at))
 
     def _without(self, record: FileRecord) -> FileRecord:
         redactor = self._codec.redactor
