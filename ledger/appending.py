@@ -14,8 +14,9 @@ import msgspec
 
 from ledger.blobs import NAMING_BLOBS, blobs_named
 from ledger.chain import linker
-from ledger.clock import Clock
+from ledger.clock import LAST_MOMENT, Clock
 from ledger.errors import (
+    AppendRefusedError,
     BlobNotFoundError,
     ConcurrentAppendError,
     EventIdConflictError,
@@ -146,6 +147,11 @@ def _write(
     # Strictly later than the commit before: equal times mean "the same commit".
     recorded_at = max(clock.micros(), start.recorded_at + 1)
     run_id = request.run_id
+    if recorded_at > LAST_MOMENT:
+        raise AppendRefusedError(
+            f"Run {run_id} has come to the end of time, or the clock has: nothing is recorded "
+            f"after the year 9000. Correct the clock, or see what `turnledger verify` says."
+        )
     link = linker(run_id, recorded_at)
     version, digest = start.version, start.digest
     rows: list[NewRow] = []

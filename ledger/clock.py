@@ -9,12 +9,18 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID, uuid4
 
 import uuid_utils
 
+from ledger.errors import IntegrityFailureError
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The moments that a record may have: up to the end of the year 9000, so that adding to one
+# (the next commit is later by a microsecond) never leaves what a calendar can show.
+FIRST_MOMENT: Final = 1
+LAST_MOMENT: Final = 221_876_927_999_999_999
 
 
 class Clock(Protocol):
@@ -39,11 +45,35 @@ class SystemClock:
         return str(uuid_utils.uuid7())
 
 
+def is_moment(value: object) -> bool:
+    """Whether a record may have been recorded then."""
+    return isinstance(value, int) and FIRST_MOMENT <= value <= LAST_MOMENT
+
+
+def check_moment(micros: int) -> int:
+    """The same moment, if a record may have it; IntegrityFailureError otherwise."""
+    if not is_moment(micros):
+        raise IntegrityFailureError(
+            f"{micros!r:.80} is no moment that a record can have: those are the microseconds "
+            f"from {FIRST_MOMENT} (1970) to {LAST_MOMENT} (the year 9000)."
+        )
+    return micros
+
+
 # The events of a commit share their time, and several views ask for it.
 @lru_cache(maxsize=4096)
 def to_datetime(micros: int) -> datetime:
-    """The moment that a number of microseconds since 1970 means, exactly."""
-    return EPOCH + timedelta(0, micros // 1_000_000, micros % 1_000_000)
+    """The moment that a number of microseconds since 1970 means, exactly.
+
+    A number that no calendar has can only come from damage: IntegrityFailureError.
+    """
+    try:
+        return EPOCH + timedelta(0, micros // 1_000_000, micros % 1_000_000)
+    except (OverflowError, TypeError) as error:
+        raise IntegrityFailureError(
+            f"{micros!r:.80} is no moment that a calendar has: it is damaged. "
+            "`turnledger verify` says more."
+        ) from error
 
 
 def to_micros(moment: datetime) -> int:

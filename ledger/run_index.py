@@ -111,7 +111,8 @@ def advance(
     row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
 ) -> RunRow:
     """The row after a commit; `events` are those of it that mean something to the index."""
-    started_at = row.started_at or recorded_at
+    # By its version: whatever time is recorded, also by a foreign hand, is a time.
+    started_at = recorded_at if row.version == row.parent_version else row.started_at
     for event in events:
         row = evolve(row, event)
     return RunRow(
@@ -172,7 +173,7 @@ def describe(row: RunRow) -> RunInfo:
     """The row in the types that users work with."""
     try:
         return _described(row)
-    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, TypeError, ValueError, IntegrityFailureError) as error:
         raise damaged(row.run_id, error) from error
 
 

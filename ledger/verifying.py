@@ -14,6 +14,7 @@ import msgspec
 
 from ledger.blobs import blob_name, blobs_named
 from ledger.chain import GENESIS, link
+from ledger.clock import is_moment
 from ledger.codec import Codec
 from ledger.errors import EventDecodeError, IntegrityFailureError
 from ledger.events import Event, RunStarted
@@ -207,6 +208,8 @@ class Verifier:
             return "a column holds a value of another type than was recorded"
         if not isinstance(row[5], int):
             return "recorded_at is not a time"
+        if not is_moment(row[5]):
+            return f"recorded_at {row[5]} is no moment that a record can have"
         digest = link(previous, row[1], row[2], row[4], row[3], row[5], row[7])
         if digest != row[6]:
             return f"the digest should be {digest.hex()}, found {row[6].hex()}"

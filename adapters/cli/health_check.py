@@ -10,6 +10,7 @@ from enum import Enum
 import msgspec
 
 from ledger.clock import to_datetime
+from ledger.errors import IntegrityFailureError
 
 # Facts that are moments, in microseconds since 1970.
 MOMENTS = ("newest_recorded_at", "server_clock")
@@ -53,7 +54,7 @@ def readable(facts: Mapping[str, str]) -> dict[str, str]:
     for name in MOMENTS:
         micros = number_of(facts, name)
         if micros is not None:
-            with suppress(OverflowError):
+            with suppress(OverflowError, IntegrityFailureError):
                 moment = to_datetime(int(micros)).isoformat(timespec="milliseconds")
                 shown[name] = moment if micros else "never"
     return shown

@@ -5,11 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import SystemClock, new_run_id
-from ledger.clock import EPOCH, to_datetime, to_micros
+from ledger import IntegrityFailureError, SystemClock, new_run_id
+from ledger.clock import (
+    EPOCH,
+    FIRST_MOMENT,
+    LAST_MOMENT,
+    check_moment,
+    to_datetime,
+    to_micros,
+)
 
 
 @given(st.datetimes(timezones=st.timezones()))
@@ -31,6 +39,23 @@ def test_a_moment_without_a_zone_is_utc() -> None:
     assert to_datetime(0) == EPOCH
     assert to_datetime(1).microsecond == 1
     assert to_datetime(0).tzinfo is UTC
+
+
+def test_the_moments_of_records_end_with_the_year_9000() -> None:
+    """So that there is room in any calendar for what is added to one."""
+    assert to_datetime(LAST_MOMENT + 1) == datetime(9001, 1, 1, tzinfo=UTC)
+    for moment in (FIRST_MOMENT, LAST_MOMENT):
+        assert check_moment(moment) == moment
+    for moment in (0, -5, LAST_MOMENT + 1, 2**62, "1", None, 1.5):
+        with pytest.raises(IntegrityFailureError, match="no moment"):
+            check_moment(moment)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("micros", [2**62, -(2**62), 10**30, "x", b"1", None])
+def test_a_number_that_no_calendar_has_is_damage(micros: int) -> None:
+    """A typed error, whatever a foreign hand has stored."""
+    with pytest.raises(IntegrityFailureError, match="no moment"):
+        to_datetime(micros)
 
 
 def test_the_system_clock_is_the_systems() -> None:

@@ -134,6 +134,14 @@ def test_the_whole_index_is_a_fold_of_all_records() -> None:
     assert "custom" not in decoded
 
 
+def test_a_run_started_with_its_first_own_record_whatever_its_time() -> None:
+    """Also at 0, which is no sign that the run has not begun."""
+    child = child_of(RUN, GENESIS, 7, RunStarted(parent=new_run_id(), at=4, kind="fork"))
+    for row in (ROW, child):
+        first = advance(row, (), row.version + 1, GENESIS, 0)
+        assert advance(first, (), row.version + 2, GENESIS, 9).started_at == 0
+
+
 def test_a_row_is_described_in_the_types_that_users_work_with() -> None:
     """Ids, times and tags."""
     info = describe(RunRow(RUN, 1, GENESIS, 5, 0, "running", 3, "p/q", tags='{"a":"b"}'))
