@@ -6,11 +6,16 @@ digest being wrong. Position is not covered, since an import renumbers it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import sha256
+from typing import Final
 
 GENESIS = bytes(32)
+# The one spelling of an id, and of a digest as text: digests and seals cover the spelling.
+UUID_TEXT: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+DIGEST_TEXT: Final = re.compile("[0-9a-f]{64}")
 
 
 def link(
