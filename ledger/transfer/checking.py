@@ -6,20 +6,18 @@ can be read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from ledger.blobs import blob_name, blobs_named
-from ledger.chain import GENESIS, link
-from ledger.clock import to_micros
+from ledger.blobs import blobs_named
+from ledger.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, link
+from ledger.clock import is_moment, to_micros
 from ledger.codec import Codec
 from ledger.errors import (
     EventDecodeError,
-    IntegrityFailureError,
     LimitExceededError,
     TurnledgerError,
 )
@@ -28,16 +26,26 @@ from ledger.limits import Limits
 from ledger.rows import NewRow
 from ledger.run_index import RunRow, child_of
 from ledger.transfer.lineages import Lineages
-from ledger.transfer.lines import BlobLine, EndLine, RecordLine, Totals, moment_text
+from ledger.transfer.lines import (
+    BlobLine,
+    EndLine,
+    RecordLine,
+    Totals,
+    damaged_line,
+    moment_text,
+    read_line,
+)
 from ledger.transfer.sealed import SealedRuns
 
-_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-L = TypeVar("L")
+# What naming a blob takes in a record, and its own digest is the least of it.
+_NAME_BYTES = 64
 
 
 class FileRecord(NamedTuple):
-    """A record of the file, checked. `opening` is where its run stood before its first event."""
+    """A record of the file, checked. `opening` is where its run stood before its first event.
+
+    `blobs` are those that stand before it, without their bytes while all is only checked.
+    """
 
     line: int
     row: NewRow
@@ -45,6 +53,11 @@ class FileRecord(NamedTuple):
     previous: bytes
     opening: RunRow | None
     blobs: dict[str, bytes]
+
+
+def most_blobs(limits: Limits) -> int:
+    """How many blobs can stand before a record: it must name them all."""
+    return limits.max_event_bytes // _NAME_BYTES
 
 
 class Place(msgspec.Struct):
@@ -56,7 +69,11 @@ class Place(msgspec.Struct):
 
 
 class Checker:
-    """One pass over the lines after the header."""
+    """One pass over the lines after the header.
+
+    A first one holds no blobs: whether they belong to a record shows only after them. `again`
+    is for one that has been checked, and is read to be written.
+    """
 
     def __init__(
         self,
@@ -65,14 +82,16 @@ class Checker:
         limits: Limits,
         catalogue: int,
         sealed: SealedRuns,
+        *,
+        again: bool,
     ) -> None:
         self._lines = lines
         self._places = places
         self._sealed = sealed
         self._limits = limits
         self._catalogue = catalogue
+        self._again = again
         self._codec = Codec(limits, written=catalogue)
-        self._decoder = msgspec.json.Decoder(RecordLine)
         self._lineages = Lineages()
         self._blobs: set[str] = set()
         self._pending: dict[str, bytes] = {}
@@ -90,24 +109,20 @@ class Checker:
     def records(self) -> Iterator[FileRecord]:
         for number, line in self._lines:
             self._line = number
-            if line.startswith(b'{"blob"'):
-                self._take_blob(self._decode(line, BlobLine))
-            elif line.startswith(b'{"end"'):
-                self._finish(self._decode(line, EndLine).end)
+            found = read_line(number, line)
+            if isinstance(found, BlobLine):
+                self._take_blob(found)
+            elif isinstance(found, EndLine):
+                self._finish(found.end)
                 return
             else:
-                yield self._check(self._decode(line, RecordLine))
+                yield self._check(found)
         self._damaged("the file ends here without its end line: it was cut off")
 
     def _damaged(self, what: str) -> NoReturn:
-        raise IntegrityFailureError(f"line {self._line}: {what}. Nothing was taken from it.")
-
-    def _decode(self, line: bytes, kind: type[L]) -> L:
-        decoder = self._decoder if kind is RecordLine else msgspec.json.Decoder(kind)
-        try:
-            return decoder.decode(line)  # type: ignore[return-value]
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            self._damaged(f"not a line of an export ({error})")
+        if self._again:
+            raise damaged_line(self._line, what, "The file changed while it was imported")
+        raise damaged_line(self._line, what)
 
     def _finish(self, totals: Totals) -> None:
         self._end_run()
@@ -121,8 +136,10 @@ class Checker:
             self._damaged("something follows the end line")
 
     def _take_blob(self, line: BlobLine) -> None:
-        if blob_name(line.content) != line.blob:
-            self._damaged(f"the bytes of blob {line.blob} are not what its name says")
+        if line.blob in self._blobs:
+            self._damaged(f"blob {line.blob} stands in the file twice")
+        if len(self._pending) >= most_blobs(self._limits):
+            self._damaged("more blobs than a record can name stand before this one")
         if len(line.content) > self._limits.max_blob_bytes:
             raise LimitExceededError(
                 f"line {self._line}: a blob, in bytes",
@@ -130,7 +147,7 @@ class Checker:
                 found=len(line.content),
                 setting="max_blob_bytes",
             )
-        self._pending[line.blob] = line.content
+        self._pending[line.blob] = line.content if self._again else b""
         self._blobs.add(line.blob)
 
     def _check(self, line: RecordLine) -> FileRecord:
@@ -179,9 +196,9 @@ class Checker:
     def _parsed(self, line: RecordLine) -> tuple[int, bytes]:
         """Time and digest; every field must be spelt the one way that export spells it."""
         for name in ("run_id", "event_id"):
-            if not _UUID.fullmatch(getattr(line, name)):
+            if not UUID_TEXT.fullmatch(getattr(line, name)):
                 self._damaged(f"{name} is no UUID in its usual spelling")
-        if not _DIGEST.fullmatch(line.digest):
+        if not DIGEST_TEXT.fullmatch(line.digest):
             self._damaged("digest is not 64 digits")
         try:
             bytes(line.data).decode()
@@ -189,6 +206,8 @@ class Checker:
                 moment = to_micros(datetime.fromisoformat(line.recorded_at))
                 if moment_text(moment) != line.recorded_at:
                     raise ValueError("recorded_at is not in its usual spelling")
+                if not is_moment(moment):
+                    raise ValueError("recorded_at is no moment that a record can have")
                 self._last_moment = (line.recorded_at, moment)
         except (ValueError, OverflowError) as error:
             self._damaged(f"not a record: {error}")

@@ -6,7 +6,6 @@ Live claims are not carried: they belong to the ledger that granted them.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -29,7 +28,7 @@ from ledger.sealing import Seal
 from ledger.transaction import Transaction
 from ledger.transfer.checking import FileRecord
 from ledger.transfer.comparing import Comparison, check_same, conflict, refuse_if_claimed
-from ledger.transfer.export_file import LINE_OVERHEAD, ExportFile, header_of
+from ledger.transfer.export_file import ExportFile, look_through
 from ledger.transfer.without_secrets import WithoutSecrets
 
 
@@ -93,13 +92,9 @@ def import_runs(
 
     if source.seekable():
         return take(source)
-    # What is no export at all is not kept first: it may never end.
-    first = source.readline(LINE_OVERHEAD)
-    header_of(first)
     with tempfile.TemporaryFile() as spool:
         try:
-            spool.write(first)
-            shutil.copyfileobj(source, spool)
+            spool.writelines(look_through(source, ledger.mapper.codec.limits))
         except OSError as error:
             raise StoreUnavailableError(
                 f"The stream could not be kept in {tempfile.gettempdir()} while it is checked: "
@@ -120,7 +115,7 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
     imported, blobs = comparison.new, comparison.blobs
     if comparison.new and not check:
         imported = blobs = 0
-        records = WithoutSecrets(file, codec).records()
+        records = WithoutSecrets(file, codec).records(again=True)
         for batch in _batches(records, comparison.known, codec.limits):
             written = ledger.store.write(partial(_write_batch, batch=batch))
             imported += written[0]

@@ -33,8 +33,8 @@ class WithoutSecrets:
         self.redacted = 0
         self.rechained: list[str] = []
 
-    def records(self) -> Iterator[FileRecord]:
-        records = self._file.records()
+    def records(self, *, again: bool = False) -> Iterator[FileRecord]:
+        records = self._file.records(again=again)
         if self._codec.redactor is None:
             yield from records
             return

@@ -31,9 +31,9 @@ from tests.conformance.samples import note, notes
 Lines = list[dict[str, Any]]
 
 
-def export(ledger: Ledger, *runs: UUID) -> bytes:
+def export(ledger: Ledger, *runs: UUID, seal: Seal | None = None) -> bytes:
     out = io.BytesIO()
-    export_runs(ledger, out, runs or None)
+    export_runs(ledger, out, runs or None, seal=seal)
     return out.getvalue()
 
 
