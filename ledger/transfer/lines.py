@@ -71,6 +71,9 @@ class EndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: Totals
 
 
+NOT_SPELT: Final = (
+    "it is not spelt as an export spells it (an editor, or a change of line ends, may do that)"
+)
 _RECORD: Final = msgspec.json.Decoder(RecordLine)
 _BLOB: Final = msgspec.json.Decoder(BlobLine)
 _END: Final = msgspec.json.Decoder(EndLine)
@@ -99,13 +102,14 @@ def read_line(number: int, line: bytes) -> RecordLine | BlobLine | EndLine:
     The same runs give the same bytes: what says the same in other bytes is not taken, so that
     all who read a file, whatever they read it with, see the same in it.
     """
-    decoder: msgspec.json.Decoder[RecordLine | BlobLine | EndLine] = _RECORD
-    if line.startswith(b'{"blob"'):
-        decoder = _BLOB
-    elif line.startswith(b'{"end"'):
-        decoder = _END
+    found: RecordLine | BlobLine | EndLine
     try:
-        found = decoder.decode(line)
+        if line.startswith(b'{"blob"'):
+            found = _BLOB.decode(line)
+        elif line.startswith(b'{"end"'):
+            found = _END.decode(line)
+        else:
+            found = _RECORD.decode(line)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise damaged_line(number, f"not a line of an export ({error})") from None
     if encode_line(found) != line:
@@ -116,11 +120,8 @@ def read_line(number: int, line: bytes) -> RecordLine | BlobLine | EndLine:
     return found
 
 
-NOT_SPELT: Final = (
-    "it is not spelt as an export spells it (an editor, or a change of line ends, may do that)"
-)
-
-
-def damaged_line(number: int, what: str, then: str = "Nothing was taken from it") -> IntegrityFailureError:
+def damaged_line(
+    number: int, what: str, then: str = "Nothing was taken from it"
+) -> IntegrityFailureError:
     """The error for a line that no export has."""
     return IntegrityFailureError(f"line {number}: {what}. {then}.")

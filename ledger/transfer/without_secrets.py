@@ -12,7 +12,7 @@ import msgspec
 
 from ledger.chain import link
 from ledger.codec import Codec
-from ledger.errors import InvalidInputError
+from ledger.errors import IntegrityFailureError, InvalidInputError
 from ledger.events import RunStarted
 from ledger.redacting_events import redacted
 from ledger.transfer.checking import FileRecord
@@ -54,6 +54,7 @@ class WithoutSecrets:
             previous = made.row[5]
             run_id, version = made.row[:2]
             if not self.rechained or self.rechained[-1] != run_id:
+                self._refuse_sealed(run_id)
                 self.rechained.append(run_id)
             if (run_id, version) in self._file.fork_points:
                 self._digests[run_id, version] = previous
@@ -68,6 +69,15 @@ class WithoutSecrets:
         parent = str(event.parent)
         self._lineages.add(run_id, parent, event.at)
         return self._digests.get((self._lineages.owner(parent, event.at), event.at))
+
+    def _refuse_sealed(self, run_id: str) -> None:
+        """Who demands what was sealed does not want another in its place."""
+        if self._file.needs_seal and self._file.sealed_runs.has(run_id):
+            raise IntegrityFailureError(
+                f"Run {run_id} holds a secret: without it the run would not fit the seal that is "
+                "wanted. It is not taken. Import it with the secret (--no-redactor, or a Ledger "
+                "opened with redactor=None), or without demanding a seal (no --public-key)."
+            )
 
     def _without(self, record: FileRecord) -> FileRecord:
         redactor = self._codec.redactor

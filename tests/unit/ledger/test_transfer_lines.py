@@ -79,7 +79,7 @@ def test_a_moment_that_no_record_can_have_is_refused(target: Ledger, moment: int
     """It would be taken, and then neither be shown nor gone on from."""
     forger = Forger()
     forger.note(new_run_id(), 1, moment=moment)
-    with pytest.raises(IntegrityFailureError, match="line 2.*no moment"):
+    with pytest.raises(IntegrityFailureError, match=r"line 2.*no moment"):
         take(target, forger.file)
     assert list(target.runs()) == []
 
@@ -122,7 +122,7 @@ def test_no_record_has_room_to_name_so_many_blobs() -> None:
     """They are not even counted any further."""
     with Ledger.open("memory://", limits=Limits(max_event_bytes=1000)) as strict:
         content = b"".join(blobs_and_nothing_else(50, 10))
-        with pytest.raises(IntegrityFailureError, match="line 17: .*blobs"):
+        with pytest.raises(IntegrityFailureError, match=r"line 17: .*blobs"):
             take(strict, content)
 
 
