@@ -114,7 +114,8 @@ def export(
     not apply.
 
     With --seal, the export carries a seal, the whole of it: it shows the ids of the other
-    runs of the ledger too, and nothing else of them. Exits with 5 if the runs don't fit it.
+    runs of the ledger too, and nothing else of them. Exits with 5 if the runs don't fit it,
+    and with --all also if the seal has a run that the ledger has not.
 
     With --format, the conversation of a run is written as the body of a request, media
     inside: one document for one run, a line for each of several. Tools are not recorded
@@ -227,7 +228,8 @@ def import_(
 
     If the export carries a seal, it is checked: what it has of the file's runs must be
     there, unchanged. Without --public-key that shows that the file is whole, not whose
-    it is. What the seal does not know, or what grew since, is told.
+    it is. What the seal does not know, what grew since, and how many of the sealed runs
+    are not in the file, is told.
 
     With --check, the report says what would be imported, and the ledger must be there;
     --db memory:// checks the file alone.
@@ -282,7 +284,7 @@ def _print(report: ImportReport) -> None:
     pairs = [(name.replace("_", " "), str(count)) for name, count in value.items()]
     if report.seal is not None:
         seal = report.seal
-        counts = ("sealed_runs", "grown_runs", "unsealed_runs")
+        counts = ("sealed_runs", "grown_runs", "unsealed_runs", "missing_runs")
         value |= {name: getattr(report, name) for name in counts}
         pairs += [(name.replace("_", " "), str(getattr(report, name))) for name in counts]
         names = ("sealed_at", "signed", "public_key", "runs", "events")

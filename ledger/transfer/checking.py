@@ -6,20 +6,18 @@ can be read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from ledger.blobs import blob_name, blobs_named
-from ledger.chain import GENESIS, link
-from ledger.clock import to_micros
+from ledger.blobs import blobs_named
+from ledger.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, link
+from ledger.clock import is_moment, to_micros
 from ledger.codec import Codec
 from ledger.errors import (
     EventDecodeError,
-    IntegrityFailureError,
     LimitExceededError,
     TurnledgerError,
 )
@@ -27,16 +25,27 @@ from ledger.events import CATALOGUE, Event, RunStarted
 from ledger.limits import Limits
 from ledger.rows import NewRow
 from ledger.run_index import RunRow, child_of
-from ledger.transfer.lines import BlobLine, EndLine, RecordLine, Totals, moment_text
+from ledger.transfer.lineages import Lineages
+from ledger.transfer.lines import (
+    BlobLine,
+    EndLine,
+    RecordLine,
+    Totals,
+    damaged_line,
+    moment_text,
+    read_line,
+)
 from ledger.transfer.sealed import SealedRuns
 
-_UUID: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-L = TypeVar("L")
+# What naming a blob takes in a record, and its own digest is the least of it.
+_NAME_BYTES = 64
 
 
 class FileRecord(NamedTuple):
-    """A record of the file, checked. `opening` is where its run stood before its first event."""
+    """A record of the file, checked. `opening` is where its run stood before its first event.
+
+    `blobs` are those that stand before it, without their bytes while all is only checked.
+    """
 
     line: int
     row: NewRow
@@ -44,6 +53,11 @@ class FileRecord(NamedTuple):
     previous: bytes
     opening: RunRow | None
     blobs: dict[str, bytes]
+
+
+def most_blobs(limits: Limits) -> int:
+    """How many blobs can stand before a record: it must name them all."""
+    return limits.max_event_bytes // _NAME_BYTES
 
 
 class Place(msgspec.Struct):
@@ -54,18 +68,12 @@ class Place(msgspec.Struct):
     ends_commit: bool = True
 
 
-def owner_of(origin: dict[str, tuple[str, int]], run_id: str, version: int) -> str:
-    """The run that a version of this run's lineage is an own record of."""
-    for _ in range(len(origin) + 1):
-        parent, at = origin.get(run_id, ("", 0))
-        if version > at:
-            break
-        run_id = parent
-    return run_id
-
-
 class Checker:
-    """One pass over the lines after the header."""
+    """One pass over the lines after the header.
+
+    A first one holds no blobs: whether they belong to a record shows only after them. `again`
+    is for one that has been checked, and is read to be written.
+    """
 
     def __init__(
         self,
@@ -74,15 +82,17 @@ class Checker:
         limits: Limits,
         catalogue: int,
         sealed: SealedRuns,
+        *,
+        again: bool,
     ) -> None:
         self._lines = lines
         self._places = places
         self._sealed = sealed
         self._limits = limits
         self._catalogue = catalogue
+        self._again = again
         self._codec = Codec(limits, written=catalogue)
-        self._decoder = msgspec.json.Decoder(RecordLine)
-        self._origin: dict[str, tuple[str, int]] = {}
+        self._lineages = Lineages()
         self._blobs: set[str] = set()
         self._pending: dict[str, bytes] = {}
         self._records = 0
@@ -99,28 +109,24 @@ class Checker:
     def records(self) -> Iterator[FileRecord]:
         for number, line in self._lines:
             self._line = number
-            if line.startswith(b'{"blob"'):
-                self._take_blob(self._decode(line, BlobLine))
-            elif line.startswith(b'{"end"'):
-                self._finish(self._decode(line, EndLine).end)
+            found = read_line(number, line)
+            if isinstance(found, BlobLine):
+                self._take_blob(found)
+            elif isinstance(found, EndLine):
+                self._finish(found.end)
                 return
             else:
-                yield self._check(self._decode(line, RecordLine))
+                yield self._check(found)
         self._damaged("the file ends here without its end line: it was cut off")
 
     def _damaged(self, what: str) -> NoReturn:
-        raise IntegrityFailureError(f"line {self._line}: {what}. Nothing was taken from it.")
-
-    def _decode(self, line: bytes, kind: type[L]) -> L:
-        decoder = self._decoder if kind is RecordLine else msgspec.json.Decoder(kind)
-        try:
-            return decoder.decode(line)  # type: ignore[return-value]
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            self._damaged(f"not a line of an export ({error})")
+        if self._again:
+            raise damaged_line(self._line, what, "The file changed while it was imported")
+        raise damaged_line(self._line, what)
 
     def _finish(self, totals: Totals) -> None:
         self._end_run()
-        found = Totals(len(self._origin), self._records, len(self._blobs))
+        found = Totals(len(self._lineages), self._records, len(self._blobs))
         if totals != found:
             self._damaged(f"the file should hold {totals}, found {found}")
         if self._pending:
@@ -130,8 +136,10 @@ class Checker:
             self._damaged("something follows the end line")
 
     def _take_blob(self, line: BlobLine) -> None:
-        if blob_name(line.content) != line.blob:
-            self._damaged(f"the bytes of blob {line.blob} are not what its name says")
+        if line.blob in self._blobs:
+            self._damaged(f"blob {line.blob} stands in the file twice")
+        if len(self._pending) >= most_blobs(self._limits):
+            self._damaged("more blobs than a record can name stand before this one")
         if len(line.content) > self._limits.max_blob_bytes:
             raise LimitExceededError(
                 f"line {self._line}: a blob, in bytes",
@@ -139,7 +147,7 @@ class Checker:
                 found=len(line.content),
                 setting="max_blob_bytes",
             )
-        self._pending[line.blob] = line.content
+        self._pending[line.blob] = line.content if self._again else b""
         self._blobs.add(line.blob)
 
     def _check(self, line: RecordLine) -> FileRecord:
@@ -188,9 +196,9 @@ class Checker:
     def _parsed(self, line: RecordLine) -> tuple[int, bytes]:
         """Time and digest; every field must be spelt the one way that export spells it."""
         for name in ("run_id", "event_id"):
-            if not _UUID.fullmatch(getattr(line, name)):
+            if not UUID_TEXT.fullmatch(getattr(line, name)):
                 self._damaged(f"{name} is no UUID in its usual spelling")
-        if not _DIGEST.fullmatch(line.digest):
+        if not DIGEST_TEXT.fullmatch(line.digest):
             self._damaged("digest is not 64 digits")
         try:
             bytes(line.data).decode()
@@ -198,6 +206,8 @@ class Checker:
                 moment = to_micros(datetime.fromisoformat(line.recorded_at))
                 if moment_text(moment) != line.recorded_at:
                     raise ValueError("recorded_at is not in its usual spelling")
+                if not is_moment(moment):
+                    raise ValueError("recorded_at is no moment that a record can have")
                 self._last_moment = (line.recorded_at, moment)
         except (ValueError, OverflowError) as error:
             self._damaged(f"not a record: {error}")
@@ -228,12 +238,12 @@ class Checker:
     def _open(self, run_id: str, started: Event | None) -> RunRow:
         """Begin with another run: where it stands before its first own event."""
         self._end_run()
-        if run_id in self._origin:
+        if run_id in self._lineages:
             self._damaged(f"run {run_id} goes on here after another run's records")
         if isinstance(started, RunStarted) and started.parent is not None:
             parent = str(started.parent)
-            owner = owner_of(self._origin, parent, started.at)
-            place = self._places.get((owner, started.at)) if parent in self._origin else None
+            owner = self._lineages.owner(parent, started.at)
+            place = self._places.get((owner, started.at)) if parent in self._lineages else None
             if place is None:
                 self._damaged(
                     f"run {run_id} goes on from version {started.at} of run {parent}, "
@@ -245,17 +255,17 @@ class Checker:
                     "which is in the middle of a commit"
                 )
             opening = child_of(run_id, place.digest, place.recorded_at, started)
-            self._origin[run_id] = (parent, started.at)
+            self._lineages.add(run_id, parent, started.at)
         else:
             opening = RunRow(run_id)
-            self._origin[run_id] = ("", 0)
+            self._lineages.add(run_id)
         self._run_id, self._version = run_id, opening.version
         self._digest, self._moment = opening.digest, opening.recorded_at
         self._sealed.open(run_id)
         return opening
 
     def _end_run(self) -> None:
-        if why := self._sealed.ends_early(self._version):
+        if why := self._sealed.ends_wrong(self._version):
             self._line -= 1
             self._damaged(why)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ledger.errors import (
     ImportConflictError,
@@ -17,12 +18,21 @@ from ledger.errors import (
 )
 from ledger.recorder import PAGE, LedgerRecorder
 from ledger.rows import Row
-from ledger.run_index import RunRow
+from ledger.run_index import RunRow, damaged
 from ledger.transaction import Transaction
 from ledger.transfer.checking import FileRecord
 
 # How many bytes of records wait for the check of their ids.
 WAITING_BYTES = 4 * 1024 * 1024
+
+
+class Next(NamedTuple):
+    """The first record of the file that a run of the ledger does not have."""
+
+    line: int
+    run_id: str
+    version: int
+    digest: bytes
 
 
 class Comparison:
@@ -32,7 +42,7 @@ class Comparison:
         self._store = store
         self._run_id = ""
         self._here: Iterator[Row] = iter(())
-        self._extended: list[str] = []
+        self._extended: dict[str, Next] = {}
         self._waiting: list[FileRecord] = []
         self._waiting_bytes = 0
         # A private database on disk, gone when closed: ids of a large file fill no memory.
@@ -68,10 +78,10 @@ class Comparison:
         here = next(self._here, None)
         if here is not None:
             if (here[2], here[6]) != (version, record.row[5]):
-                raise conflict(record, here)
+                raise conflict(next_of(record), here)
             return
-        if self.known.get(run_id) == version - 1:
-            self._extended.append(run_id)
+        if run_id in self.known and run_id not in self._extended:
+            self._extended[run_id] = next_of(record)
         self.new += 1
         self.blobs += len(record.blobs)
         self._waiting.append(record._replace(blobs={}))
@@ -82,29 +92,62 @@ class Comparison:
     def finish(self) -> None:
         self._check_ids()
         if self._extended:
-            self._store.write(self._check_leases)
+            self._store.write(self.check_extended)
+
+    def check_extended(self, tx: Transaction) -> None:
+        """That the runs which the file extends are still those that it was compared with.
+
+        Another import of the same records may have been faster; a worker may not.
+        """
+        for run_id, following in self._extended.items():
+            row = tx.run(run_id)
+            if row is not None and version_of(row) >= following.version:
+                here = tx.row_at(run_id, following.version)
+                if here is None or here[6] != following.digest:
+                    raise conflict(following, here)
+            refuse_if_claimed(tx, row)
 
     def _own_rows(self, run_id: str) -> Iterator[Row]:
-        row = self._store.run(run_id)
-        if row is None:
-            return
-        self.known[run_id] = row.version
-        version = row.parent_version
+        index = self._store.run(run_id)
+        known = 0 if index is None else version_of(index)
+        if index is not None:
+            self.known[run_id] = known
+        version = 0
         while rows := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
-            yield from rows
+            _check_types(rows)
             version = rows[-1][2]
+            if version > known:
+                _check_indexed(run_id, version, self._store.run(run_id))
+            for row in rows:
+                if index is not None and row[2] == known and row[6] != index.digest:
+                    raise damaged(run_id, f"version {known} has another digest")
+                yield row
+        if version < known:
+            raise IntegrityFailureError(
+                f"Run {run_id} is not as it was recorded in this ledger: the index says version "
+                f"{known}, the records end at {version}. `turnledger verify {run_id}` says more."
+            )
 
     def _check_ids(self) -> None:
-        lines = {record.row[3]: record for record in self._waiting}
-        if lines:
-            for row in self._store.write(lambda tx: tx.rows_by_id(list(lines))):
-                check_same(lines[row[4]], row)
+        if self._waiting:
+            # In the transaction: one that ends in a conflict has not written so much as a mark.
+            self._store.write(lambda tx: check_ids(tx, self._waiting))
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def _check_leases(self, tx: Transaction) -> None:
-        for run_id in self._extended:
-            refuse_if_claimed(tx, tx.run(run_id))
+
+def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
+    """Whether some of the records are there by now: another import was faster.
+
+    An id that is taken by another record is a conflict. One that is there, while the index
+    does not know it, is damage: it is read after the record, and moves together with it.
+    """
+    by_id = {record.row[3]: record for record in records}
+    taken = tx.rows_by_id(list(by_id))
+    for row in taken:
+        _check_same(by_id[row[4]], row)
+        _check_indexed(row[1], row[2], tx.run(row[1]))
+    return bool(taken)
 
 
 def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
@@ -115,23 +158,53 @@ def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
         raise RunClaimedError(row.run_id, worker=lease.worker, epoch=lease.epoch)
 
 
-def conflict(record: FileRecord, here: Row | None) -> ImportConflictError:
-    row = record.row
+def next_of(record: FileRecord) -> Next:
+    return Next(record.line, record.row[0], record.row[1], record.row[5])
+
+
+def conflict(file: Next, here: Row | None) -> IntegrityFailureError:
+    if here is not None:
+        _check_types([here])
     found = "another history" if here is None else f"version {here[2]} with {here[6].hex()}"
     return ImportConflictError(
-        f"line {record.line}: run {row[0]}, version {row[1]}: the file has digest "
-        f"{row[5].hex()}, the ledger has {found}. They are different runs under one id; import "
-        "into another ledger."
+        f"line {file.line}: run {file.run_id}, version {file.version}: the file has digest "
+        f"{file.digest.hex()}, the ledger has {found}. They are different runs under one id; "
+        "import into another ledger."
     )
 
 
-def check_same(record: FileRecord, here: Row) -> None:
-    """An id that is taken is taken by this very record (another import was faster), or else."""
+def _check_same(record: FileRecord, here: Row) -> None:
+    """An id that is taken is taken by this very record, or else."""
     row = record.row
     if row == here[1:]:
         return
+    _check_types([here])
     raise ImportConflictError(
         f"line {record.line}: run {row[0]}, version {row[1]}, digest {row[5].hex()}: its event id "
         f"{row[3]} is used in the ledger by run {here[1]}, version {here[2]}, digest "
         f"{here[6].hex()}."
     )
+
+
+def _check_indexed(run_id: str, version: int, index: RunRow | None) -> None:
+    if index is None or version_of(index) < version:
+        raise damaged(
+            run_id, f"the records are there up to version {version}, but the index does not know it"
+        )
+
+
+def version_of(index: RunRow) -> int:
+    """Where the index says that a run stands; a damaged one may say anything."""
+    for name in ("version", "parent_version"):
+        if not isinstance(getattr(index, name), int):
+            raise damaged(index.run_id, f"its {name} is {getattr(index, name)!r:.80}")
+    return index.version
+
+
+def _check_types(rows: list[Row]) -> None:
+    for row in rows:
+        if not isinstance(row[2], int) or not isinstance(row[6], bytes):
+            raise IntegrityFailureError(
+                f"Run {row[1]}, version {row[2]!s:.80} is not as it was recorded in this ledger: a "
+                f"column has another type. `turnledger verify {row[1]}` says more."
+            )

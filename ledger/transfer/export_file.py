@@ -21,14 +21,27 @@ from ledger.events import RunStarted
 from ledger.limits import Limits
 from ledger.recorder import PAGE
 from ledger.sealing import Seal
-from ledger.transfer.checking import Checker, FileRecord, Place, owner_of
-from ledger.transfer.lines import FORMAT, SEALED_FORMAT, Header, RecordLine
+from ledger.transfer.checking import Checker, FileRecord, Place, most_blobs
+from ledger.transfer.lineages import Lineages
+from ledger.transfer.lines import (
+    FORMAT,
+    NOT_SPELT,
+    SEALED_FORMAT,
+    BlobLine,
+    EndLine,
+    Header,
+    RecordLine,
+    damaged_line,
+    encode_line,
+    read_line,
+)
 from ledger.transfer.sealed import SealedRuns, read_seal_line
 
 # What a line may hold beside its data: ids, digest, names of fields.
 LINE_OVERHEAD = 4096
 # A seal's line grows with the runs of the ledger that was sealed, 120 bytes for each.
 SEAL_BYTES = 256 * 1024 * 1024
+_SEALED: Final = b'{"turnledger":%d,' % SEALED_FORMAT
 _STARTED: Final = RunStarted.tag.encode()
 
 
@@ -43,7 +56,50 @@ def header_of(line: bytes) -> Header:
             f"line 1: the file has export format {header.turnledger}, this program knows "
             f"{FORMAT} and {SEALED_FORMAT}. Use a turnledger that knows that format."
         )
+    if encode_line(header) != line:
+        raise damaged_line(1, NOT_SPELT)
     return header
+
+
+def lines_of(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, none of them longer than a ledger with these limits could take."""
+    # A first line that is longer is none of an export, whatever else it may be.
+    first = stream.readline(LINE_OVERHEAD)
+    yield 1, first
+    number = 1
+    usual = LINE_OVERHEAD + max(limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4)
+    longest = max(usual, SEAL_BYTES) if first.startswith(_SEALED) else usual
+    while line := stream.readline(longest + 1):
+        number += 1
+        if len(line) > longest:
+            raise LimitExceededError(
+                f"line {number}, in bytes",
+                limit=longest,
+                found=len(line),
+                setting="max_event_bytes=..., max_blob_bytes",
+            )
+        yield number, line
+        longest = usual
+
+
+def look_through(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
+    """The lines of a stream as long as they look like an export's: it may have no end."""
+    lines = lines_of(stream, limits)
+    _, first = next(lines)
+    header = header_of(first)
+    yield first
+    if header.turnledger == SEALED_FORMAT:
+        yield next(lines, (2, b""))[1]
+    blobs, ended = 0, False
+    for number, line in lines:
+        if ended:
+            raise damaged_line(number, "something follows the end line")
+        found = read_line(number, line)
+        blobs = blobs + 1 if isinstance(found, BlobLine) else 0
+        if blobs > most_blobs(limits):
+            raise damaged_line(number, "more blobs than a record can name stand before this one")
+        ended = isinstance(found, EndLine)
+        yield line
 
 
 class ExportFile:
@@ -68,23 +124,25 @@ class ExportFile:
         self.needs_seal = sealed or public_key is not None
         self._progress = progress
         self._checked = 0
-        self._longest = LINE_OVERHEAD + max(
-            limits.max_event_bytes, -(-limits.max_blob_bytes // 3) * 4
-        )
         # Of the last reading: the seal that the file carries and how its runs stand to it, and
         # the versions that other runs go on from.
         self.sealed_runs = SealedRuns(None)
         self.fork_points: Mapping[tuple[str, int], object] = {}
 
-    def records(self) -> Iterator[FileRecord]:
-        """Every record in order; raises at the first line that is not as it was exported."""
+    def records(self, *, again: bool = False) -> Iterator[FileRecord]:
+        """Every record in order; raises at the first line that is not as it was exported.
+
+        With `again` blobs come with their bytes: the file was found sound, and is read anew.
+        """
         # First, so that what is no export at all is not read to its end: it may have none.
-        header_of(next(self._lines(), (1, b""))[1])
+        header_of(next(self._lines())[1])
         self.fork_points = wanted = self._fork_points()
         lines = self._counted(self._lines())
-        header = header_of(next(lines, (1, b""))[1])
+        header = header_of(next(lines)[1])
         self.sealed_runs = SealedRuns(self._seal(header, lines))
-        checker = Checker(lines, wanted, self._limits, header.catalogue, self.sealed_runs)
+        checker = Checker(
+            lines, wanted, self._limits, header.catalogue, self.sealed_runs, again=again
+        )
         yield from checker.records()
 
     def _counted(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
@@ -96,19 +154,7 @@ class ExportFile:
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         self._stream.seek(0)
-        number = 0
-        longest = self._longest
-        while line := self._stream.readline(longest + 1):
-            number += 1
-            if len(line) > longest:
-                raise LimitExceededError(
-                    f"line {number}, in bytes",
-                    limit=longest,
-                    found=len(line),
-                    setting="max_event_bytes=..., max_blob_bytes",
-                )
-            yield number, line
-            longest = max(self._longest, SEAL_BYTES) if number == 1 else self._longest
+        return lines_of(self._stream, self._limits)
 
     def _seal(self, header: Header, lines: Iterator[tuple[int, bytes]]) -> Seal | None:
         if header.turnledger == FORMAT:
@@ -132,7 +178,7 @@ class ExportFile:
 
         Lines that can't be read are passed over here; the check names them, and goes no further.
         """
-        origin: dict[str, tuple[str, int]] = {}
+        lineages = Lineages()
         wanted: dict[tuple[str, int], Place | None] = {}
         for _, line in self._lines():
             if not line.startswith(b"{"):
@@ -146,7 +192,8 @@ class ExportFile:
                 continue
             if record.type != RunStarted.tag or started.parent is None:
                 continue
-            owner = str(started.parent)
-            origin.setdefault(record.run_id, (owner, started.at))
-            wanted[owner_of(origin, owner, started.at), started.at] = None
+            parent = str(started.parent)
+            if record.run_id not in lineages:
+                lineages.add(record.run_id, parent, started.at)
+            wanted[lineages.owner(parent, started.at), started.at] = None
         return wanted

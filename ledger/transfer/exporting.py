@@ -7,15 +7,15 @@ from typing import BinaryIO
 
 from ledger.blobs import blob_name, blobs_named
 from ledger.chain import GENESIS, link
-from ledger.errors import IntegrityFailureError, RunNotFoundError
+from ledger.errors import IntegrityFailureError
 from ledger.events import CATALOGUE
 from ledger.ledger import Ledger
-from ledger.lineage import lineage
 from ledger.recorder import PAGE, LedgerRecorder
-from ledger.requesting import RunId, canonical_id
+from ledger.requesting import RunId
 from ledger.rows import Row
-from ledger.run_index import RunRow, damaged
+from ledger.run_index import RunRow
 from ledger.sealing import Seal
+from ledger.transfer.choosing import Chosen
 from ledger.transfer.lines import (
     FORMAT,
     SEALED_FORMAT,
@@ -27,7 +27,6 @@ from ledger.transfer.lines import (
     record_line,
 )
 from ledger.transfer.sealed import check_exported, seal_line
-from ledger.verifying import every_run
 
 
 def export_runs(
@@ -42,21 +41,22 @@ def export_runs(
 
     The same runs give the same bytes, whatever ledger they are in. A run is taken as
     it stands at the beginning. With `seal`, the file carries it, if the runs fit it: one
-    that the seal has is there as far as it was sealed, with that digest. Raises
-    IntegrityFailureError if they don't, and at a record that does not fit its digest.
+    that the seal has is there as far as it was sealed, with that digest, and of the whole
+    ledger none is missing. Raises IntegrityFailureError if they don't, and at a record that
+    does not fit its digest.
     `progress` is told now and then how many records were written.
     """
     store = ledger.store
-    chosen = _oldest_first(store, runs)
+    chosen = Chosen(store, runs)
     if seal is not None:
-        check_exported(store, seal, chosen)
+        check_exported(store, seal, chosen.runs, whole=runs is None)
     out.write(encode_line(Header(FORMAT if seal is None else SEALED_FORMAT, CATALOGUE)))
     if seal is not None:
         out.write(seal_line(seal))
     blobs: set[str] = set()
     records = 0
-    for row in chosen:
-        for record in _checked(store, row):
+    for run in chosen.runs:
+        for record in _checked(store, chosen, run):
             event = ledger.mapper.codec.decode(record[3], record[7])
             for name in dict.fromkeys(blobs_named(event)):
                 if name not in blobs:
@@ -66,37 +66,16 @@ def export_runs(
             records += 1
             if progress is not None and records % PAGE == 0:
                 progress(records)
-    totals = Totals(len(chosen), records, len(blobs))
+    totals = Totals(len(chosen.runs), records, len(blobs))
     out.write(encode_line(EndLine(totals)))
     return totals
 
 
-def _oldest_first(store: LedgerRecorder, runs: Iterable[RunId] | None) -> list[RunRow]:
-    """The runs and their ancestors; a parent's beginning is always before its child's."""
-    found: dict[str, RunRow] = {}
-    if runs is None:
-        found = {row.run_id: row for row in every_run(store)}
-        # Listed page by page: one that came in between may have a parent that did too.
-        wanted = [row.parent for row in found.values() if row.parent is not None]
-    else:
-        wanted = [canonical_id(run) for run in runs]
-    for run in wanted:
-        current: str | None = run
-        while current is not None and current not in found:
-            row = store.run(current)
-            if row is None:
-                raise RunNotFoundError(current)
-            found[current] = row
-            current = row.parent
-    return sorted(found.values(), key=lambda row: (row.started_at, row.run_id))
-
-
-def _checked(store: LedgerRecorder, run: RunRow) -> Iterator[Row]:
+def _checked(store: LedgerRecorder, chosen: Chosen, run: RunRow) -> Iterator[Row]:
     """A run's own records up to the version that the index says, each fitting its digest."""
     version = run.parent_version
-    if not isinstance(version, int) or not isinstance(run.version, int):
-        raise damaged(run.run_id, "its versions are no numbers")
-    digest = _digest_before(store, run)
+    digest = _digest_before(chosen, run)
+    points = chosen.fork_points.get(run.run_id, {})
     while version < run.version:
         page = store.rows(run.run_id, version, run.version, backwards=False, limit=PAGE)
         if not page:
@@ -119,20 +98,20 @@ def _checked(store: LedgerRecorder, run: RunRow) -> Iterator[Row]:
                 raise _not_as_recorded(run.run_id, version, "a column has another type") from None
             if digest != row[6]:
                 raise _not_as_recorded(run.run_id, version, "it does not fit its digest")
+            if version in points:
+                points[version] = digest
             yield row
 
 
-def _digest_before(store: LedgerRecorder, run: RunRow) -> bytes:
+def _digest_before(chosen: Chosen, run: RunRow) -> bytes:
+    """Parents go first, so that the record which a run goes on from has been read by now."""
     if run.parent is None:
         return GENESIS
-    at = run.parent_version
-    rows: list[Row] = []
-    for owner, after, until in lineage(run.parent, store.run):
-        if after < at <= until:
-            rows = store.rows(owner, at - 1, at, backwards=False, limit=1)
-    if not rows:
-        raise _not_as_recorded(run.parent, at, "it is missing")
-    return rows[0][6]
+    owner, at = chosen.owner_before(run), run.parent_version
+    digest = chosen.fork_points[owner][at]
+    if not digest:
+        raise _not_as_recorded(owner, at, "it is missing")
+    return digest
 
 
 def _blob(store: LedgerRecorder, name: str) -> bytes:

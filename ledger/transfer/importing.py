@@ -6,40 +6,29 @@ Live claims are not carried: they belong to the ledger that granted them.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from typing import BinaryIO
 
 import msgspec
 
-from ledger.blobs import blobs_named
-from ledger.errors import (
-    BlobNotFoundError,
-    ImportConflictError,
-    IntegrityFailureError,
-    StoreUnavailableError,
-)
+from ledger.errors import StoreUnavailableError, TurnledgerError
 from ledger.ledger import Ledger
-from ledger.limits import Limits
-from ledger.run_index import INDEXED_TAGS, RunRow, advance
 from ledger.sealing import Seal
-from ledger.transaction import Transaction
-from ledger.transfer.checking import FileRecord
-from ledger.transfer.comparing import Comparison, check_same, conflict, refuse_if_claimed
-from ledger.transfer.export_file import LINE_OVERHEAD, ExportFile, header_of
+from ledger.transfer.comparing import Comparison
+from ledger.transfer.export_file import ExportFile, look_through
 from ledger.transfer.without_secrets import WithoutSecrets
+from ledger.transfer.writing import batches, write_batch
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     """What came of an import: how much the file holds, and what of it was new.
 
     With `seal`, the file carried one: of the file's runs, `sealed_runs` are in it (and of
-    these `grown_runs` have gone on since), `unsealed_runs` it does not know. Of `redacted`
-    records secrets were taken out; from there on the runs in `rechained` have other digests
-    than in the file.
+    these `grown_runs` have gone on since), `unsealed_runs` it does not know; `missing_runs`
+    are in the seal and not in the file. Of `redacted` records secrets were taken out; from
+    there on the runs in `rechained` have other digests than in the file.
     """
 
     runs: int
@@ -51,6 +40,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     sealed_runs: int = 0
     grown_runs: int = 0
     unsealed_runs: int = 0
+    missing_runs: int = 0
     redacted: int = 0
     rechained: tuple[str, ...] = ()
 
@@ -77,7 +67,8 @@ def import_runs(
     holds other events under the same run or event id, RunClaimedError if a run that
     would be extended has a living worker. Where a seal is demanded, a sealed run that holds
     a secret is refused: without it, it would not fit the seal. Killed in the middle, an
-    import leaves whole commits, and importing again writes the rest.
+    import leaves whole commits, and importing again writes the rest; so does one that
+    somebody comes in between while it writes, and the error says how much is there.
     """
 
     def take(stream: BinaryIO) -> ImportReport:
@@ -92,13 +83,9 @@ def import_runs(
 
     if source.seekable():
         return take(source)
-    # What is no export at all is not kept first: it may never end.
-    first = source.readline(LINE_OVERHEAD)
-    header_of(first)
     with tempfile.TemporaryFile() as spool:
         try:
-            spool.write(first)
-            shutil.copyfileobj(source, spool)
+            spool.writelines(look_through(source, ledger.mapper.codec.limits))
         except OSError as error:
             raise StoreUnavailableError(
                 f"The stream could not be kept in {tempfile.gettempdir()} while it is checked: "
@@ -114,16 +101,9 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
         for record in without.records():
             comparison.take(record)
         comparison.finish()
-    if file.needs_seal:
-        _refuse_changed(file, without.rechained)
     imported, blobs = comparison.new, comparison.blobs
     if comparison.new and not check:
-        imported = blobs = 0
-        records = WithoutSecrets(file, codec).records()
-        for batch in _batches(records, comparison.known, codec.limits):
-            written = ledger.store.write(partial(_write_batch, batch=batch))
-            imported += written[0]
-            blobs += written[1]
+        imported, blobs = _write(ledger, file, comparison)
     runs = file.sealed_runs
     return ImportReport(
         runs=comparison.runs,
@@ -135,104 +115,28 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
         sealed_runs=runs.sealed,
         grown_runs=runs.grown,
         unsealed_runs=runs.unsealed if runs.seal is not None else 0,
+        missing_runs=runs.missing,
         redacted=without.redacted,
         rechained=tuple(without.rechained),
     )
 
 
-def _refuse_changed(file: ExportFile, rechained: list[str]) -> None:
-    """Who demands what was sealed does not want another in its place."""
-    for run_id in rechained:
-        if file.sealed_runs.has(run_id):
-            raise IntegrityFailureError(
-                f"Run {run_id} holds a secret: without it the run would not fit the seal that is "
-                "wanted. Nothing was taken from the file. Import it with the secret "
-                "(--no-redactor, or a Ledger opened with redactor=None), or without demanding a "
-                "seal (no --public-key)."
-            )
-
-
-def _batches(
-    records: Iterator[FileRecord], known: dict[str, int], limits: Limits
-) -> Iterator[list[FileRecord]]:
-    """What is not there yet, in whole commits, as many as one transaction should hold."""
-    batch: list[FileRecord] = []
-    commit: list[FileRecord] = []
-    size = commit_size = 0
-    for record in records:
-        if record.row[1] <= known.get(record.row[0], 0):
-            continue
-        if commit and _commit_of(record) != _commit_of(commit[-1]):
-            batch += commit
-            size, commit, commit_size = size + commit_size, [], 0
-        if batch and (
-            len(batch) + len(commit) >= limits.max_batch_events or size >= limits.max_batch_bytes
-        ):
-            yield batch
-            batch, size = [], 0
-        commit.append(record)
-        commit_size += len(record.row[6]) + sum(map(len, record.blobs.values()))
-    if batch:
-        yield batch
-    if commit:
-        yield commit
-
-
-def _commit_of(record: FileRecord) -> tuple[str, int]:
-    return record.row[0], record.row[4]
-
-
-def _write_batch(tx: Transaction, batch: list[FileRecord]) -> tuple[int, int]:
-    """Write the records of some runs; how many were new, and how many blobs came with them."""
-    runs: dict[str, list[FileRecord]] = {}
-    for record in batch:
-        runs.setdefault(record.row[0], []).append(record)
-    written = [_write_run(tx, records) for records in runs.values()]
-    return sum(count for count, _ in written), sum(blobs for _, blobs in written)
-
-
-def _write_run(tx: Transaction, records: list[FileRecord]) -> tuple[int, int]:
-    while True:
-        before = tx.run(records[0].row[0])
-        missing = _missing(tx, before, records)
-        if not missing:
-            return 0, 0
-        refuse_if_claimed(tx, before)
-        rows = [record.row for record in missing]
-        if tx.careful:
-            by_id = {record.row[3]: record for record in missing}
-            if taken := tx.rows_by_id(list(by_id)):
-                for row in taken:
-                    check_same(by_id[row[4]], row)
-                continue
-        blobs = {name: content for record in missing for name, content in record.blobs.items()}
-        after = before or missing[0].opening
-        assert after is not None
-        for record in missing:
-            for name in blobs_named(record.event):
-                if name not in blobs and not tx.has_blob(name):
-                    raise BlobNotFoundError(name)
-            _, version, _, _, recorded_at, digest, _ = record.row
-            indexed = (record.event,) if record.event.tag in INDEXED_TAGS else ()
-            after = advance(after, indexed, version, digest, recorded_at)
-        if tx.advance(before, after, rows, blobs) is not None:
-            return len(rows), len(blobs)
-
-
-def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) -> list[FileRecord]:
-    """The records that the run, standing like this, does not have; others may have written."""
-    if before is None:
-        return records
-    first = records[0].row[1]
-    there = before.version - first + 1
-    if there < 0:
-        raise ImportConflictError(f"Run {before.run_id} changed while it was imported. Try again.")
-    if there == 0:
-        if before.digest != records[0].previous:
-            raise conflict(records[0], None)
-        return records
-    last = records[min(there, len(records)) - 1]
-    here = tx.row_at(before.run_id, last.row[1])
-    if here is None or here[6] != last.row[5]:
-        raise conflict(last, here)
-    return records[there:]
+def _write(ledger: Ledger, file: ExportFile, comparison: Comparison) -> tuple[int, int]:
+    """Read the file anew and write what is not there; how many records and blobs that was."""
+    codec = ledger.mapper.codec
+    imported = blobs = 0
+    # In the first transaction: what changed since the comparison is found before it is too late.
+    check = [comparison.check_extended]
+    try:
+        records = WithoutSecrets(file, codec).records(again=True)
+        for batch in batches(records, comparison.known, codec.limits):
+            written = write_batch(ledger.store, batch, check)
+            check = []
+            imported += written[0]
+            blobs += written[1]
+    except TurnledgerError as error:
+        if imported:
+            told = f"{imported} records of the file were written before; the rest was not."
+            error.args = (f"{error} {told}", *error.args[1:])
+        raise
+    return imported, blobs

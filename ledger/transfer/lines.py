@@ -7,9 +7,13 @@ a cut file is noticed. Position is left out: it belongs to one ledger, and an im
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from ledger.blobs import blob_name
 from ledger.clock import to_datetime
+from ledger.errors import IntegrityFailureError
 from ledger.rows import Row
 
 # A file without a seal is what it always was. One with a seal has a line that an older
@@ -67,6 +71,14 @@ class EndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: Totals
 
 
+NOT_SPELT: Final = (
+    "it is not spelt as an export spells it (an editor, or a change of line ends, may do that)"
+)
+_RECORD: Final = msgspec.json.Decoder(RecordLine)
+_BLOB: Final = msgspec.json.Decoder(BlobLine)
+_END: Final = msgspec.json.Decoder(EndLine)
+
+
 def record_line(row: Row) -> RecordLine:
     """A stored record as a line of the file."""
     _, run_id, version, tag, event_id, recorded_at, digest, data = row
@@ -82,3 +94,34 @@ def moment_text(micros: int) -> str:
 
 def encode_line(line: Header | SealLine | RecordLine | BlobLine | EndLine) -> bytes:
     return msgspec.json.encode(line) + b"\n"
+
+
+def read_line(number: int, line: bytes) -> RecordLine | BlobLine | EndLine:
+    """What follows the header and the seal: one line, which must be as an export writes it.
+
+    The same runs give the same bytes: what says the same in other bytes is not taken, so that
+    all who read a file, whatever they read it with, see the same in it.
+    """
+    found: RecordLine | BlobLine | EndLine
+    try:
+        if line.startswith(b'{"blob"'):
+            found = _BLOB.decode(line)
+        elif line.startswith(b'{"end"'):
+            found = _END.decode(line)
+        else:
+            found = _RECORD.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise damaged_line(number, f"not a line of an export ({error})") from None
+    if encode_line(found) != line:
+        raise damaged_line(number, NOT_SPELT)
+    if isinstance(found, BlobLine) and blob_name(found.content) != found.blob:
+        what = f"the bytes of blob {found.blob} are not what its name says"
+        raise damaged_line(number, what)
+    return found
+
+
+def damaged_line(
+    number: int, what: str, then: str = "Nothing was taken from it"
+) -> IntegrityFailureError:
+    """The error for a line that no export has."""
+    return IntegrityFailureError(f"line {number}: {what}. {then}.")

@@ -12,11 +12,12 @@ import msgspec
 
 from ledger.chain import link
 from ledger.codec import Codec
-from ledger.errors import InvalidInputError
+from ledger.errors import IntegrityFailureError, InvalidInputError
 from ledger.events import RunStarted
 from ledger.redacting_events import redacted
-from ledger.transfer.checking import FileRecord, owner_of
+from ledger.transfer.checking import FileRecord
 from ledger.transfer.export_file import ExportFile
+from ledger.transfer.lineages import Lineages
 
 
 class WithoutSecrets:
@@ -25,15 +26,15 @@ class WithoutSecrets:
     def __init__(self, file: ExportFile, codec: Codec) -> None:
         self._file = file
         self._codec = codec
-        self._origin: dict[str, tuple[str, int]] = {}
+        self._lineages = Lineages()
         # The digests of runs that are chained anew, where others go on from them.
         self._digests: dict[tuple[str, int], bytes] = {}
         # How many records held a secret, and the runs whose digests are not the file's.
         self.redacted = 0
         self.rechained: list[str] = []
 
-    def records(self) -> Iterator[FileRecord]:
-        records = self._file.records()
+    def records(self, *, again: bool = False) -> Iterator[FileRecord]:
+        records = self._file.records(again=again)
         if self._codec.redactor is None:
             yield from records
             return
@@ -53,6 +54,7 @@ class WithoutSecrets:
             previous = made.row[5]
             run_id, version = made.row[:2]
             if not self.rechained or self.rechained[-1] != run_id:
+                self._refuse_sealed(run_id)
                 self.rechained.append(run_id)
             if (run_id, version) in self._file.fork_points:
                 self._digests[run_id, version] = previous
@@ -62,11 +64,20 @@ class WithoutSecrets:
         """The digest that a run goes on from, if it is another than in the file."""
         run_id, event = record.row[0], record.event
         if not isinstance(event, RunStarted) or event.parent is None:
-            self._origin[run_id] = ("", 0)
+            self._lineages.add(run_id)
             return None
         parent = str(event.parent)
-        self._origin[run_id] = (parent, event.at)
-        return self._digests.get((owner_of(self._origin, parent, event.at), event.at))
+        self._lineages.add(run_id, parent, event.at)
+        return self._digests.get((self._lineages.owner(parent, event.at), event.at))
+
+    def _refuse_sealed(self, run_id: str) -> None:
+        """Who demands what was sealed does not want another in its place."""
+        if self._file.needs_seal and self._file.sealed_runs.has(run_id):
+            raise IntegrityFailureError(
+                f"Run {run_id} holds a secret: without it the run would not fit the seal that is "
+                "wanted. It is not taken. Import it with the secret (--no-redactor, or a Ledger "
+                "opened with redactor=None), or without demanding a seal (no --public-key)."
+            )
 
     def _without(self, record: FileRecord) -> FileRecord:
         redactor = self._codec.redactor

@@ -235,11 +235,13 @@ def test_a_seal_is_carried_and_kept(cli: InProcess, sealed: Path) -> None:
     assert done.code == 0, done.err
     assert kept.read_bytes() == (sealed / "seal.json").read_bytes()
     assert (done.json["sealed_runs"], done.json["seal"]["signed"]) == (4, True)
+    assert done.json["missing_runs"] == 0
     assert copy("verify", "--seal", kept, "--public-key", sealed / "seal.pub").code == 0
     again = copy("export", "--all", "--seal", kept).out
     assert again == (sealed / "runs.jsonl").read_text()
     table = copy("import", sealed / "runs.jsonl")
     assert "unsealed runs  0" in table.out
+    assert "missing runs   0" in table.out
     assert "signed with" in table.out
 
 

@@ -6,10 +6,11 @@ import io
 import json
 from datetime import datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from ledger import (
     NEW,
+    CustomEvent,
     Ledger,
     ResourceSnapshotted,
     RunCompleted,
@@ -20,16 +21,19 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.chain import link
+from ledger.chain import GENESIS, link
 from ledger.clock import to_micros
+from ledger.sealing import Seal
+from ledger.transfer.lines import EndLine, Header, Totals, encode_line, record_line
+from ledger.transfer.sealed import seal_line
 from tests.conformance.samples import note, notes
 
 Lines = list[dict[str, Any]]
 
 
-def export(ledger: Ledger, *runs: UUID) -> bytes:
+def export(ledger: Ledger, *runs: UUID, seal: Seal | None = None) -> bytes:
     out = io.BytesIO()
-    export_runs(ledger, out, runs or None)
+    export_runs(ledger, out, runs or None, seal=seal)
     return out.getvalue()
 
 
@@ -86,3 +90,57 @@ def family(ledger: Ledger) -> list[UUID]:
     ledger.append(last, [RunFailed(error_type="E", error_message="m")], 5)
     ledger.append(run, RunCompleted(), 5)
     return [run, child, early, last]
+
+
+class Forger:
+    """Writes a file line by line, with digests and counts that fit, whatever it says."""
+
+    def __init__(self, seal: Seal | None = None) -> None:
+        self._lines = [encode_line(Header(1 if seal is None else 2, 1))]
+        if seal is not None:
+            self._lines.append(seal_line(seal))
+        self._moment = 1_600_000_000_000_000
+        self._runs: set[str] = set()
+        self._records = 0
+
+    def note(self, run: UUID, version: int, before: bytes = GENESIS, **more: Any) -> bytes:
+        """A record of no matter what; its digest."""
+        return self.record(run, version, CustomEvent.tag, {"kind": "a.b"}, before, **more)
+
+    def fork(self, run: UUID, parent: UUID, at: int, before: bytes) -> bytes:
+        """The first record of a fork; its digest."""
+        data = {"parent": str(parent), "at": at, "kind": "fork"}
+        return self.record(run, at + 1, RunStarted.tag, data, before)
+
+    def record(
+        self,
+        run: UUID,
+        version: int,
+        tag: str,
+        data: dict[str, Any],
+        before: bytes = GENESIS,
+        *,
+        moment: int | None = None,
+    ) -> bytes:
+        self._moment = self._moment + 1 if moment is None else moment
+        text = json.dumps(data, separators=(",", ":"))
+        ids = (str(run), str(uuid4()))
+        digest = link(
+            before,
+            ids[0].encode(),
+            version,
+            ids[1].encode(),
+            tag.encode(),
+            self._moment,
+            text.encode(),
+        )
+        row = (0, ids[0], version, tag, ids[1], self._moment, digest, text)
+        self._lines.append(encode_line(record_line(row)))
+        self._runs.add(ids[0])
+        self._records += 1
+        return digest
+
+    @property
+    def file(self) -> bytes:
+        end = EndLine(Totals(len(self._runs), self._records, 0))
+        return b"".join([*self._lines, encode_line(end)])

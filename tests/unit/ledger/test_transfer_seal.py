@@ -100,6 +100,7 @@ def test_a_part_carries_the_whole_seal(source: Ledger, target: Ledger) -> None:
     report = take(target, sealed_export(source, seal, run))
     assert (report.runs, report.seal) == (1, seal)
     assert counts(report) == (1, 0, 0)
+    assert report.missing_runs == 4
 
 
 def test_what_came_after_the_seal_is_told(source: Ledger, target: Ledger) -> None:
