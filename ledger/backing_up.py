@@ -37,7 +37,7 @@ _VAST = 1 << 40
 _TAKES_ALL = Limits(
     max_event_bytes=_VAST,
     max_batch_events=BATCH_CEILING,
-    max_batch_bytes=64 * 1024 * 1024,
+    max_batch_bytes=_VAST,
     max_json_depth=200,
     max_blob_bytes=_VAST,
 )

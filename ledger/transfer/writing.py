@@ -17,6 +17,9 @@ from ledger.transaction import Transaction
 from ledger.transfer.checking import FileRecord
 from ledger.transfer.comparing import check_ids, conflict, next_of, refuse_if_claimed, version_of
 
+# Of a transaction that holds several commits; a commit that is larger has one of its own.
+ENOUGH_BYTES = 64 * 1024 * 1024
+
 
 def batches(
     records: Iterator[FileRecord], known: dict[str, int], limits: Limits
@@ -25,15 +28,14 @@ def batches(
     batch: list[FileRecord] = []
     commit: list[FileRecord] = []
     size = commit_size = 0
+    most_bytes = min(limits.max_batch_bytes, ENOUGH_BYTES)
     for record in records:
         if record.row[1] <= known.get(record.row[0], 0):
             continue
         if commit and _commit_of(record) != _commit_of(commit[-1]):
             batch += commit
             size, commit, commit_size = size + commit_size, [], 0
-        if batch and (
-            len(batch) + len(commit) >= limits.max_batch_events or size >= limits.max_batch_bytes
-        ):
+        if batch and (len(batch) + len(commit) >= limits.max_batch_events or size >= most_bytes):
             yield batch
             batch, size = [], 0
         commit.append(record)
