@@ -169,11 +169,17 @@ class Importing(Target):
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
-        with Ledger.open("memory://fuzz-import") as ledger:
-            populate(ledger)
-            self._kept = ledger
-            self._before = everything(ledger)
+        self._open()
+        try:
             yield
+        finally:
+            # Under its name it would be there for whoever opens it next in this process.
+            self._kept.close()
+
+    def _open(self) -> None:
+        self._kept = Ledger.open("memory://fuzz-import")
+        populate(self._kept)
+        self._before = everything(self._kept)
 
     def draw(self, dice: random.Random) -> tuple[bytes, bool]:
         return damaged_export(dice, exports()), dice.random() < 0.3
@@ -215,9 +221,7 @@ class Importing(Target):
         if report.imported:
             promise(self._kept.verify_all().ok, "taken, and then not sound")
             self._kept.close()
-            self._kept = Ledger.open("memory://fuzz-import")
-            populate(self._kept)
-            self._before = everything(self._kept)
+            self._open()
         return True
 
     def shown(self, given: tuple[bytes, bool]) -> str:
