@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,8 @@ from projections.persistent import HashedList
 from projections.running_hash import canonical
 from tests.unit.ledger.strategies import json_values
 from tests.unit.projections.given import answers, asks, records
-from tests.unit.projections.random_runs import small_world
+from tests.unit.projections.random_runs import beginnings, small_world
+from tests.unit.projections.random_runs import declarations as random_declarations
 
 real_statvfs = os.fstatvfs
 
@@ -42,9 +45,9 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of another test is at hand or in the file that is written to, on whatever disk."""
     monkeypatch.setattr(attic, "_RESERVE", 4096)
     attic._latest.begin_anew()
-    attic._fetched.cache_clear()
+    attic._let_go(0)
     yield
-    attic._fetched.cache_clear()
+    attic._let_go(0)
 
 
 @pytest.fixture
@@ -81,7 +84,6 @@ def test_the_file_has_no_name_and_goes_with_what_lies_in_it(
     assert list(tmp_path.iterdir()) == []
     assert len(open_files()) == 1
     assert {thing.fetched() for thing in things} == {"x" * 1000}
-    attic._fetched.cache_clear()
     del things
     gc.collect()
     assert open_files() == set()
@@ -121,9 +123,13 @@ def test_a_forked_process_writes_where_its_parent_does_not() -> None:
     before = Away("before")
     child = os.fork()
     if not child:
-        mine = [Away(f"child {number}") for number in range(100)]
-        same = [thing.fetched() for thing in mine] == [f"child {n}" for n in range(100)]
-        os._exit(0 if same and before.fetched() == "before" else 1)
+        same = False
+        try:
+            mine = [Away(f"child {number}") for number in range(100)]
+            same = [thing.fetched() for thing in mine] == [f"child {n}" for n in range(100)]
+            same = same and before.fetched() == "before"
+        finally:
+            os._exit(0 if same else 1)  # whatever happened, this is no second test run
     ours = [Away(f"parent {number}") for number in range(100)]
     assert os.waitpid(child, 0)[1] == 0
     assert [thing.fetched() for thing in ours] == [f"parent {number}" for number in range(100)]
@@ -144,20 +150,25 @@ def no_folder(**_: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "fails"),
+    ("module", "name", "fails", "why"),
     [
-        (os, "pwrite", no_room),
-        (os, "fstatvfs", nearly_full),
-        (tempfile, "TemporaryFile", no_folder),
+        (os, "pwrite", no_room, "No space left"),
+        (os, "fstatvfs", nearly_full, "No space left"),
+        (tempfile, "TemporaryFile", no_folder, "No usable temporary directory"),
     ],
     ids=["no room", "little room", "no folder"],
 )
 def test_where_nothing_can_be_written_all_stays_in_memory(
-    few: None, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fails: Callable[..., Any]
+    few: None,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    fails: Callable[..., Any],
+    why: str,
 ) -> None:
     """A state is never lost or refused for it."""
     monkeypatch.setattr(module, name, fails)
-    with pytest.raises(OSError, match="o"):
+    with pytest.raises(OSError, match=why):
         Away(1)
     items: HashedList[int] = HashedList("test")
     for number in range(100):
@@ -185,6 +196,25 @@ def test_a_file_that_can_not_be_read_is_a_typed_error(monkeypatch: pytest.Monkey
         cut.fetched()
     monkeypatch.undo()
     assert thing.fetched() == "x"
+    os.pwrite(cut._file._file.fileno(), b"\xff", cut._start + cut._size // 2)
+    with pytest.raises(StateFileError, match="not as it was written"):
+        cut.fetched()
+    cut._file._file.close()
+    with pytest.raises(StateFileError, match="closed"):
+        cut.fetched()
+
+
+def test_a_state_can_be_looked_at_until_the_interpreter_ends() -> None:
+    """Also by what was registered for its end before there was a state."""
+    script = (
+        "import atexit\n"
+        "found = []\n"
+        "atexit.register(lambda: print(found[0].fetched()))\n"
+        "from projections.attic import Away\n"
+        "found.append(Away('still here'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("still here\n", "")
 
 
 # --- lists ----------------------------------------------------------------------------
@@ -295,22 +325,24 @@ def shown(state: RunState) -> tuple[Any, ...]:
     )
 
 
-@given(st.lists(small_world, min_size=1, max_size=40), st.data())
+@given(st.lists(small_world | beginnings, min_size=1, max_size=40), st.data())
 def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
     events: list[Event], data: st.DataObject
 ) -> None:
-    """Folded at once or step by step, and an earlier state is still what it was."""
+    """Folded at once or step by step, with the messages among the slices; and an earlier state
+    is still what it was."""
     all_records = records(events)
     cut = data.draw(st.integers(0, len(events)))
-    expected = [RunState.initial().after(all_records[:n]) for n in (cut, len(events))]
+    initial = RunState.initial(random_declarations())
+    expected = [initial.after(all_records[:n]) for n in (cut, len(events))]
     with pytest.MonkeyPatch.context() as monkeypatch:
         put_away_early(monkeypatch)
-        state = at_cut = RunState.initial()
+        state = at_cut = initial
         for number, record in enumerate(all_records, 1):
             state = state.after([record])
             if number == cut:
                 at_cut = state
-        at_once = RunState.initial().after(all_records)
+        at_once = initial.after(all_records)
         assert shown(at_cut) == shown(expected[0])
         assert shown(state) == shown(at_once) == shown(expected[1])
 
