@@ -106,7 +106,7 @@ class ToolsState(msgspec.Struct, frozen=True):
         """The same, each made when it is looked at."""
         going_on = chain(self.ended.values(), self.open.values())
         if not len(self.amended):
-            return InOrder(self.settled, going_on, _number)
+            return InOrder(self.settled, going_on, call_number)
         texts = dict(self.amended)
 
         def amended(call: ToolCallView) -> ToolCallView:
@@ -114,7 +114,7 @@ class ToolsState(msgspec.Struct, frozen=True):
                 return call
             return msgspec.structs.replace(call, result=texts[call.message_id])
 
-        return InOrder(self.settled, going_on, _number, shown=amended)
+        return InOrder(self.settled, going_on, call_number, shown=amended)
 
     def last_completed(self, evaluation_id: str) -> ToolCallView | None:
         """The last call of the latest evaluation that was completed and answered.
@@ -128,7 +128,7 @@ class ToolsState(msgspec.Struct, frozen=True):
             for call in chain(ended, settled)
             if call.status == "completed" and call.message_id is not None
         )
-        found = max(completed, key=_number, default=None)
+        found = max(completed, key=call_number, default=None)
         if found is not None:
             for message_id, text in self.amended.backwards():
                 if message_id == found.message_id:
@@ -153,7 +153,7 @@ class ToolsState(msgspec.Struct, frozen=True):
         return found
 
 
-def _number(call: ToolCallView) -> int:
+def call_number(call: ToolCallView) -> int:
     return call.number
 
 
