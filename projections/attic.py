@@ -181,3 +181,8 @@ def away(items: Sequence[T]) -> Sequence[T]:
         return AwayList(items)
     except NOT_PUT_AWAY:
         return items
+
+
+def held(items: Sequence[T]) -> Sequence[T]:
+    """The same items in memory, for as long as this is held."""
+    return items._items.fetched() if isinstance(items, AwayList) else items

@@ -93,16 +93,25 @@ class HashedList(Generic[T]):
         longer._start = self._start
         near = longer._near = None if self._near is None else self._near + len(items)
         if near is not None and near >= _MOST:
-            longer._put_away(near)
+            left = longer._put_away(near)
+            # Whoever else goes on from here need not look again.
+            longer._near, self._near = left, max(0, left - len(items))
         return longer
 
-    def _put_away(self, near: int) -> None:
-        """Leave the last items in memory. Whoever shares the others has them in the file, too."""
+    def _put_away(self, near: int) -> int:
+        """Leave the last items in memory; how many. Whoever shares the others has them in the
+        file, too."""
         chunk, count = self._tip, 0
         while chunk is not None and count < _LEFT:
-            chunk, items = chunk.content
+            last = chunk
+            chunk, items = last.content
             count += len(items)
-        self._near = count
+            if count >= _LEFT + _PIECE and not isinstance(items, AwayList):
+                # Many came at once: only as many of them stay as would have, had they not.
+                cut, count = count - _LEFT, _LEFT
+                chunk = _Chunk(chunk, items[:cut])
+                last.content = (chunk, items[cut:])
+        left = count
         while chunk is not None and count < near:
             top, together, size = chunk, [], 0
             while chunk is not None and size < _PIECE and count + size < near:
@@ -121,6 +130,7 @@ class HashedList(Generic[T]):
             for piece in lower:
                 below = _Chunk(below, piece)
             top.content = (below, upper)
+        return left
 
     @property
     def last(self) -> T | None:
@@ -149,11 +159,6 @@ class HashedList(Generic[T]):
     def cold(self) -> Cold:
         """Its digest and size: what a stored fold keeps of it."""
         return Cold(self.digest, self._size)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether all of its items are here."""
-        return not self._cold
 
     def backwards(self) -> Iterator[T]:
         """The items, the latest first; NotLoadedError where what is not here would follow."""

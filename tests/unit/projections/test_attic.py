@@ -22,12 +22,13 @@ from ledger import Event
 from projections import RunState, attic, past_histories, persistent
 from projections.attic import Away, AwayList, StateFileError, away
 from projections.history import MessageHistory
+from projections.ordering import InOrder
 from projections.past_histories import PastHistories
 from projections.persistent import HashedList
 from projections.running_hash import canonical
 from tests.unit.ledger.strategies import json_values
 from tests.unit.projections.given import answers, asks, records
-from tests.unit.projections.random_runs import beginnings, small_world
+from tests.unit.projections.random_runs import beginnings, messages, small_world
 from tests.unit.projections.random_runs import declarations as random_declarations
 
 real_statvfs = os.fstatvfs
@@ -261,17 +262,64 @@ def test_lists_that_are_put_away_are_the_lists_that_they_were(
                 assert plain[: len(others)] == others
 
 
+def in_memory(items: HashedList[Any]) -> int:
+    return sum(len(piece) for piece in items.pieces() if not isinstance(piece, AwayList))
+
+
 def test_a_long_list_has_few_items_in_memory(few: None) -> None:
-    """However it grew: one by one, or by many at once."""
+    """However it grew: one by one, by many at once, or both."""
     one: HashedList[int] = HashedList("test")
     for number in range(200):
         one = one.append(number)
+        assert in_memory(one) <= 3
     many = HashedList[int]("test").extend(range(100)).extend(range(100, 199)).append(199)
     for items in (one, many):
-        here = [piece for piece in items.pieces() if not isinstance(piece, AwayList)]
-        assert sum(map(len, here)) <= 102
+        assert in_memory(items) <= 3
         assert list(items) == list(range(200))
     assert len(one.pieces()) <= 104
+
+
+@pytest.mark.parametrize("first", [range(4), range(5), range(1000)], ids=len)
+def test_a_list_looks_for_what_to_put_away_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, first: range
+) -> None:
+    """Not at every item after a large piece, nor for every list that goes on from the same."""
+    put_away_early(monkeypatch, 10)
+    looked = []
+    look = HashedList._put_away
+
+    def counted(items: HashedList[Any], near: int) -> int:
+        looked.append(near)
+        return look(items, near)
+
+    monkeypatch.setattr(HashedList, "_put_away", counted)
+    items = HashedList[int]("test").extend(first)
+    for number in range(100):
+        items = items.append(number)
+    assert len(looked) <= 11
+    while items._near != 19:
+        items = items.append(0)
+    looked.clear()
+    branches = [items.append(number) for number in range(50)]
+    assert len(looked) == 1
+    assert [list(branch)[-1] for branch in branches] == list(range(50))
+
+
+def test_those_who_go_through_lists_side_by_side_read_each_piece_once(
+    few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: each holds the piece at which it is."""
+    lists = [HashedList[int]("test") for _ in range(3 * attic._AT_HAND)]
+    for number in range(41):
+        lists = [items.append(number) for items in lists]
+    ways = [iter(InOrder(items, (), int)) for items in lists]
+    attic._let_go(0)
+    read = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda *a: read.append(a) or pread(*a))
+    for number in range(41):
+        assert [next(way) for way in ways] == [number] * len(ways)
+    assert len(read) <= len(lists) * 20
 
 
 def test_a_programs_own_values_stay_the_objects_that_they_are(few: None) -> None:
@@ -325,7 +373,11 @@ def shown(state: RunState) -> tuple[Any, ...]:
     )
 
 
-@given(st.lists(small_world | beginnings, min_size=1, max_size=40), st.data())
+# Messages more often than all else, or there would never be enough of them.
+talkative = st.booleans().flatmap(lambda often: messages if often else small_world | beginnings)
+
+
+@given(st.lists(talkative, min_size=1, max_size=40), st.data())
 def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
     events: list[Event], data: st.DataObject
 ) -> None:
