@@ -22,8 +22,11 @@ class _Pickler(pickle.Pickler):
     """Leaves out of a struct what is its default: the class gives it back."""
 
     def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, msgspec.Struct):
+            return NotImplemented
         kind = type(value)
-        if not isinstance(value, msgspec.Struct) or not (fields := _fields(kind)):
+        fields = _fields(kind)
+        if not fields:
             return NotImplemented
         given = {
             name: found

@@ -63,6 +63,7 @@ def put_away_early(monkeypatch: pytest.MonkeyPatch, items: int = 2) -> None:
     monkeypatch.setattr(persistent, "_PIECE", items)
     monkeypatch.setattr(past_histories, "_MOST_TURNS", 2 * items)
     monkeypatch.setattr(past_histories, "_TURNS_LEFT", items)
+    monkeypatch.setattr(past_histories, "_AGAIN", items)
 
 
 # --- the file -------------------------------------------------------------------------
