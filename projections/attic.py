@@ -174,6 +174,10 @@ class AwayList(Sequence[T]):
     def __reversed__(self) -> Iterator[T]:
         return reversed(self._items.fetched())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied as what it holds: the file is this process's own."""
+        return (tuple, (tuple(self),))
+
 
 def away(items: Sequence[T]) -> Sequence[T]:
     """The same items in a file; as they are if that can't be."""

@@ -78,6 +78,11 @@ class ConversationState(msgspec.Struct, frozen=True):
     said: HashedList[Said] = HashedList("messages")
     last_result: _LastResult | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied without the last result: it is a chain of turns, and only saves time."""
+        parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.said)
+        return (ConversationState, parts)
+
     @property
     def latest(self) -> str:
         """The latest evaluation that was not superseded; "" if there is none."""

@@ -165,3 +165,14 @@ class PastHistories:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied with everything that lies in the file: that is this process's own."""
+        return (_together, (list(self.items()),))
+
+
+def _together(histories: list[tuple[str, MessageHistory]]) -> PastHistories:
+    past = PastHistories()
+    for name, history in histories:
+        past = past.put(name, history)
+    return past

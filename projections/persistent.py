@@ -8,11 +8,13 @@ a fold that never asks pays nothing, one that asks at every step pays for the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from copy import deepcopy
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from projections.attic import AwayList, away
 from projections.containers import NotLoadedError, PersistentMap, Stack, in_order
+from projections.exact import packed, unpacked
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
 
 T = TypeVar("T")
@@ -212,6 +214,32 @@ class HashedList(Generic[T]):
 
     def __len__(self) -> int:
         return self._size
+
+    def _here(self) -> list[T]:
+        """The items that were not let go of."""
+        return list(islice(self.backwards(), self._size - self._cold))[::-1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied with its items, packed so that they keep their JSON, and so the digest."""
+        return (_listed, (*self._empty(), packed(self._here())))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HashedList[T]:
+        return _again(*self._empty(), deepcopy(self._here(), memo))
+
+    def _empty(self) -> tuple[str, Callable[[bytes, Any], bytes], Cold, bool]:
+        return self._domain, self._step, Cold(self._start, self._cold), self._near is None
+
+
+def _again(
+    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: list[T]
+) -> HashedList[T]:
+    return HashedList[T](domain, step, cold=cold, stays=stays).extend(items)
+
+
+def _listed(
+    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: bytes
+) -> HashedList[Any]:
+    return _again(domain, step, cold, stays, unpacked(items))
 
 
 class OrderedMap(Generic[T]):
