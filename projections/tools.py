@@ -93,6 +93,7 @@ class PendingTools(BulkProjection[ToolsState]):
             HashedList("amended tool messages", cold=known.amended),
             known.count,
             known.spoke,
+            None,
         )
 
     def cooled(self, state: ToolsState) -> ToolsState:

@@ -27,7 +27,7 @@ from projections.past_histories import PastHistories
 from projections.persistent import HashedList
 from projections.running_hash import canonical
 from tests.unit.ledger.strategies import json_values
-from tests.unit.projections.given import answers, asks, records
+from tests.unit.projections.given import amends, answers, asks, records
 from tests.unit.projections.random_runs import beginnings, messages, small_world
 from tests.unit.projections.random_runs import declarations as random_declarations
 
@@ -403,13 +403,15 @@ def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
 def test_the_end_of_an_evaluation_does_not_look_at_the_run(
     few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last completed call is found without fetching what others asked for before it."""
+    """Its last completed call is found without fetching what others asked for before it, or what
+    of that was amended."""
     others = [
         event
         for number in range(20)
         for event in (
             asks(2 * number, f"c{number}", turn=number, evaluation_id="e1"),
             answers(2 * number + 1, f"c{number}", evaluation_id="e1"),
+            amends(2 * number + 1, "the parsed output"),
         )
     ]
     ours = (asks(90, "ours", evaluation_id="e2"), answers(91, "ours", evaluation_id="e2"))
