@@ -8,16 +8,17 @@ can be made or written, or where a disk is nearly full, values stay in memory as
 from __future__ import annotations
 
 import os
-import pickle  # of our own values, into a file that only this process can read
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
 from errno import ENOSPC
-from functools import lru_cache
 from threading import Lock
-from typing import IO, Any, Generic, TypeVar, overload
+from typing import IO, Any, Final, Generic, TypeVar, overload
 from weakref import finalize, ref
+from zlib import crc32
 
 from ledger import TurnledgerError
+from projections.exact import PACKING_ERRORS, packed, unpacked
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ _FULL = 64 * 1024 * 1024
 _RESERVE = 256 * 1024 * 1024
 # So many values that were fetched last are still in memory.
 _AT_HAND = 8
+# What `Away` raises for a value that can't be put away: it stays where it is.
+NOT_PUT_AWAY = (OSError, *PACKING_ERRORS)
+_NOTHING: Final[Any] = object()
 
 
 class StateFileError(TurnledgerError):
@@ -46,7 +50,8 @@ class _File:
     def __init__(self) -> None:
         self.size = 0
         self._file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-        finalize(self, self._file.close)
+        # Not at the interpreter's end: others may still look at a state then.
+        finalize(self, self._file.close).atexit = False
 
     def add(self, content: bytes) -> int:
         """Write it behind all else; where it begins."""
@@ -100,30 +105,48 @@ os.register_at_fork(after_in_child=_latest.begin_anew)
 class Away(Generic[T]):
     """A value in a file."""
 
-    __slots__ = ("_file", "_size", "_start")
+    __slots__ = ("__weakref__", "_check", "_file", "_size", "_start", "_value")
 
     def __init__(self, value: T) -> None:
-        """Put it there. OSError if the file can't be written, others if it is no such value."""
-        content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        """Put it there. One of NOT_PUT_AWAY if that can't be."""
+        content = packed(value)
         self._file, self._start = _latest.add(content)
         self._size = len(content)
+        self._check = crc32(content)
+        self._value: T = _NOTHING
 
     def fetched(self) -> T:
-        """The value, equal to what was put away."""
-        return _fetched(self)  # type: ignore[no-any-return]
+        """The value: equal to what was put away, and with the same JSON."""
+        value = self._value
+        if value is _NOTHING:
+            value = self._value = self._read()
+            _at_hand.append(ref(self))
+            if len(_at_hand) > _AT_HAND:
+                _let_go()
+        return value
 
     def _read(self) -> T:
         try:
             content = self._file.read(self._start, self._size)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: it is closed
             raise StateFileError(str(error)) from error
-        value: T = pickle.loads(content)  # noqa: S301 - see above
-        return value
+        if crc32(content) != self._check:
+            raise StateFileError("it is not as it was written")
+        return unpacked(content)  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=_AT_HAND)
-def _fetched(away: Away[Any]) -> Any:
-    return away._read()
+# What was fetched last. They hold their values, this holds none of them.
+_at_hand: deque[ref[Away[Any]]] = deque()
+
+
+def _let_go(left: int = _AT_HAND) -> None:
+    while len(_at_hand) > left:
+        try:
+            away = _at_hand.popleft()()
+        except IndexError:  # another thread was quicker
+            return
+        if away is not None:
+            away._value = _NOTHING
 
 
 class AwayList(Sequence[T]):
@@ -151,10 +174,19 @@ class AwayList(Sequence[T]):
     def __reversed__(self) -> Iterator[T]:
         return reversed(self._items.fetched())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied as what it holds: the file is this process's own."""
+        return (tuple, (tuple(self),))
+
 
 def away(items: Sequence[T]) -> Sequence[T]:
     """The same items in a file; as they are if that can't be."""
     try:
         return AwayList(items)
-    except (OSError, pickle.PicklingError, TypeError, AttributeError, RecursionError):
+    except NOT_PUT_AWAY:
         return items
+
+
+def held(items: Sequence[T]) -> Sequence[T]:
+    """The same items in memory, for as long as this is held."""
+    return items._items.fetched() if isinstance(items, AwayList) else items

@@ -7,6 +7,7 @@ in it, also when several are made from the same old one. Neither is ever read in
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ledger import TurnledgerError
@@ -47,8 +48,31 @@ class Stack(Generic[T]):
         self.size: int = 1 if below is None else below.size + 1
         self.memo: Any = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied as a list of its cells: a long chain would recurse."""
+        cells: list[tuple[T, Any]] = []
+        cell: Stack[T] | None = self
+        while cell is not None:
+            cells.append((cell.item, cell.memo))
+            cell = cell.below
+        return (_stacked, (cells[::-1],))
 
-_NOT_HERE: Any = object()
+
+def _stacked(cells: list[tuple[T, Any]]) -> Stack[T] | None:
+    stack: Stack[T] | None = None
+    for item, memo in cells:
+        stack = Stack(stack, item)
+        stack.memo = memo
+    return stack
+
+
+class _NotHere(Enum):
+    """Stands for items that are not here: an enumeration's member is one object in all copies."""
+
+    MARK = 0
+
+
+_NOT_HERE: Any = _NotHere.MARK
 
 
 def cold_stack(memo: Any) -> Stack[Any]:
@@ -126,6 +150,25 @@ class PersistentMap(Generic[T]):
 
     def __len__(self) -> int:
         return self.size
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied as its entries: in another process, text has other hashes."""
+        entries: dict[str, T] = {}
+        nodes: list[Tree] = [self._root]
+        while nodes:
+            node = nodes.pop()
+            if type(node) is tuple:
+                nodes.extend(node)
+            else:
+                entries.update(node)  # type: ignore[arg-type]
+        return (_mapped, (dict(sorted(entries.items())),))
+
+
+def _mapped(entries: dict[str, T]) -> PersistentMap[T]:
+    found: PersistentMap[T] = PersistentMap()
+    for key, value in entries.items():
+        found = found.put(key, value)
+    return found
 
 
 # A map that is nearly always small: a plain dict that nobody changes, until it has grown.

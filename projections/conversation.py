@@ -18,31 +18,25 @@ from ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     InnerMessage,
-    MediaContent,
     MessageAppended,
     Record,
     RunStarted,
     ToolMessageAmended,
 )
-from projections.blocks import (
-    Block,
-    ChatTurn,
-    MediaBlock,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    TurnRole,
-)
+from projections.blocks import ChatTurn, ToolResultBlock
 from projections.containers import Stack, in_order
-from projections.history import MessageHistory, Repairs, told
+from projections.history import MessageHistory, Repairs
 from projections.history_cold import ColdHistory, chilled, thawed
-from projections.history_rules import reply_said, result_said
-from projections.history_turns import Turn, UserTurn
+from projections.history_turns import Turn
 from projections.outlines import Items, listed, none_shared, whole
 from projections.past_histories import PastHistories
 from projections.persistent import Cold, HashedList, HashedMap
 from projections.projection import BulkProjection, Folding, as_json
 from projections.running_hash import combine
+from projections.telling import message_told
+
+# With more messages than this since the last result, a fold that is to be stored forgets it.
+_FEW = 16
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -84,6 +78,11 @@ class ConversationState(msgspec.Struct, frozen=True):
     said: HashedList[Said] = HashedList("messages")
     last_result: _LastResult | None = None
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied without the last result: it is a chain of turns, and only saves time."""
+        parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.said)
+        return (ConversationState, parts)
+
     @property
     def latest(self) -> str:
         """The latest evaluation that was not superseded; "" if there is none."""
@@ -100,39 +99,6 @@ class ConversationState(msgspec.Struct, frozen=True):
         if wanted == self.evaluation_id:
             return self.current
         return self.earlier.get(wanted) or MessageHistory.new()
-
-
-def blocks_of(message: InnerMessage) -> tuple[Block, ...]:
-    """A recorded message as blocks of a turn."""
-    if message.role == "tool":
-        return (ToolResultBlock(message.tool_call_id or "", message.content, message.is_error),)
-    said: list[Block] = [_block(part) for part in message.parts]
-    if not message.parts and message.content:
-        said.append(TextBlock(message.content))
-    said.extend(ToolUseBlock(c.call_id, c.name, c.arguments) for c in message.tool_calls)
-    return tuple(said)
-
-
-def _block(part: Any) -> Block:
-    if isinstance(part, MediaContent):
-        return MediaBlock(part.modality, part.url, part.blob, part.mime, part.prompt_hint, part.id)
-    return TextBlock(part.text)
-
-
-def _told(tip: Turn | None, repairs: Repairs, message: InnerMessage) -> tuple[Turn | None, Repairs]:
-    """The last turn and the repairs after a recorded message that is not the system's."""
-    if message.role == "tool":
-        result = ToolResultBlock(message.tool_call_id or "", message.content, message.is_error)
-        after = result_said(tip, result)
-        if after is not None:
-            return after, repairs
-        return told(tip, repairs, ChatTurn("user", (result,)))
-    if message.role == "assistant" and type(tip) is UserTurn and not message.parts:
-        replied = reply_said(tip, message.content, message.tool_calls)
-        if replied is not None:
-            return replied, Stack(repairs, tip) if tip.waits else repairs
-    role: TurnRole = "assistant" if message.role == "assistant" else "user"
-    return told(tip, repairs, ChatTurn(role, blocks_of(message)))
 
 
 class Conversation(BulkProjection[ConversationState]):
@@ -194,12 +160,15 @@ class Conversation(BulkProjection[ConversationState]):
         """Only histories that are not cold yet are looked at: there may be thousands that are."""
         earlier = state.earlier
         for name, history in state.earlier.items():
-            if history._system.is_loaded:
+            if not history.is_cold:
                 earlier = earlier.put(name, thawed(chilled(history)))
         earlier.digest  # noqa: B018 - until it is asked for, the map holds the old histories too
         said: HashedList[Said] = HashedList("messages", cold=state.said.cold)
-        current = thawed(chilled(state.current))
-        return ConversationState(state.evaluation_id, current, earlier, state.superseded, said)
+        current = state.current if state.current.is_cold else thawed(chilled(state.current))
+        last = None if state.last_result is None else _cooled(state.last_result)
+        return ConversationState(
+            state.evaluation_id, current, earlier, state.superseded, said, last
+        )
 
     def digest(self, state: ConversationState) -> bytes:
         return combine(
@@ -213,6 +182,14 @@ class Conversation(BulkProjection[ConversationState]):
 
     def outcome(self, state: ConversationState) -> bytes:
         return state.history().digest
+
+
+def _cooled(last: _LastResult) -> _LastResult | None:
+    """The last result as it can still be amended, without what was said before it."""
+    if last.after is not None and last.after.size > _FEW:
+        return None
+    before = thawed(chilled(MessageHistory(last.tip, _repairs=last.repairs)))
+    return last._replace(tip=before._tip, repairs=before._repairs)
 
 
 def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
@@ -318,7 +295,7 @@ class _Folding(Folding[ConversationState]):
             before = self._tip
             self._last = (message, before, self._repairs)
             self._after, self._since = None, []
-            tip, self._repairs = _told(before, self._repairs, message)
+            tip, self._repairs = message_told(before, self._repairs, message)
             # A result that has no place in the history can't be amended there either.
             place = 0 if tip is before or tip is None else tip.number
             self._history, self._tip = None, tip
@@ -327,7 +304,7 @@ class _Folding(Folding[ConversationState]):
             if role == "system":
                 self._turn_on(self._current.with_system(message.content))
             else:
-                self._tip, self._repairs = _told(self._tip, self._repairs, message)
+                self._tip, self._repairs = message_told(self._tip, self._repairs, message)
                 self._history = None
         self._said.append(
             Said(
@@ -370,10 +347,10 @@ class _Folding(Folding[ConversationState]):
 
     def _amend_last(self, last: _LastResult, text: str) -> None:
         message = msgspec.structs.replace(last.message, content=text)
-        tip, repairs = _told(last.tip, last.repairs, message)
+        tip, repairs = message_told(last.tip, last.repairs, message)
         for later in in_order(last.after):
             if later.role != "system":
-                tip, repairs = _told(tip, repairs, later)
+                tip, repairs = message_told(tip, repairs, later)
         self._turn_on(MessageHistory(tip, self._system, repairs))
         self._remember(_LastResult(message, last.tip, last.repairs, last.after))
 

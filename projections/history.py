@@ -23,12 +23,13 @@ from projections.blocks import (
 from projections.containers import NotLoadedError, Stack, in_order
 from projections.history_checks import Repair, checked, encodable, well_formed
 from projections.history_rules import assistant_said, user_said, without_open_calls
-from projections.history_turns import Turn, UserTurn, chain_at, turns_until
+from projections.history_turns import PastTurns, Turn, UserTurn, chain_at, turns_until
 from projections.running_hash import combine
 
 Incomplete: TypeAlias = Literal["stub", "skip"]
-# A turn among the repairs stands for the stubs that its open calls were given.
-Repairs: TypeAlias = "Stack[Repair | UserTurn] | None"
+# A turn among the repairs stands for the stubs that its open calls were given, and a sequence
+# for those of long ago, which may lie in a file.
+Repairs: TypeAlias = "Stack[Repair | UserTurn | Sequence[Repair]] | None"
 
 
 class _System:
@@ -46,10 +47,6 @@ class _System:
             raise NotLoadedError("messages")
         return self._text
 
-    @property
-    def is_loaded(self) -> bool:
-        return self._text is not None
-
     def digest(self) -> bytes:
         if self._digest is None:
             self._digest = combine("history.system", self.text.encode())
@@ -63,7 +60,7 @@ _NO_SYSTEM = _System("")
 class MessageHistory:
     """One conversation: the system text, and turns of user and assistant that alternate."""
 
-    __slots__ = ("_digest", "_repairs", "_system", "_tip")
+    __slots__ = ("_digest", "_repairs", "_system", "_tip", "is_cold")
 
     def __init__(
         self, _tip: Turn | None = None, _system: _System = _NO_SYSTEM, _repairs: Repairs = None
@@ -72,6 +69,8 @@ class MessageHistory:
         self._system = _system
         self._repairs = _repairs
         self._digest: bytes | None = None
+        # Whether nothing that was said is in it (projections/history_cold.py).
+        self.is_cold = False
 
     # --- making one ------------------------------------------------------------------
 
@@ -140,13 +139,7 @@ class MessageHistory:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """What is not in the history as it was handed in, in the order it was met."""
-        found: list[Repair] = []
-        for one in in_order(self._repairs):
-            if isinstance(one, Repair):
-                found.append(one)
-            else:
-                found += [Repair("stubbed", STUB_TEXT, call.call_id) for call in one.open_calls()]
-        return tuple(found)
+        return tuple(repair for one in in_order(self._repairs) for repair in repairs_of(one))
 
     @property
     def digest(self) -> bytes:
@@ -187,6 +180,10 @@ class MessageHistory:
         if type(turn) is not UserTurn and turn is not None and turn.waits:
             fresh.append(ChatTurn("user", tuple(stub_for(call) for call in turn.open_calls())))
         while turn is not None:
+            if type(turn) is PastTurns:  # what was fetched is not what was sent
+                fresh.extend(reversed(turn.all()))
+                turn = None
+                break
             said = turn.complete()
             if turn.number <= len(sent) and sent[turn.number - 1] is said:
                 break
@@ -254,6 +251,15 @@ def told(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | Non
     for repair in found:
         repairs = Stack(repairs, repair)
     return tip, repairs
+
+
+def repairs_of(one: Repair | UserTurn | Sequence[Repair]) -> Sequence[Repair]:
+    """What an entry among the repairs stands for."""
+    if isinstance(one, Repair):
+        return (one,)
+    if isinstance(one, UserTurn):
+        return [Repair("stubbed", STUB_TEXT, call.call_id) for call in one.open_calls()]
+    return one
 
 
 def _counted(count: int, noun: str) -> str:

@@ -74,7 +74,9 @@ def thawed(cold: ColdHistory) -> MessageHistory:
     elif cold.assistant is not None:
         tip = _assistant(cold.assistant)
     repairs = cold_stack(None) if cold.repaired else None
-    return MessageHistory(tip, _System(None, cold.system), repairs)
+    history = MessageHistory(tip, _System(None, cold.system), repairs)
+    history.is_cold = True
+    return history
 
 
 def _cold_assistant(turn: AssistantTurn) -> ColdAssistant:
@@ -100,7 +102,7 @@ def _cold_user(turn: UserTurn) -> ColdUser:
 
 def _assistant(cold: ColdAssistant) -> AssistantTurn:
     before = UserTurn(None, NO_RESULTS, None, cold_stack(None), cold.led)
-    before.number = cold.number - 1
+    before.number = before.away = cold.number - 1
     before._chain = cold.before
     calls = NO_CALLS
     for call in cold.calls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any, final
 
 import jsonpatch
@@ -12,6 +13,7 @@ from ledger.requesting import RunId
 from projections.checkpoints import CheckpointsState, CheckpointView
 from projections.conversation import Conversation, ConversationState
 from projections.declarations import Declarations
+from projections.exact import packed, unpacked
 from projections.history import MessageHistory
 from projections.outlines import cut
 from projections.projection import Projection, fold_pages
@@ -64,6 +66,15 @@ class RunState:
         states, last = fold_pages(records, self._projections, self._states)
         return RunState(last.version if last else self.version, self._projections, states)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied packed, so that all of it keeps its JSON and its digests."""
+        return (_unpacked, (packed((self.version, self._projections, self._states)),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
+        return RunState(
+            self.version, deepcopy(self._projections, memo), deepcopy(self._states, memo)
+        )
+
     @property
     def history(self) -> MessageHistory:
         """The conversation as it would be sent now."""
@@ -91,6 +102,10 @@ class RunState:
         """The same, with long lists that are made when they are read (projections/outlines.py)."""
         pairs = zip(self._projections, self._states, strict=True)
         return {p.name: p.outline(state) for p, state in pairs}
+
+
+def _unpacked(content: bytes) -> RunState:
+    return RunState(*unpacked(content))
 
 
 def state_at(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Generic, TypeVar
 
+from projections.attic import held
 from projections.persistent import HashedList
 
 T = TypeVar("T")
@@ -50,7 +51,15 @@ class InOrder(Generic[T]):
         return self._shown(self._item(self._order[place]))
 
     def __iter__(self) -> Iterator[T]:
-        return map(self._shown, map(self._item, self._order))
+        # Its piece is held, so that however many go through lists at once, none fetches anew.
+        start = end = 0
+        items: Sequence[T] = ()
+        for place in self._order:
+            if not start <= place < end:
+                piece = bisect_right(self._starts, place) - 1
+                start, end = self._starts[piece], self._starts[piece + 1]
+                items = held(self._pieces[piece])
+            yield self._shown(items[place - start])
 
     def _item(self, place: int) -> T:
         piece = bisect_right(self._starts, place) - 1

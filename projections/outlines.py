@@ -6,7 +6,7 @@ cost what is printed, pointed at or different, where the whole JSON would cost t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -81,6 +81,13 @@ def _shared_list(earlier: HashedList[Any], later: HashedList[Any]) -> int:
 def none_shared(earlier: object, later: object) -> int:
     """For lists of which nothing is known beforehand."""
     return 0
+
+
+def not_shared(ours: Iterable[T], theirs: Iterable[T], number: Callable[[T], int]) -> list[int]:
+    """The numbers of what is among only the ones or only the others, as the very same object."""
+    known = {id(one): one for one in ours}  # they are held, so that no id is used again
+    fresh = [number(one) for one in theirs if known.pop(id(one), None) is None]
+    return fresh + [number(one) for one in known.values()]
 
 
 def whole(outline: Any) -> Any:

@@ -8,11 +8,13 @@ a fold that never asks pays nothing, one that asks at every step pays for the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from copy import deepcopy
+from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from projections.attic import AwayList, away
 from projections.containers import NotLoadedError, PersistentMap, Stack, in_order
+from projections.exact import packed, unpacked
 from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
 
 T = TypeVar("T")
@@ -93,16 +95,25 @@ class HashedList(Generic[T]):
         longer._start = self._start
         near = longer._near = None if self._near is None else self._near + len(items)
         if near is not None and near >= _MOST:
-            longer._put_away(near)
+            left = longer._put_away(near)
+            # Whoever else goes on from here need not look again.
+            longer._near, self._near = left, max(0, left - len(items))
         return longer
 
-    def _put_away(self, near: int) -> None:
-        """Leave the last items in memory. Whoever shares the others has them in the file, too."""
+    def _put_away(self, near: int) -> int:
+        """Leave the last items in memory; how many. Whoever shares the others has them in the
+        file, too."""
         chunk, count = self._tip, 0
         while chunk is not None and count < _LEFT:
-            chunk, items = chunk.content
+            last = chunk
+            chunk, items = last.content
             count += len(items)
-        self._near = count
+            if count >= _LEFT + _PIECE and not isinstance(items, AwayList):
+                # Many came at once: only as many of them stay as would have, had they not.
+                cut, count = count - _LEFT, _LEFT
+                chunk = _Chunk(chunk, items[:cut])
+                last.content = (chunk, items[cut:])
+        left = count
         while chunk is not None and count < near:
             top, together, size = chunk, [], 0
             while chunk is not None and size < _PIECE and count + size < near:
@@ -121,6 +132,7 @@ class HashedList(Generic[T]):
             for piece in lower:
                 below = _Chunk(below, piece)
             top.content = (below, upper)
+        return left
 
     @property
     def last(self) -> T | None:
@@ -149,11 +161,6 @@ class HashedList(Generic[T]):
     def cold(self) -> Cold:
         """Its digest and size: what a stored fold keeps of it."""
         return Cold(self.digest, self._size)
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether all of its items are here."""
-        return not self._cold
 
     def backwards(self) -> Iterator[T]:
         """The items, the latest first; NotLoadedError where what is not here would follow."""
@@ -207,6 +214,32 @@ class HashedList(Generic[T]):
 
     def __len__(self) -> int:
         return self._size
+
+    def _here(self) -> list[T]:
+        """The items that were not let go of."""
+        return list(islice(self.backwards(), self._size - self._cold))[::-1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied with its items, packed so that they keep their JSON, and so the digest."""
+        return (_listed, (*self._empty(), packed(self._here())))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> HashedList[T]:
+        return _again(*self._empty(), deepcopy(self._here(), memo))
+
+    def _empty(self) -> tuple[str, Callable[[bytes, Any], bytes], Cold, bool]:
+        return self._domain, self._step, Cold(self._start, self._cold), self._near is None
+
+
+def _again(
+    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: list[T]
+) -> HashedList[T]:
+    return HashedList[T](domain, step, cold=cold, stays=stays).extend(items)
+
+
+def _listed(
+    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: bytes
+) -> HashedList[Any]:
+    return _again(domain, step, cold, stays, unpacked(items))
 
 
 class OrderedMap(Generic[T]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, final
 
 import msgspec
@@ -25,7 +25,7 @@ from ledger import (
 )
 from ledger.clock import to_micros
 from projections.ordering import InOrder
-from projections.outlines import Items, none_shared, whole
+from projections.outlines import Items, none_shared, not_shared, whole
 from projections.persistent import (
     Cold,
     HashedList,
@@ -150,16 +150,15 @@ def _moment(span: Span) -> int:
 
 
 def _same_spans(earlier: TimelineState, later: TimelineState) -> int:
-    """How many spans both begin with: all that began before one that has changed since.
+    """How many spans both begin with: all that began before one that only one has.
 
-    Spans stand in the order in which they began, and a new one begins after all others.
+    Spans stand in the order in which they began.
     """
     if not later.ended.goes_on_from(earlier.ended):
         return 0
-    known = set(map(id, earlier.running.values()))
-    changed = [span for span in later.running.values() if id(span) not in known]
-    changed += islice(later.ended.backwards(), len(later.ended) - len(earlier.ended))
-    first = min((span.from_version for span in changed), default=None)
+    newly = islice(later.ended.backwards(), len(later.ended) - len(earlier.ended))
+    theirs = chain(later.running.values(), newly)
+    first = min(not_shared(earlier.running.values(), theirs, _version), default=None)
     count = len(earlier.ended) + len(earlier.running)
     if first is None:
         return count

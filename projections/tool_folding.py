@@ -45,6 +45,7 @@ class ToolsFolding(Folding[ToolsState]):
         self._amended = state.amended
         self._count = state.count
         self._spoke = state.spoke
+        self._since = state.since
 
     def take(self, record: Record) -> None:
         event = record.event
@@ -59,6 +60,7 @@ class ToolsFolding(Folding[ToolsState]):
             self._amended,
             self._count,
             self._spoke,
+            self._since,
         )
 
     # --- messages ---
@@ -79,7 +81,7 @@ class ToolsFolding(Folding[ToolsState]):
         key = call_key(message.evaluation_id, asked.call_id)
         if self._open.get(key) is not None or self._ended.get(key) is not None:
             return
-        self._count += 1
+        self._count_one(message.evaluation_id)
         call = ToolCallView(
             asked.call_id,
             asked.name,
@@ -91,6 +93,12 @@ class ToolsFolding(Folding[ToolsState]):
             superseded=message.evaluation_id in self._superseded,
         )
         self._open = begun(self._open, key, call, plain_call)
+
+    def _count_one(self, evaluation_id: str) -> None:
+        self._count += 1
+        if self._since is not None and self._since.get(evaluation_id) is None:
+            settled = len(self._settled) + len(self._newly)
+            self._since = self._since.put(evaluation_id, (settled, len(self._amended)))
 
     def _answer(self, message: InnerMessage, key: str, record: Record) -> None:
         call = self._open.get(key) or self._ended.get(key)
@@ -126,7 +134,7 @@ class ToolsFolding(Folding[ToolsState]):
         key = call_key(event.evaluation_id, event.call_id)
         call = self._open.get(key) or self._ended.get(key)
         if call is None:
-            self._count += 1
+            self._count_one(event.evaluation_id)
             call = ToolCallView(
                 event.call_id,
                 event.name,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain, takewhile
+from itertools import chain, islice
 from typing import Any, Literal, final
 from uuid import UUID
 
 import msgspec
 
+from projections.containers import PersistentMap
 from projections.ordering import InOrder
 from projections.persistent import HashedList, UnderWay
 from projections.running_hash import list_add
@@ -96,6 +97,9 @@ class ToolsState(msgspec.Struct, frozen=True):
     # How many calls there were, and the evaluation and turn in which the assistant last spoke.
     count: int = 0
     spoke: str = ""
+    # How many were settled, and amended, when an evaluation's first call came: what is known of
+    # its calls comes after that. None after a stored fold, which does not keep it.
+    since: PersistentMap[tuple[int, int]] | None = PersistentMap()
 
     @property
     def calls(self) -> tuple[ToolCallView, ...]:
@@ -106,7 +110,7 @@ class ToolsState(msgspec.Struct, frozen=True):
         """The same, each made when it is looked at."""
         going_on = chain(self.ended.values(), self.open.values())
         if not len(self.amended):
-            return InOrder(self.settled, going_on, _number)
+            return InOrder(self.settled, going_on, call_number)
         texts = dict(self.amended)
 
         def amended(call: ToolCallView) -> ToolCallView:
@@ -114,23 +118,31 @@ class ToolsState(msgspec.Struct, frozen=True):
                 return call
             return msgspec.structs.replace(call, result=texts[call.message_id])
 
-        return InOrder(self.settled, going_on, _number, shown=amended)
+        return InOrder(self.settled, going_on, call_number, shown=amended)
 
     def last_completed(self, evaluation_id: str) -> ToolCallView | None:
-        """The last call of the latest evaluation that was completed and answered.
+        """The call that was asked for last of those that an evaluation has completed answers of.
 
-        It costs that evaluation, not the run: calls are looked at back to another one's.
+        It costs what happened since that evaluation began, not the run.
         """
-        settled = takewhile(lambda c: c.evaluation_id == evaluation_id, self.settled.backwards())
-        ended = (call for call in self.ended.values() if call.evaluation_id == evaluation_id)
+        settled, amended = (0, 0)
+        if self.since is not None:
+            begun = self.since.get(evaluation_id)
+            if begun is None:
+                return None
+            settled, amended = begun
+        since = islice(self.settled.backwards(), len(self.settled) - settled)
         completed = (
             call
-            for call in chain(ended, settled)
-            if call.status == "completed" and call.message_id is not None
+            for call in chain(self.ended.values(), since)
+            if call.evaluation_id == evaluation_id
+            and call.status == "completed"
+            and call.message_id is not None
         )
-        found = max(completed, key=_number, default=None)
+        found = max(completed, key=call_number, default=None)
         if found is not None:
-            for message_id, text in self.amended.backwards():
+            texts = islice(self.amended.backwards(), len(self.amended) - amended)
+            for message_id, text in texts:
                 if message_id == found.message_id:
                     return msgspec.structs.replace(found, result=text)
         return found
@@ -153,7 +165,7 @@ class ToolsState(msgspec.Struct, frozen=True):
         return found
 
 
-def _number(call: ToolCallView) -> int:
+def call_number(call: ToolCallView) -> int:
     return call.number
 
 

@@ -24,7 +24,7 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections.outlines import Items, whole
+from projections.outlines import Items, not_shared, whole
 from projections.persistent import Cold, HashedList, UnderWay, digest_of, under_way
 from projections.projection import BulkProjection, as_json
 from projections.running_hash import combine
@@ -34,6 +34,7 @@ from projections.tool_views import (
     ToolCallView,
     ToolsState,
     add_call,
+    call_number,
     itself,
     plain_call,
 )
@@ -92,6 +93,7 @@ class PendingTools(BulkProjection[ToolsState]):
             HashedList("amended tool messages", cold=known.amended),
             known.count,
             known.spoke,
+            None,
         )
 
     def cooled(self, state: ToolsState) -> ToolsState:
@@ -115,19 +117,21 @@ def _call_json(call: ToolCallView) -> Any:
 
 
 def _same_calls(earlier: ToolsState, later: ToolsState) -> int:
-    """How many calls both begin with: all that are numbered below one that has changed since."""
+    """How many calls both begin with: all that are numbered below one that only one has.
+
+    Calls are numbered without a gap, and those that are the same object say the same.
+    """
     if not later.settled.goes_on_from(earlier.settled):
         return 0
     if len(later.amended) != len(earlier.amended):
         return 0
-    known = {id(call) for calls in (earlier.open, earlier.ended) for call in calls.values()}
+    if not later.amended.goes_on_from(earlier.amended):
+        return 0
     newly = islice(later.settled.backwards(), len(later.settled) - len(earlier.settled))
-    changed = (
-        call.number
-        for call in chain(later.open.values(), later.ended.values(), newly)
-        if id(call) not in known
-    )
-    return min(min(changed, default=earlier.count + 1) - 1, earlier.count)
+    ours = chain(earlier.open.values(), earlier.ended.values())
+    theirs = chain(later.open.values(), later.ended.values(), newly)
+    first = min(not_shared(ours, theirs, call_number), default=earlier.count + 1)
+    return first - 1
 
 
 class _Kept(msgspec.Struct, frozen=True):

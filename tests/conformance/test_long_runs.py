@@ -16,13 +16,31 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from benchmarks.long_events import write
+from benchmarks.long_events import START, long_run, write
 from benchmarks.long_steps import Taken
-from ledger import ANY, CustomEvent, Ledger, Limits, new_run_id
+from ledger import (
+    ANY,
+    CheckpointReached,
+    CustomEvent,
+    InnerMessage,
+    Ledger,
+    Limits,
+    new_run_id,
+)
 from ledger.recorder import PAGE
 from ledger.transfer import export_runs, import_runs
-from projections import attic, past_histories, persistent, state_at
+from projections import (
+    Declarations,
+    RunState,
+    attic,
+    inner_message_append,
+    past_histories,
+    persistent,
+    state_at,
+)
+from projections.attic import AwayList
 from projections.one_conversation import one_conversation
+from runtime import replay
 from tests.conformance.harness import StoreUnderTest
 from tests.soaking import rounds
 
@@ -166,12 +184,7 @@ def test_a_state_takes_no_more_memory_for_a_longer_run(
 ) -> None:
     """Protects `state_at` the end and the middle from growing with a run: what was said long ago
     is put away, here after a few hundred items."""
-    monkeypatch.setattr(attic, "_RESERVE", 0)
-    monkeypatch.setattr(persistent, "_MOST", 200)
-    monkeypatch.setattr(persistent, "_LEFT", 100)
-    monkeypatch.setattr(persistent, "_PIECE", 100)
-    monkeypatch.setattr(past_histories, "_MOST_TURNS", 200)
-    monkeypatch.setattr(past_histories, "_TURNS_LEFT", 100)
+    _put_away_early(monkeypatch)
     ledger = shared_store.open()
     taken: list[tuple[int, int]] = []
     for length in (2 * SHORT, 2 * LONG):
@@ -186,6 +199,53 @@ def test_a_state_takes_no_more_memory_for_a_longer_run(
         )
     for short, long in zip(*taken, strict=True):
         assert long <= MORE * short + NOISE, taken
+
+
+def _put_away_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attic, "_RESERVE", 0)
+    monkeypatch.setattr(persistent, "_MOST", 200)
+    monkeypatch.setattr(persistent, "_LEFT", 100)
+    monkeypatch.setattr(persistent, "_PIECE", 100)
+    monkeypatch.setattr(past_histories, "_MOST_TURNS", 200)
+    monkeypatch.setattr(past_histories, "_TURNS_LEFT", 100)
+
+
+def _recorded() -> Declarations:
+    """What a loop declares: the messages are a slice, too."""
+    declared = Declarations()
+    declared.register(InnerMessage, InnerMessage, inner_message_append)
+    return declared
+
+
+def _checkpoint(state: RunState) -> CheckpointReached:
+    return CheckpointReached(
+        phase="post_tool",
+        tool_calls_completed=state.tools.count,
+        state_digest=state.state_digest,
+        outcome_digest=state.outcome_digest,
+        created_at=START,
+    )
+
+
+def test_the_checkpoints_of_a_worker_that_folded_a_long_run_are_those_of_the_first(
+    shared_store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Protects recovery: one worker asks for digests as it goes, the other when most of the
+    state is put away already, and a replay agrees with both."""
+    _put_away_early(monkeypatch)
+    ledger, run = shared_store.open(), new_run_id()
+    events = [e for e in long_run(1_500) if not isinstance(e, CheckpointReached)]
+    state = RunState.initial(_recorded())
+    for start in range(0, len(events), 50):
+        ledger.append(run, events[start : start + 50], ANY)
+        state = state.after(ledger.read(run, state.version))
+        ledger.append(run, _checkpoint(state), ANY)
+        state = state.after(ledger.read(run, state.version))
+    second = state_at(ledger, run, declarations=_recorded())
+    assert any(isinstance(p, AwayList) for p in second.slices.slices["InnerMessage"].items.pieces())
+    ledger.append(run, _checkpoint(second), ANY)
+    assert second.state_digest == state.state_digest
+    assert replay(ledger, run).divergence is None
 
 
 def _exported(ledger: Ledger, run: UUID) -> BinaryIO:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +22,14 @@ from ledger import Event
 from projections import RunState, attic, past_histories, persistent
 from projections.attic import Away, AwayList, StateFileError, away
 from projections.history import MessageHistory
+from projections.ordering import InOrder
 from projections.past_histories import PastHistories
 from projections.persistent import HashedList
 from projections.running_hash import canonical
 from tests.unit.ledger.strategies import json_values
-from tests.unit.projections.given import answers, asks, records
-from tests.unit.projections.random_runs import small_world
+from tests.unit.projections.given import amends, answers, asks, records
+from tests.unit.projections.random_runs import beginnings, messages, small_world
+from tests.unit.projections.random_runs import declarations as random_declarations
 
 real_statvfs = os.fstatvfs
 
@@ -42,9 +46,9 @@ def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of another test is at hand or in the file that is written to, on whatever disk."""
     monkeypatch.setattr(attic, "_RESERVE", 4096)
     attic._latest.begin_anew()
-    attic._fetched.cache_clear()
+    attic._let_go(0)
     yield
-    attic._fetched.cache_clear()
+    attic._let_go(0)
 
 
 @pytest.fixture
@@ -59,6 +63,7 @@ def put_away_early(monkeypatch: pytest.MonkeyPatch, items: int = 2) -> None:
     monkeypatch.setattr(persistent, "_PIECE", items)
     monkeypatch.setattr(past_histories, "_MOST_TURNS", 2 * items)
     monkeypatch.setattr(past_histories, "_TURNS_LEFT", items)
+    monkeypatch.setattr(past_histories, "_AGAIN", items)
 
 
 # --- the file -------------------------------------------------------------------------
@@ -81,7 +86,6 @@ def test_the_file_has_no_name_and_goes_with_what_lies_in_it(
     assert list(tmp_path.iterdir()) == []
     assert len(open_files()) == 1
     assert {thing.fetched() for thing in things} == {"x" * 1000}
-    attic._fetched.cache_clear()
     del things
     gc.collect()
     assert open_files() == set()
@@ -121,9 +125,13 @@ def test_a_forked_process_writes_where_its_parent_does_not() -> None:
     before = Away("before")
     child = os.fork()
     if not child:
-        mine = [Away(f"child {number}") for number in range(100)]
-        same = [thing.fetched() for thing in mine] == [f"child {n}" for n in range(100)]
-        os._exit(0 if same and before.fetched() == "before" else 1)
+        same = False
+        try:
+            mine = [Away(f"child {number}") for number in range(100)]
+            same = [thing.fetched() for thing in mine] == [f"child {n}" for n in range(100)]
+            same = same and before.fetched() == "before"
+        finally:
+            os._exit(0 if same else 1)  # whatever happened, this is no second test run
     ours = [Away(f"parent {number}") for number in range(100)]
     assert os.waitpid(child, 0)[1] == 0
     assert [thing.fetched() for thing in ours] == [f"parent {number}" for number in range(100)]
@@ -144,20 +152,25 @@ def no_folder(**_: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "fails"),
+    ("module", "name", "fails", "why"),
     [
-        (os, "pwrite", no_room),
-        (os, "fstatvfs", nearly_full),
-        (tempfile, "TemporaryFile", no_folder),
+        (os, "pwrite", no_room, "No space left"),
+        (os, "fstatvfs", nearly_full, "No space left"),
+        (tempfile, "TemporaryFile", no_folder, "No usable temporary directory"),
     ],
     ids=["no room", "little room", "no folder"],
 )
 def test_where_nothing_can_be_written_all_stays_in_memory(
-    few: None, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, fails: Callable[..., Any]
+    few: None,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    name: str,
+    fails: Callable[..., Any],
+    why: str,
 ) -> None:
     """A state is never lost or refused for it."""
     monkeypatch.setattr(module, name, fails)
-    with pytest.raises(OSError, match="o"):
+    with pytest.raises(OSError, match=why):
         Away(1)
     items: HashedList[int] = HashedList("test")
     for number in range(100):
@@ -185,6 +198,25 @@ def test_a_file_that_can_not_be_read_is_a_typed_error(monkeypatch: pytest.Monkey
         cut.fetched()
     monkeypatch.undo()
     assert thing.fetched() == "x"
+    os.pwrite(cut._file._file.fileno(), b"\xff", cut._start + cut._size // 2)
+    with pytest.raises(StateFileError, match="not as it was written"):
+        cut.fetched()
+    cut._file._file.close()
+    with pytest.raises(StateFileError, match="closed"):
+        cut.fetched()
+
+
+def test_a_state_can_be_looked_at_until_the_interpreter_ends() -> None:
+    """Also by what was registered for its end before there was a state."""
+    script = (
+        "import atexit\n"
+        "found = []\n"
+        "atexit.register(lambda: print(found[0].fetched()))\n"
+        "from projections.attic import Away\n"
+        "found.append(Away('still here'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("still here\n", "")
 
 
 # --- lists ----------------------------------------------------------------------------
@@ -231,17 +263,64 @@ def test_lists_that_are_put_away_are_the_lists_that_they_were(
                 assert plain[: len(others)] == others
 
 
+def in_memory(items: HashedList[Any]) -> int:
+    return sum(len(piece) for piece in items.pieces() if not isinstance(piece, AwayList))
+
+
 def test_a_long_list_has_few_items_in_memory(few: None) -> None:
-    """However it grew: one by one, or by many at once."""
+    """However it grew: one by one, by many at once, or both."""
     one: HashedList[int] = HashedList("test")
     for number in range(200):
         one = one.append(number)
+        assert in_memory(one) <= 3
     many = HashedList[int]("test").extend(range(100)).extend(range(100, 199)).append(199)
     for items in (one, many):
-        here = [piece for piece in items.pieces() if not isinstance(piece, AwayList)]
-        assert sum(map(len, here)) <= 102
+        assert in_memory(items) <= 3
         assert list(items) == list(range(200))
     assert len(one.pieces()) <= 104
+
+
+@pytest.mark.parametrize("first", [range(4), range(5), range(1000)], ids=len)
+def test_a_list_looks_for_what_to_put_away_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, first: range
+) -> None:
+    """Not at every item after a large piece, nor for every list that goes on from the same."""
+    put_away_early(monkeypatch, 10)
+    looked = []
+    look = HashedList._put_away
+
+    def counted(items: HashedList[Any], near: int) -> int:
+        looked.append(near)
+        return look(items, near)
+
+    monkeypatch.setattr(HashedList, "_put_away", counted)
+    items = HashedList[int]("test").extend(first)
+    for number in range(100):
+        items = items.append(number)
+    assert len(looked) <= 11
+    while items._near != 19:
+        items = items.append(0)
+    looked.clear()
+    branches = [items.append(number) for number in range(50)]
+    assert len(looked) == 1
+    assert [list(branch)[-1] for branch in branches] == list(range(50))
+
+
+def test_those_who_go_through_lists_side_by_side_read_each_piece_once(
+    few: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: each holds the piece at which it is."""
+    lists = [HashedList[int]("test") for _ in range(3 * attic._AT_HAND)]
+    for number in range(41):
+        lists = [items.append(number) for items in lists]
+    ways = [iter(InOrder(items, (), int)) for items in lists]
+    attic._let_go(0)
+    read = []
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda *a: read.append(a) or pread(*a))
+    for number in range(41):
+        assert [next(way) for way in ways] == [number] * len(ways)
+    assert len(read) <= len(lists) * 20
 
 
 def test_a_programs_own_values_stay_the_objects_that_they_are(few: None) -> None:
@@ -295,22 +374,28 @@ def shown(state: RunState) -> tuple[Any, ...]:
     )
 
 
-@given(st.lists(small_world, min_size=1, max_size=40), st.data())
+# Messages more often than all else, or there would never be enough of them.
+talkative = st.booleans().flatmap(lambda often: messages if often else small_world | beginnings)
+
+
+@given(st.lists(talkative, min_size=1, max_size=40), st.data())
 def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
     events: list[Event], data: st.DataObject
 ) -> None:
-    """Folded at once or step by step, and an earlier state is still what it was."""
+    """Folded at once or step by step, with the messages among the slices; and an earlier state
+    is still what it was."""
     all_records = records(events)
     cut = data.draw(st.integers(0, len(events)))
-    expected = [RunState.initial().after(all_records[:n]) for n in (cut, len(events))]
+    initial = RunState.initial(random_declarations())
+    expected = [initial.after(all_records[:n]) for n in (cut, len(events))]
     with pytest.MonkeyPatch.context() as monkeypatch:
         put_away_early(monkeypatch)
-        state = at_cut = RunState.initial()
+        state = at_cut = initial
         for number, record in enumerate(all_records, 1):
             state = state.after([record])
             if number == cut:
                 at_cut = state
-        at_once = RunState.initial().after(all_records)
+        at_once = initial.after(all_records)
         assert shown(at_cut) == shown(expected[0])
         assert shown(state) == shown(at_once) == shown(expected[1])
 
@@ -318,13 +403,15 @@ def test_the_state_of_any_run_is_the_same_when_parts_of_it_are_put_away(
 def test_the_end_of_an_evaluation_does_not_look_at_the_run(
     few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last completed call is found without fetching what others asked for before it."""
+    """Its last completed call is found without fetching what others asked for before it, or what
+    of that was amended."""
     others = [
         event
         for number in range(20)
         for event in (
             asks(2 * number, f"c{number}", turn=number, evaluation_id="e1"),
             answers(2 * number + 1, f"c{number}", evaluation_id="e1"),
+            amends(2 * number + 1, "the parsed output"),
         )
     ]
     ours = (asks(90, "ours", evaluation_id="e2"), answers(91, "ours", evaluation_id="e2"))

@@ -27,7 +27,7 @@ from projections import (
     fold,
 )
 from projections.blocks import STUB_TEXT
-from projections.conversation import blocks_of
+from projections.telling import blocks_of
 from tests.unit.projections.given import (
     amends,
     answers,

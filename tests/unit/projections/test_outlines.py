@@ -16,11 +16,13 @@ from adapters.cli.output import pieces, pretty_json, to_json
 from benchmarks.long_events import declarations, long_run
 from ledger import (
     ANY,
+    CustomEvent,
     EvaluationSuperseded,
     Event,
     Ledger,
     MessageAppended,
     Record,
+    RunStarted,
     ToolCallInDoubt,
     ToolMessageAmended,
     new_run_id,
@@ -28,6 +30,7 @@ from ledger import (
 from projections import Conversation, RunState, blame, diff, fold, state_at
 from projections import blaming as blaming_module
 from projections import stored as stored_module
+from projections.comparing import compare_states
 from projections.moments import built_in, changed
 from projections.one_conversation import (
     OneConversation,
@@ -38,8 +41,8 @@ from projections.one_conversation import (
 from projections.outlines import cut, unchanged
 from projections.running_hash import canonical
 from projections.stored import fold_cold
-from tests.unit.projections.given import records
-from tests.unit.projections.random_runs import small_world
+from tests.unit.projections.given import asks, records, starts
+from tests.unit.projections.random_runs import beginnings, small_world
 
 EVENTS = 330
 
@@ -147,6 +150,21 @@ def test_a_diff_is_the_patch_between_the_whole_states(
     jsonpatch.apply_patch(before, patch)  # every path is there
 
 
+def test_a_continuation_has_lost_what_its_parent_had_under_way(ledger: Ledger) -> None:
+    """Protects diff and compare_states where neither state has anything that is over: what only
+    the first had is told."""
+    parent = new_run_id()
+    begun = (asks(1, "c1"), starts("c1"))
+    ledger.append(parent, [RunStarted(), *begun], ANY)
+    child = ledger.continuation(parent, at=3)
+    removed = {one["path"] for one in diff(ledger, child, 3, 4) if one["op"] == "remove"}
+    assert {"/tools/0", "/timeline/spans/0"} <= removed
+    other = new_run_id()
+    ledger.append(other, [RunStarted(), CustomEvent(kind="acme.other", data=1)], ANY)
+    paths = {one.path for one in compare_states(ledger, parent, 3, other, 2).changes}
+    assert {"/tools/0", "/timeline/spans/0"} <= paths
+
+
 def test_an_outline_is_printed_as_the_whole_is(ledger: Ledger, run: UUID) -> None:
     """Protects `state`: printed item by item, it is the same text, on one line and on many."""
     for version in (0, 1, 2, 60, None):
@@ -193,7 +211,11 @@ def _index(part: str) -> int | None:
     return int(part) if part.isdigit() else None
 
 
-@given(st.lists(small_world, min_size=1, max_size=25), st.data())
+# A run that is begun again, as a fork or a continuation is, forgets what it had.
+any_events = st.lists(small_world | beginnings, min_size=1, max_size=25)
+
+
+@given(any_events, st.data())
 def test_what_is_said_to_be_unchanged_is_unchanged(
     events: list[Event], data: st.DataObject
 ) -> None:
@@ -203,6 +225,20 @@ def test_what_is_said_to_be_unchanged_is_unchanged(
     late = data.draw(st.integers(early, len(events)))
     before = RunState.initial().after(all_records[:early])
     after = before.after(all_records[early:late])
+    _check_shortcuts(before, after)
+    _check_shortcuts(after, before)
+
+
+@given(st.lists(small_world, max_size=12), st.lists(small_world, max_size=12))
+def test_states_of_two_runs_differ_in_all_in_which_they_do(
+    events: list[Event], others: list[Event]
+) -> None:
+    """Protects `compare_states`: two runs may both have nothing of a kind, and are none the
+    more the same for it."""
+    _check_shortcuts(*(RunState.initial().after(records(one)) for one in (events, others)))
+
+
+def _check_shortcuts(before: RunState, after: RunState) -> None:
     old, new = dict(_values(before.to_json())), dict(_values(after.to_json()))
     for pointer in {*old, *new}:
         parts = pointer.split("/")[1:]
@@ -214,7 +250,7 @@ def test_what_is_said_to_be_unchanged_is_unchanged(
     assert patch == jsonpatch.make_patch(before.to_json(), after.to_json()).patch
 
 
-@given(st.lists(small_world, min_size=1, max_size=25))
+@given(any_events)
 def test_one_conversation_of_any_run_is_what_folding_all_gives(events: list[Event]) -> None:
     """Protects the fold that passes other evaluations over, however they are mixed."""
     all_records = records(events)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from ledger import RunStarted, ToolCallDecided
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import Event, MessageAppended, RunStarted, ToolCallDecided, ToolMessageAmended
 from projections import PendingTools, ToolCallView, fold
 from projections.tools import ToolsState
 from tests.unit.projections.given import (
@@ -21,6 +26,7 @@ from tests.unit.projections.given import (
     starts,
     supersedes,
 )
+from tests.unit.projections.random_runs import beginnings, small_world
 
 
 def only(state: ToolsState) -> ToolCallView:
@@ -160,6 +166,49 @@ def test_the_last_completed_call_of_an_evaluation_is_the_last_that_was_asked_for
         assert amended.result == "C"
     assert folded(*other).tools.last_completed("e1") is None
     assert folded(ours).tools.last_completed("e1") is None
+
+
+def test_an_answer_that_comes_late_does_not_hide_the_last_completed_call() -> None:
+    """Another evaluation's call may be settled after ours."""
+    tools = folded(
+        asks(1, "c1", evaluation_id="e1"),
+        asks(2, "c2", evaluation_id="e2"),
+        answers(3, "c2", evaluation_id="e2"),
+        said("assistant", "thinking", 4, evaluation_id="e2", turn=8),
+        answers(5, "c1", evaluation_id="e1"),
+        said("assistant", "done", 6, evaluation_id="e2", turn=9),
+    ).tools
+    assert [call.call_id for call in tools.settled] == ["c2", "c1"]
+    for evaluation_id, call_id in (("e1", "c1"), ("e2", "c2")):
+        found = tools.last_completed(evaluation_id)
+        assert found is not None
+        assert found.call_id == call_id
+
+
+@given(st.lists(small_world | beginnings, max_size=40))
+def test_the_last_completed_call_is_the_one_that_looking_at_all_of_them_finds(
+    events: list[Event],
+) -> None:
+    """In runs of any shape in which each message is said once, and amended after that."""
+    known: set[UUID] = set()
+    possible: list[Event] = []
+    for event in events:
+        if isinstance(event, MessageAppended):
+            if event.message.message_id in known:
+                continue
+            known.add(event.message.message_id)
+        if not isinstance(event, ToolMessageAmended) or event.message_id in known:
+            possible.append(event)
+    tools = folded(*possible).tools
+    for evaluation_id in ("e1", "e2", "", "e3"):
+        of_it = (
+            call
+            for call in reversed(tools.calls)
+            if call.evaluation_id == evaluation_id
+            and call.status == "completed"
+            and call.message_id is not None
+        )
+        assert tools.last_completed(evaluation_id) == next(of_it, None)
 
 
 def test_a_call_in_doubt_is_pending_and_runs_again() -> None:

@@ -25,7 +25,7 @@ from ledger import (
     new_run_id,
 )
 from projections.blocks import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.conversation import blocks_of
+from projections.telling import blocks_of
 from runtime.message_building import MessageBuilder
 from runtime.message_records import from_inner_message, from_inner_messages, to_inner_messages
 from runtime.messages import (
