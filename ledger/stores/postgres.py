@@ -30,16 +30,10 @@ from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.bell import Bell
 from ledger.stores.meta_values import catalogue_number
-from ledger.stores.postgres_connection import (
-    DEFAULT_WAIT,
-    CrowdedError,
-    LostConnectionError,
-    open_session,
-    parse,
-    unavailable,
-)
+from ledger.stores.postgres_connection import DEFAULT_WAIT, open_session, parse
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
 from ledger.stores.postgres_facts import facts
+from ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
 from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
 from ledger.stores.postgres_shelves import PostgresShelves
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError

@@ -18,12 +18,8 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
-from ledger.errors import (
-    InvalidUrlError,
-    NotALedgerError,
-    StoreBusyError,
-    StoreUnavailableError,
-)
+from ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
+from ledger.stores.postgres_faults import unavailable
 from ledger.stores.postgres_line import Line
 
 DEFAULT_WAIT = 30.0
@@ -34,8 +30,6 @@ SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 Db = Line
 
-# The server ended the session, or says that it is about to.
-_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 # What the URL may overrule: notice a peer that vanished without a word.
 _DEFAULTS: dict[str, Any] = {
     "keepalives_idle": "30",
@@ -57,14 +51,6 @@ _IDENTITY = """SELECT pg_backend_pid(), backend_start, current_setting('server_e
 # How often a standby took over before this server came to be; 0 on a standby.
 _TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
-
-
-class LostConnectionError(StoreUnavailableError):
-    """The connection broke, and what was under way is certainly not committed."""
-
-
-class CrowdedError(StoreUnavailableError):
-    """Rolled back, because of others; it may go through in a smaller group, or later."""
 
 
 class Address(NamedTuple):
@@ -132,32 +118,6 @@ class Timelines:
             )
         self._newest = max(self._newest, session.timeline)
         return session
-
-
-def is_lost(error: psycopg.Error, db: Db) -> bool:
-    state = error.sqlstate or ""
-    return db.closed or state in _LOST or state.startswith("08")
-
-
-def unavailable(error: psycopg.Error, doing: str, db: Db | None = None) -> StoreUnavailableError:
-    """A database error in the ledger's own words. Before COMMIT nothing was written."""
-    text = " ".join(str(error).split())
-    if db is not None and is_lost(error, db):
-        return LostConnectionError(f"The connection to PostgreSQL was lost while {doing}: {text}")
-    if isinstance(error, errors.LockNotAvailable):
-        return StoreBusyError(
-            f"Others held a lock for too long while {doing} ({text}); nothing was written. "
-            "Try again, or open the ledger with a longer wait."
-        )
-    if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreUnavailableError(
-            f"This server takes no writes: it is a standby, or set to read only ({text}). "
-            "Name all servers in the URL, and ask for the one that writes: "
-            "postgresql://...?host=a,b&target_session_attrs=read-write"
-        )
-    if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
-        return CrowdedError(f"Other writers were in the way while {doing}; nothing was written.")
-    return StoreUnavailableError(f"PostgreSQL failed while {doing}: {text}")
 
 
 def open_session(address: Address, wait: float) -> Session:

@@ -5,16 +5,13 @@ All of them are made when they are first needed, and made again after they were 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 from eventsourcing.postgres import PostgresDatastore
-from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
@@ -22,197 +19,21 @@ from ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableErr
 from ledger.stores.postgres_connection import (
     Address,
     Db,
-    LostConnectionError,
     Session,
     Timelines,
     close_quietly,
-    lay_to_rest,
-    open_session,
     reach,
-    unavailable,
 )
-from ledger.stores.postgres_schema import RESTORED, SETTLED
-from ledger.transaction import Mark
+from ledger.stores.postgres_faults import LostConnectionError, unavailable
+from ledger.stores.postgres_life import LifeSign
+from ledger.stores.postgres_schema import SETTLED
+from ledger.stores.postgres_writer import CONFIRM, Writer
 
 READERS = 8
-# A commit that waits, like every other, until a synchronous standby has all before it.
-CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')
-    WHERE current_setting('synchronous_standby_names') <> ''"""
-
 # How far nobody can add anything any more, and whether somebody else should have that too.
 LOOK = f"""SELECT coalesce(max(position), 0),
     current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
     FROM events WHERE position < {SETTLED}"""
-
-
-class Writer:
-    """The one connection that writes, made again when it was lost."""
-
-    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
-        self._address = address
-        self._wait = wait
-        self._timelines = timelines
-        self._session: Session | None = None
-        self._cursor: Cursor[tuple[Any, ...]] | None = None
-        self.generation = 0
-
-    def db(self) -> Db:
-        """A working connection, as far as can be known; the one before has ended."""
-        session = self._session
-        if session is not None and not session.db.closed:
-            return session.db
-        if session is None:
-            new = self._timelines.admit(open_session(self._address, self._wait), self._address)
-        else:
-            deadline = time.monotonic() + self._wait
-            new = self._timelines.admit(reach(self._address, self._wait), self._address)
-            try:
-                lay_to_rest(session, new.db, deadline - time.monotonic())
-            except BaseException:
-                new.db.close()
-                raise
-        self._session, self._cursor = new, None
-        self.generation += 1
-        return new.db
-
-    def cursor(self) -> Cursor[tuple[Any, ...]]:
-        """The one cursor for appending; none while positions would go backwards."""
-        db = self.db()
-        if self._cursor is None:
-            try:
-                found = db.execute(f"SELECT {RESTORED}").fetchone()
-            except psycopg.Error as error:
-                raise unavailable(error, "looking for the highest position", db) from error
-            if found != (False,):
-                raise StoreUnavailableError(
-                    f"{self._address} was restored from a dump, and this server's transaction "
-                    "numbers are lower than those in it: appending would break the order. "
-                    "Nothing was written. Run `turnledger rebase --db URL` once "
-                    "(in Python: Ledger.open(url).rebase())."
-                )
-            self._cursor = db.cursor(binary=True)
-        return self._cursor
-
-    def find(self, event_id: str, digest: bytes) -> int | None:
-        """The position of an event that a lost transaction wrote, if that was committed."""
-        db = self.db()
-        try:
-            found = db.execute(
-                "SELECT position FROM events WHERE event_id = %s AND digest = %s",
-                (event_id, digest),
-            ).fetchone()
-        except psycopg.Error as error:
-            raise unavailable(error, "looking for what was committed", db) from error
-        return found[0] if found is not None else None
-
-    def shows(self, shelf: str, mark: Mark, xid: str) -> bool:
-        """Whether a shelf's mark is the one that a lost transaction wrote.
-
-        Its number alone would not tell: a server that crashed, or took over, may give the
-        number of a transaction that left no trace to another one.
-        """
-        db = self.db()
-        try:
-            found = db.execute(
-                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s AND generation = %s "
-                "AND position = %s AND state = %s AND xmin::text = %s",
-                (shelf, *mark, xid),
-            ).fetchone()
-        except psycopg.Error as error:
-            raise unavailable(error, "looking for what was committed", db) from error
-        return found is not None
-
-    def confirm(self) -> None:
-        """Have a synchronous standby confirm what is committed here; nothing without one.
-
-        What is visible need not be on the standby: a server that crashed shows it at once.
-        """
-        db = self.db()
-        db.unconfirmed = False
-        try:
-            db.execute(CONFIRM)
-        except psycopg.Error as error:
-            raise unavailable(error, "waiting for a standby", db) from error
-        if db.unconfirmed:
-            raise StoreUnavailableError("the wait for a standby was cancelled")
-
-    def tidy(self) -> None:
-        """Between groups: a connection that is still in the middle of something is given up."""
-        session = self._session
-        if session is None or session.db.closed:
-            return
-        if session.db.info.transaction_status != TransactionStatus.IDLE:
-            close_quietly(session.db)
-
-    def close(self) -> None:
-        if self._session is not None:
-            close_quietly(self._session.db)
-
-    def connections(self) -> list[Db]:
-        return [self._session.db] if self._session is not None else []
-
-
-class LifeSign:
-    """An advisory lock that lasts as long as its connection: others see when it is gone.
-
-    The key stays the same when the connection has to be made again.
-    """
-
-    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
-        self._address = address
-        self._wait = wait
-        self._timelines = timelines
-        self._key = uuid4().int >> 65
-        self._session: Session | None = None
-
-    @property
-    def name(self) -> str:
-        return f"lock-{self._key}"
-
-    def renew(self) -> None:
-        """Give the sign, again if the connection that gave it was lost."""
-        ghost = self._session
-        if ghost is not None:
-            with suppress(psycopg.Error):
-                ghost.db.execute("SELECT 1")
-                return
-            ghost.db.close()
-            session = reach(self._address, self._wait)
-        else:
-            session = open_session(self._address, self._wait)
-        self._timelines.admit(session, self._address)
-        try:
-            if ghost is not None:
-                lay_to_rest(ghost, session.db, self._wait)
-            session.db.execute("SET tcp_keepalives_idle = 30")
-            session.db.execute("SET tcp_keepalives_interval = 10")
-            if session.db.info.server_version >= 140000:
-                session.db.execute("SET idle_session_timeout = 0")
-            session.db.execute("SELECT pg_advisory_lock(%s)", (self._key,))
-        except psycopg.Error as error:
-            session.db.close()
-            raise unavailable(error, "giving a sign of life") from error
-        except BaseException:
-            session.db.close()
-            raise
-        self._session = session
-
-    def close(self) -> None:
-        if self._session is None:
-            return
-        # The server takes its time to notice that a connection is gone: say it.
-        with suppress(psycopg.Error):
-            self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
-        close_quietly(self._session.db)
-
-    def connections(self) -> list[Db]:
-        return [self._session.db] if self._session is not None else []
-
-
-def key_of(holder: str) -> int | None:
-    """The advisory lock that a life sign's name means; None if it is no such name."""
-    number = holder.removeprefix("lock-")
-    return int(number) if number != holder and number.isdecimal() else None
 
 
 class LedgerPostgresDatastore(PostgresDatastore):

@@ -12,7 +12,8 @@ from psycopg import Cursor
 from ledger.recorder import PAGE
 from ledger.rows import Row
 from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import Db, unavailable
+from ledger.stores.postgres_connection import Db
+from ledger.stores.postgres_faults import unavailable
 from ledger.stores.postgres_schema import ROW
 from ledger.stores.postgres_shelves import PostgresShelfTransaction
 from ledger.stores.postgres_statements import REBUILT_RUN, run_values

@@ -12,8 +12,9 @@ from typing import Any
 import psycopg
 
 from ledger.stores.postgres import PostgresLedgerRecorder
-from ledger.stores.postgres_connection import close_quietly, open_session, unavailable
+from ledger.stores.postgres_connection import close_quietly, open_session
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
+from ledger.stores.postgres_faults import unavailable
 
 
 class SnapshotDatastore(LedgerPostgresDatastore):

@@ -22,14 +22,10 @@ from ledger.errors import InvalidEventError, LimitExceededError, StoreUnavailabl
 from ledger.limits import BATCH_CEILING
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import (
-    CrowdedError,
-    LostConnectionError,
-    close_quietly,
-    unavailable,
-)
-from ledger.stores.postgres_datastore import CONFIRM, Writer, key_of
+from ledger.stores.postgres_connection import close_quietly
+from ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
 from ledger.stores.postgres_index import PostgresIndexTransaction
+from ledger.stores.postgres_life import key_of
 from ledger.stores.postgres_schema import ROW
 from ledger.stores.postgres_statements import (
     ADVANCE_MANY,
@@ -39,6 +35,7 @@ from ledger.stores.postgres_statements import (
     advance_many,
     advance_one,
 )
+from ledger.stores.postgres_writer import CONFIRM, Writer
 from ledger.transaction import EventIdTakenError, Lease, RedoError
 
 # The space of advisory locks in which those who had to try again wait for a run.
