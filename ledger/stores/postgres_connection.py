@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import datetime
 from math import ceil
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -44,10 +43,22 @@ _SESSION = """SELECT
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('lock_timeout', %s, false),
+    -- A warning is all that is said of a commit that no longer waited for its standby.
+    set_config('client_min_messages', 'warning', false),
     set_config('enable_seqscan', 'off', false),
     set_config('jit', 'off', false)"""
-_IDENTITY = """SELECT pg_backend_pid(), backend_start, current_setting('server_encoding')
-    FROM pg_stat_activity WHERE pid = pg_backend_pid()"""
+# When a session began: text that no setting changes, or two sessions would not agree on it.
+_SINCE = "to_char(backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')"
+# A role that has become another (ALTER ROLE ... SET role) may not see its own session.
+_AS_ONESELF = "SET LOCAL ROLE NONE"
+_IDENTITY = f"""{_AS_ONESELF};
+    SELECT pg_backend_pid(), current_setting('server_encoding'),
+        (SELECT {_SINCE} FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
+# What can't be told from a lost one is not taken for gone, and not ended either.
+_LOOK_FOR = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM 'SyncRep'
+        THEN pg_terminate_backend(pid) END
+    FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
+    AND coalesce({_SINCE} = %(since)s, true)"""
 # How often a standby took over before this server came to be; 0 on a standby.
 _TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
@@ -93,7 +104,8 @@ class Session(NamedTuple):
 
     db: Db
     pid: int
-    since: datetime
+    # None if the server keeps it to itself.
+    since: str | None
     timeline: int
 
 
@@ -136,9 +148,7 @@ def open_session(address: Address, wait: float) -> Session:
             raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
         # 0 would mean "for ever".
         db.execute(_SESSION, (address.schema, f"{max(1, ceil(wait * 1000))}ms"))
-        identity = db.execute(_IDENTITY).fetchone()
-        assert identity is not None
-        pid, since, encoding = identity
+        pid, encoding, since = _identity(db)
         timeline = _timeline(db)
         if encoding != "UTF8":
             raise NotALedgerError(
@@ -152,6 +162,15 @@ def open_session(address: Address, wait: float) -> Session:
         db.close()
         raise
     return Session(db, pid, since, timeline)
+
+
+def _identity(db: Db) -> tuple[int, str, str | None]:
+    cursor = db.execute(_IDENTITY)
+    cursor.nextset()
+    found = cursor.fetchone()
+    assert found is not None
+    pid, encoding, since = found
+    return pid, encoding, since
 
 
 def _timeline(db: Db) -> int:
@@ -193,12 +212,10 @@ def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
     deadline, nap = time.monotonic() + wait, SHORTEST_NAP
     while True:
         try:
-            found = db.execute(
-                "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' "
-                "THEN pg_terminate_backend(pid) END FROM pg_stat_activity "
-                "WHERE pid = %s AND backend_start = %s",
-                (ghost.pid, ghost.since),
-            ).fetchone()
+            with db.transaction():
+                db.execute(_AS_ONESELF)
+                values = {"pid": ghost.pid, "since": ghost.since}
+                found = db.execute(_LOOK_FOR, values).fetchone()
         except psycopg.Error as error:
             raise unavailable(error, "looking for the lost connection's backend", db) from error
         if found is None:

@@ -29,6 +29,7 @@ from ledger import (
     new_run_id,
 )
 from ledger.stores import postgres_line
+from ledger.stores.postgres_connection import parse
 from ledger.transaction import Mark, Transaction
 from tests.crash.failover import both
 from tests.postgres import PostgresServer, eventually, new_database
@@ -105,9 +106,25 @@ class Trial:
         )
 
 
+@pytest.fixture(params=["notice", "error"])
+def hears(request: pytest.FixtureRequest) -> str:
+    """What the role, or PGOPTIONS, lets through: the warning of a cancelled wait, or not even."""
+    return str(request.param)
+
+
 @pytest.fixture
 def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -> Trial:
     return Trial(opened(new_database(pair.primary.url())), pool)
+
+
+def with_role(url: str, *settings: str, attributes: str = "") -> str:
+    """The same ledger, as a role of its own that has these settings."""
+    role = f"r{new_run_id().hex}"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN {attributes}")
+        for setting in settings:
+            db.execute(f"ALTER ROLE {role} SET {setting}")
+    return url.replace("//postgres@", f"//{role}@")
 
 
 # --- waits that end too early ---------------------------------------------------------
@@ -115,10 +132,15 @@ def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -
 
 @pytest.mark.parametrize("blobs", [[], [b"with a blob"]])
 def test_a_cancelled_wait_for_the_standby_is_no_acknowledgement(
-    pair: Pair, trial: Trial, blobs: list[bytes]
+    pair: Pair,
+    trial: Trial,
+    opened: Callable[..., Ledger],
+    blobs: list[bytes],
+    hears: str,
 ) -> None:
     """PostgreSQL says COMMIT and warns; the ledger says that the outcome is unknown."""
-    trial.blobs = blobs
+    url = with_role(trial.ledger.url, f"client_min_messages = {hears}", attributes="SUPERUSER")
+    trial.ledger, trial.blobs = opened(url), blobs
     pair.standby.kill()
     appending = trial.append()
     pair.tell("pg_cancel_backend", pair.one_that_waits())
@@ -205,10 +227,11 @@ def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
 
 
 def test_a_follower_is_shown_only_what_a_fail_over_can_not_take_back(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger], hears: str
 ) -> None:
     """A commit whose wait was cancelled is there for all to see, but not for a follower."""
-    follower = opened(trial.ledger.url, wait=1.0)
+    url = with_role(trial.ledger.url, f"client_min_messages = {hears}", attributes="SUPERUSER")
+    follower = opened(url, wait=1.0)
     seen = follower.tail(follow=True)
     first = next(seen)
     pair.standby.kill()
@@ -258,14 +281,12 @@ def test_a_role_that_may_only_read_can_follow(
     trial: Trial, opened: Callable[..., Ledger], read_only: str
 ) -> None:
     """To have the standby confirm something takes no right to write, nor a transaction for it."""
-    role = f"reader_{read_only}"
+    url = with_role(trial.ledger.url, f"default_transaction_read_only = {read_only}")
+    role = parse(url).parameters["user"]
     with psycopg.connect(trial.ledger.url, autocommit=True) as db:
-        db.execute(f"CREATE ROLE {role} LOGIN")
-        db.execute(f"ALTER ROLE {role} SET default_transaction_read_only = {read_only}")
         db.execute(f"GRANT USAGE ON SCHEMA turnledger TO {role}")
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA turnledger TO {role}")
-    reader = opened(trial.ledger.url.replace("//postgres@", f"//{role}@"))
-    assert next(reader.tail(follow=True)).version == 1
+    assert next(opened(url).tail(follow=True)).version == 1
 
 
 def test_a_follower_on_a_standby_waits_for_nobody(
