@@ -30,7 +30,7 @@ from ledger.rows import RawRow, Row
 from ledger.run_index import RunRow
 from ledger.stores.bell import Bell
 from ledger.stores.meta_values import catalogue_number
-from ledger.stores.postgres_connection import DEFAULT_WAIT, open_session, parse
+from ledger.stores.postgres_connection import DEFAULT_WAIT, parse
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
 from ledger.stores.postgres_facts import facts
 from ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
@@ -135,7 +135,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         Gives whether there was anything to do. Waits for writers, and they for it.
         """
         self._check_open()
-        db = open_session(self._address, self.datastore.wait).db
+        db = self.datastore.connect().db
         try:
             with db.transaction():
                 db.execute("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE")

@@ -119,8 +119,12 @@ class Timelines:
     def __init__(self) -> None:
         self._newest = 0
 
+    def know_better(self, session: Session) -> bool:
+        """Whether a standby has taken over from the server of this session, which lives on."""
+        return 0 < session.timeline < self._newest
+
     def admit(self, session: Session, address: Address) -> Session:
-        if 0 < session.timeline < self._newest:
+        if self.know_better(session):
             close_quietly(session.db)
             raise StoreUnavailableError(
                 f"The server that answers at {address} is on timeline {session.timeline}, and "

@@ -39,14 +39,16 @@ LOOK = f"""SELECT coalesce(max(position), 0),
 class LedgerPostgresDatastore(PostgresDatastore):
     """The library's datastore, with connections that find back by themselves."""
 
-    def __init__(self, address: Address, *, wait: float) -> None:
+    def __init__(
+        self, address: Address, *, wait: float, timelines: Timelines | None = None
+    ) -> None:
         # The library's own pool is never opened: it would need threads of its own.
         super().__init__("", "", "", "", "", schema=address.schema, originator_id_type="text")
         self.address = address
         self.wait = wait
-        self._timelines = Timelines()
-        self.writer = Writer(address, wait, self._timelines)
-        self.life = LifeSign(address, wait, self._timelines)
+        self.timelines = timelines or Timelines()
+        self.writer = Writer(address, wait, self.timelines)
+        self.life = LifeSign(address, wait, self.timelines)
         self._places = BoundedSemaphore(READERS)
         self._idle: list[Session] = []
         self._closed = False
@@ -79,11 +81,17 @@ class LedgerPostgresDatastore(PostgresDatastore):
         while self._idle:
             with suppress(IndexError):
                 session = self._idle.pop()
+                if self.timelines.know_better(session):
+                    close_quietly(session.db)
                 if not session.db.closed:
                     return session
         if self._closed:
             raise LedgerClosedError("This ledger was closed. Open it again.")
-        return self._timelines.admit(reach(self.address, self.wait), self.address)
+        return self.connect()
+
+    def connect(self) -> Session:
+        """A new connection, to a server that was there before and is no stray since."""
+        return self.timelines.admit(reach(self.address, self.wait), self.address)
 
     def _put_back(self, session: Session) -> None:
         if not session.db.closed:

@@ -14,7 +14,6 @@ from ledger.stores.postgres_connection import (
     Timelines,
     close_quietly,
     lay_to_rest,
-    open_session,
     reach,
 )
 from ledger.stores.postgres_faults import unavailable
@@ -41,14 +40,12 @@ class LifeSign:
         """Give the sign, again if the connection that gave it was lost."""
         ghost = self._session
         if ghost is not None:
-            with suppress(psycopg.Error):
-                ghost.db.execute("SELECT 1")
-                return
-            ghost.db.close()
-            session = reach(self._address, self._wait)
-        else:
-            session = open_session(self._address, self._wait)
-        self._timelines.admit(session, self._address)
+            if not self._timelines.know_better(ghost):
+                with suppress(psycopg.Error):
+                    ghost.db.execute("SELECT 1")
+                    return
+            close_quietly(ghost.db)
+        session = self._timelines.admit(reach(self._address, self._wait), self._address)
         try:
             if ghost is not None:
                 lay_to_rest(ghost, session.db, self._wait)

@@ -67,8 +67,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
     ) -> None:
         super().__init__(heads, careful=careful)
         self._writer = writer
-        self._cursor = writer.cursor()
-        self._db = writer.db()
+        self._db, self._cursor = writer.cursor()
         self._db.unconfirmed = False
         self._patient = patient
         # Whether an answer is what an earlier transaction recorded.

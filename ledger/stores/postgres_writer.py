@@ -43,6 +43,8 @@ class Writer:
     def db(self) -> Db:
         """A working connection, as far as can be known; the one before has ended."""
         session = self._session
+        if session is not None and self._timelines.know_better(session):
+            close_quietly(session.db)
         if session is not None and not session.db.closed:
             return session.db
         if session is None:
@@ -59,8 +61,8 @@ class Writer:
         self.generation += 1
         return new.db
 
-    def cursor(self) -> Cursor[tuple[Any, ...]]:
-        """The one cursor for appending; none while positions would go backwards."""
+    def cursor(self) -> tuple[Db, Cursor[tuple[Any, ...]]]:
+        """A connection and its cursor for appending; none while positions would go backwards."""
         db = self.db()
         if self._cursor is None:
             try:
@@ -75,7 +77,7 @@ class Writer:
                     "(in Python: Ledger.open(url).rebase())."
                 )
             self._cursor = db.cursor(binary=True)
-        return self._cursor
+        return db, self._cursor
 
     def find(self, event_id: str, digest: bytes) -> int | None:
         """The position of an event that a lost transaction wrote, if that was committed."""

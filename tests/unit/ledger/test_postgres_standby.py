@@ -28,6 +28,7 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
+from ledger.backing_up import snapshot_of
 from ledger.stores import postgres_line
 from ledger.stores.postgres_connection import parse
 from ledger.transaction import Mark, Transaction
@@ -370,6 +371,53 @@ def test_after_a_fail_over_claims_are_kept_or_fenced_and_the_stray_is_refused(
         primary.kill()
         standby.start()
         assert ledger.append(kept, note(), ANY).version == head + 1
+
+
+def end_sessions(server: PostgresServer, pids: list[int]) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        for pid in pids:
+            db.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+
+
+def test_who_has_met_the_new_primary_leaves_the_old_one_that_lives_on(
+    opened: Callable[..., Ledger],
+) -> None:
+    """Connections that still work are given up when another one has found the new primary."""
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+        own = new_database(primary.url())
+        url = own.replace(
+            f"host={primary.folder}",
+            f"host={standby.folder},{primary.folder}&target_session_attrs=read-write",
+        )
+        ledger, run = opened(url), new_run_id()
+        ledger.append(run, RunStarted(), NEW)
+        claim = ledger.claim(run)
+        datastore = ledger.store.datastore
+        assert ledger.head(run) == 2
+        eventually(lambda: _has(_on(standby, own), run))
+        standby.promote()  # and nobody has ended the old one
+        end_sessions(primary, [session.pid for session in datastore._idle])
+        assert ledger.head(run) == 2
+        assert ledger.append(run, note(), 2, claim.epoch).version == 3
+        with pytest.raises(RunClaimedError):
+            opened(_on(standby, own)).claim(run)
+        assert opened(own).head(run) == 2
+
+        # The stray alone: it is neither copied nor changed.
+        standby.kill()
+        for act in (lambda: snapshot_of(ledger.store), ledger.rebase):
+            with pytest.raises(StoreUnavailableError, match="timeline 1"):
+                act()
+        standby.start()
+        snapshot = snapshot_of(ledger.store)
+        assert snapshot.run(str(run)).version == 3
+        snapshot.close()
+
+
+def _on(server: PostgresServer, url: str) -> str:
+    """The same database on another server."""
+    base, _, _ = url.partition("?")
+    return f"{base}?host={server.folder}"
 
 
 # --- numbers that are given twice -----------------------------------------------------
