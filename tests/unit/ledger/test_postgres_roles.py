@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, blob_name, new_run_id
+from ledger.backing_up import snapshot_of
 from ledger.events import ResourceSnapshotted
 from ledger.stores.postgres_connection import parse
 from tests.postgres import new_database
@@ -63,6 +64,20 @@ def test_dates_may_be_written_in_any_style(
     end_all_sessions(sql)
     assert ledger.append(run, note(), 1).version == 2
     assert opened(url).head(run) == 2
+
+
+def test_a_snapshot_lasts_longer_than_a_transaction_may(
+    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+) -> None:
+    """Limits on the time of a transaction are lifted for the one that reads a whole ledger."""
+    ledger = opened(url)
+    for setting in ("transaction", "idle_in_transaction_session", "statement"):
+        name = parse(url).parameters["dbname"]
+        sql.execute(f"ALTER DATABASE {name} SET {setting}_timeout = '40min'")
+    snapshot = snapshot_of(ledger.store)
+    for setting in ("transaction", "idle_in_transaction_session", "statement"):
+        assert snapshot.datastore.read(f"SHOW {setting}_timeout") == [("0",)]
+    snapshot.close()
 
 
 def end_all_sessions(sql: psycopg.Connection[Any]) -> None:
