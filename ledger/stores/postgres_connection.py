@@ -55,10 +55,11 @@ _IDENTITY = f"""{_AS_ONESELF};
     SELECT pg_backend_pid(), current_setting('server_encoding'),
         (SELECT {_SINCE} FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
 # What can't be told from a lost one is not taken for gone, and not ended either.
-_LOOK_FOR = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM 'SyncRep'
-        THEN pg_terminate_backend(pid) END
-    FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
+_LOOK_FOR = f"""FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
     AND coalesce({_SINCE} = %(since)s, true)"""
+_IS_THERE = f"SELECT 1 {_LOOK_FOR}"
+_END = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM 'SyncRep'
+    THEN pg_terminate_backend(pid) END {_LOOK_FOR}"""
 # How often a standby took over before this server came to be; 0 on a standby.
 _TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
@@ -85,11 +86,13 @@ def parse(url: str) -> Address:
     schemas = [pair.removeprefix("schema=") for pair in pairs if pair.startswith("schema=")]
     rest = "&".join(pair for pair in pairs if not pair.startswith("schema="))
     schema = unquote(schemas[-1]) if schemas else DEFAULT_SCHEMA
-    if not schema or len(schema.encode()) > 63 or "\0" in schema:
+    if not schema or len(schema.encode(errors="replace")) > 63 or not _is_text(schema):
         raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
     try:
         given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
-    except psycopg.Error:
+        if not all(_is_text(str(value)) for value in given.values()):
+            raise ValueError
+    except (psycopg.Error, ValueError):
         # Not libpq's own words: they may quote the password.
         raise InvalidUrlError(
             "This is no URL that libpq understands. The form is "
@@ -97,6 +100,11 @@ def parse(url: str) -> Address:
             "with %-escapes for special characters."
         ) from None
     return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be sent to a server: no NUL, no lone surrogates."""
+    return "\0" not in value and value == value.encode(errors="replace").decode()
 
 
 class Session(NamedTuple):
@@ -195,9 +203,9 @@ def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableErro
     return StoreUnavailableError(f"PostgreSQL can't be reached at {address}: {text}")
 
 
-def reach(address: Address, wait: float) -> Session:
+def reach(address: Address, wait: float, within: float | None = None) -> Session:
     """A connection to a server that was there before: it may be about to come back."""
-    deadline, nap = time.monotonic() + wait, SHORTEST_NAP
+    deadline, nap = time.monotonic() + (wait if within is None else within), SHORTEST_NAP
     while True:
         try:
             return open_session(address, wait)
@@ -216,20 +224,37 @@ def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
     deadline, nap = time.monotonic() + wait, SHORTEST_NAP
     while True:
         try:
-            with db.transaction():
-                db.execute(_AS_ONESELF)
-                values = {"pid": ghost.pid, "since": ghost.since}
-                found = db.execute(_LOOK_FOR, values).fetchone()
+            if not _finds(db, _END, ghost):
+                return
         except psycopg.Error as error:
             raise unavailable(error, "looking for the lost connection's backend", db) from error
-        if found is None:
-            return
         if time.monotonic() + nap > deadline:
             raise StoreUnavailableError(
                 f"The lost connection's backend (process {ghost.pid}) is still at work."
             )
         time.sleep(nap)
         nap = min(nap * 2, LONGEST_NAP)
+
+
+def is_served(address: Address, session: Session, wait: float) -> bool:
+    """Whether the server is still at work for a session that says nothing, by another one."""
+    try:
+        other = open_session(address, wait)
+    except StoreUnavailableError:
+        return False
+    try:
+        return _finds(other.db, _IS_THERE, session)
+    except psycopg.Error:
+        return False
+    finally:
+        close_quietly(other.db)
+
+
+def _finds(db: Db, query: str, session: Session) -> bool:
+    with db.transaction():
+        db.execute(_AS_ONESELF)
+        values = {"pid": session.pid, "since": session.since}
+        return db.execute(query, values).fetchone() is not None
 
 
 def close_quietly(db: Db) -> None:

@@ -5,7 +5,8 @@ All of them are made when they are first needed, and made again after they were 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import BoundedSemaphore
 from typing import Any
@@ -24,7 +25,7 @@ from ledger.stores.postgres_connection import (
     close_quietly,
     reach,
 )
-from ledger.stores.postgres_faults import LostConnectionError, unavailable
+from ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
 from ledger.stores.postgres_life import LifeSign
 from ledger.stores.postgres_schema import SETTLED
 from ledger.stores.postgres_writer import CONFIRM, Writer
@@ -59,12 +60,12 @@ class LedgerPostgresDatastore(PostgresDatastore):
         """A ledger uses no composite types."""
 
     @contextmanager
-    def get_connection(self) -> Iterator[Any]:
+    def get_connection(self, within: float | None = None) -> Iterator[Any]:
         """A reader's connection, for the length of a block."""
         if not self._places.acquire(timeout=self.wait):
             raise StoreBusyError(f"All {READERS} reading connections were in use for too long.")
         try:
-            session = self._take()
+            session = self._take(within)
             try:
                 yield session.db
             except BaseException:
@@ -77,7 +78,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
         finally:
             self._places.release()
 
-    def _take(self) -> Session:
+    def _take(self, within: float | None) -> Session:
         while self._idle:
             with suppress(IndexError):
                 session = self._idle.pop()
@@ -87,11 +88,11 @@ class LedgerPostgresDatastore(PostgresDatastore):
                     return session
         if self._closed:
             raise LedgerClosedError("This ledger was closed. Open it again.")
-        return self.connect()
+        return self.connect(within)
 
-    def connect(self) -> Session:
+    def connect(self, within: float | None = None) -> Session:
         """A new connection, to a server that was there before and is no stray since."""
-        return self.timelines.admit(reach(self.address, self.wait), self.address)
+        return self.timelines.admit(reach(self.address, self.wait, within), self.address)
 
     def _put_back(self, session: Session) -> None:
         if not session.db.closed:
@@ -101,11 +102,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query; asked again if the connection turns out to be gone."""
-        try:
-            return self._read(statement, values, tuple_row)
-        except LostConnectionError:
-            self._drop_idle()
-            return self._read(statement, values, tuple_row)
+        return self._until_read(lambda left: self._read(statement, values, tuple_row, left))
 
     def read_confirmed(self, statement: str, values: Sequence[Any]) -> list[Any]:
         """Events, their positions first, in order: once a synchronous standby has them too.
@@ -113,22 +110,20 @@ class LedgerPostgresDatastore(PostgresDatastore):
         What is visible need not be on the standby, and is gone if that one takes over: a wait
         for it that is cancelled, or a server that dies, shows such events for a moment.
         """
-        try:
-            return self._read_confirmed(statement, values)
-        except LostConnectionError:
-            self._drop_idle()
-            return self._read_confirmed(statement, values)
+        return self._until_read(lambda left: self._read_confirmed(statement, values, left))
 
-    def _read_confirmed(self, statement: str, values: Sequence[Any]) -> list[Any]:
+    def _read_confirmed(
+        self, statement: str, values: Sequence[Any], left: float | None
+    ) -> list[Any]:
         # On one connection: another may lead to another server.
-        with self.get_connection() as db:
+        with self.get_connection(left) as db:
             try:
                 cursor = db.cursor(row_factory=tuple_row, binary=True)
                 found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
                 if not found or found[-1][0] <= self._confirmed:
                     return found
                 settled, has_standby = cursor.execute(LOOK, prepare=True).fetchone()
-                if has_standby and not db.confirmed(CONFIRM, self.wait):
+                if has_standby and not db.confirmed(CONFIRM):
                     raise StoreUnavailableError(
                         "The synchronous standby did not confirm the last events, so a fail-over "
                         "could still take them back: a follower is not shown them yet. Go on "
@@ -142,14 +137,28 @@ class LedgerPostgresDatastore(PostgresDatastore):
 
     def read_named(self, statement: str) -> list[dict[str, Any]]:
         """The same, with the names of the columns."""
-        try:
-            return self._read(statement, (), dict_row)
-        except LostConnectionError:
-            self._drop_idle()
-            return self._read(statement, (), dict_row)
+        return self._until_read(lambda left: self._read(statement, (), dict_row, left))
 
-    def _read(self, statement: str, values: Sequence[Any], form: Any) -> list[Any]:
-        with self.get_connection() as db:
+    def _until_read(self, read: Callable[[float | None], list[Any]]) -> list[Any]:
+        """Read, again as long as connections get lost, or a standby's replay is in the way."""
+        deadline, again = time.monotonic() + self.wait, False
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return read(left if again else None)
+            except LostConnectionError:
+                self._drop_idle()
+                if again and left < 0:
+                    raise
+            except CrowdedError as error:
+                if left < 0:
+                    raise StoreBusyError(str(error)) from error
+            again = True
+
+    def _read(
+        self, statement: str, values: Sequence[Any], form: Any, left: float | None
+    ) -> list[Any]:
+        with self.get_connection(left) as db:
             try:
                 cursor = db.cursor(row_factory=form, binary=True)
                 found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
@@ -161,6 +170,12 @@ class LedgerPostgresDatastore(PostgresDatastore):
         while self._idle:
             with suppress(IndexError):
                 close_quietly(self._idle.pop().db)
+
+    def hang_up(self) -> None:
+        """Give up what leads to a server that takes no writes: another may be there by now."""
+        self._drop_idle()
+        self.writer.close()
+        self.life.hang_up()
 
     def close(self) -> None:
         if getattr(self, "_closed", True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from select import POLLIN, poll
 from uuid import uuid4
 
 import psycopg
@@ -36,7 +37,26 @@ class LifeSign:
     def name(self) -> str:
         return f"lock-{self._key}"
 
-    def renew(self) -> None:
+    @property
+    def is_given(self) -> bool:
+        return self._session is not None
+
+    def is_in_doubt(self) -> bool:
+        """Whether its connection is gone, or the server has said something there unasked.
+
+        That costs no round trip, and misses a peer that vanished without a word.
+        """
+        session = self._session
+        if session is None or session.db.closed or self._timelines.know_better(session):
+            return True
+        said = poll()
+        try:
+            said.register(session.db.fileno(), POLLIN)
+        except psycopg.Error:
+            return True
+        return bool(said.poll(0))
+
+    def renew(self, within: float | None = None) -> None:
         """Give the sign, again if the connection that gave it was lost."""
         ghost = self._session
         if ghost is not None:
@@ -45,7 +65,8 @@ class LifeSign:
                     ghost.db.execute("SELECT 1")
                     return
             close_quietly(ghost.db)
-        session = self._timelines.admit(reach(self._address, self._wait), self._address)
+        new = reach(self._address, self._wait, within)
+        session = self._timelines.admit(new, self._address)
         try:
             if ghost is not None:
                 lay_to_rest(ghost, session.db, self._wait)
@@ -61,6 +82,11 @@ class LifeSign:
             session.db.close()
             raise
         self._session = session
+
+    def hang_up(self) -> None:
+        """Give the connection up; the next renewal makes another."""
+        if self._session is not None:
+            close_quietly(self._session.db)
 
     def close(self) -> None:
         if self._session is None:

@@ -16,6 +16,7 @@ from ledger.stores.postgres_connection import (
     Session,
     Timelines,
     close_quietly,
+    is_served,
     lay_to_rest,
     open_session,
     reach,
@@ -29,6 +30,10 @@ CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')
     WHERE current_setting('synchronous_standby_names') <> ''"""
 
 
+# Seconds that a lost session has at least to end.
+SHORTEST_REST = 1.0
+
+
 class Writer:
     """The one connection that writes, made again when it was lost."""
 
@@ -39,6 +44,12 @@ class Writer:
         self._session: Session | None = None
         self._cursor: Cursor[tuple[Any, ...]] | None = None
         self.generation = 0
+        # Until when a lost connection may be looked for.
+        self.deadline = 0.0
+        # Since this was last reset: whether a lease was written, and whether it was found that
+        # the server takes no writes.
+        self.leased = False
+        self.misled = False
 
     def db(self) -> Db:
         """A working connection, as far as can be known; the one before has ended."""
@@ -50,16 +61,21 @@ class Writer:
         if session is None:
             new = self._timelines.admit(open_session(self._address, self._wait), self._address)
         else:
-            deadline = time.monotonic() + self._wait
-            new = self._timelines.admit(reach(self._address, self._wait), self._address)
+            left = self.deadline - time.monotonic()
+            new = self._timelines.admit(reach(self._address, self._wait, left), self._address)
             try:
-                lay_to_rest(session, new.db, deadline - time.monotonic())
+                left = self.deadline - time.monotonic()
+                lay_to_rest(session, new.db, max(left, SHORTEST_REST))
             except BaseException:
                 new.db.close()
                 raise
         self._session, self._cursor = new, None
         self.generation += 1
         return new.db
+
+    @property
+    def is_connected(self) -> bool:
+        return self._session is not None and not self._session.db.closed
 
     def cursor(self) -> tuple[Db, Cursor[tuple[Any, ...]]]:
         """A connection and its cursor for appending; none while positions would go backwards."""
@@ -114,13 +130,26 @@ class Writer:
         What is visible need not be on the standby: a server that crashed shows it at once.
         """
         db = self.db()
-        db.unconfirmed = False
         try:
-            db.execute(CONFIRM)
+            confirmed = db.confirmed(CONFIRM)
         except psycopg.Error as error:
             raise unavailable(error, "waiting for a standby", db) from error
-        if db.unconfirmed:
-            raise StoreUnavailableError("the wait for a standby was cancelled")
+        if not confirmed:
+            raise StoreUnavailableError("the synchronous standby did not confirm it")
+
+    def is_on_standby(self) -> bool:
+        """Whether what is not found here may be there all the same: a standby lags behind."""
+        db = self.db()
+        try:
+            found = db.execute("SELECT pg_is_in_recovery()").fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        self.misled = self.misled or found != (False,)
+        return found != (False,)
+
+    def is_at_work(self) -> bool:
+        """Whether the server, which says nothing, is still there and busy for this connection."""
+        return self._session is not None and is_served(self._address, self._session, self._wait)
 
     def tidy(self) -> None:
         """Between groups: a connection that is still in the middle of something is given up."""
