@@ -98,7 +98,7 @@ def test_every_operation_fails_with_a_typed_error_and_then_works_again(
 ) -> None:
     """While the server is away nothing hangs and nothing else is raised; no ledger is reopened."""
     url = new_database(server.url())
-    everything = Everything(opened(url, wait=0.1))
+    everything = Everything(opened(url, wait=1.0))
     operations = everything.operations()
     for act in operations.values():
         act()
