@@ -68,6 +68,8 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicati
         self._life_lock = Lock()
         self._life_generation = 0
         self._life_pause = 0.0
+        # The writer's connection that readers were last brought in line with.
+        self._generation = 0
         self._appended = Bell()
 
     def create_table(self, *, create: bool = True) -> None:
@@ -139,6 +141,9 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicati
                 self.datastore.hang_up()
             self._writer.misled = False
         else:
+            if self._generation != self._writer.generation:
+                self._generation = self._writer.generation
+                self.datastore.leave_standbys()
             self._keep_life_sign()
         if self._appended.waiting:
             self._appended.ring()

@@ -22,6 +22,8 @@ from ledger.stores.postgres_faults import unavailable
 from ledger.stores.postgres_line import Line
 
 DEFAULT_WAIT = 30.0
+# PostgreSQL counts milliseconds in 32 bits.
+LONGEST_WAIT = 1e6
 DEFAULT_SCHEMA = "turnledger"
 OLDEST_SERVER = 130000
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
@@ -90,7 +92,7 @@ def parse(url: str) -> Address:
         raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
     try:
         given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
-        if not all(_is_text(str(value)) for value in given.values()):
+        if not all(map(_is_text, (url, *map(str, given.values())))):
             raise ValueError
     except (psycopg.Error, ValueError):
         # Not libpq's own words: they may quote the password.

@@ -18,6 +18,7 @@ from psycopg.rows import dict_row, tuple_row
 
 from ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
 from ledger.stores.postgres_connection import (
+    LONGEST_WAIT,
     Address,
     Db,
     Session,
@@ -46,7 +47,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
         # The library's own pool is never opened: it would need threads of its own.
         super().__init__("", "", "", "", "", schema=address.schema, originator_id_type="text")
         self.address = address
-        self.wait = wait
+        self.wait = wait = min(wait, LONGEST_WAIT)
         self.timelines = timelines or Timelines()
         self.writer = Writer(address, wait, self.timelines)
         self.life = LifeSign(address, wait, self.timelines)
@@ -170,6 +171,14 @@ class LedgerPostgresDatastore(PostgresDatastore):
         while self._idle:
             with suppress(IndexError):
                 close_quietly(self._idle.pop().db)
+
+    def leave_standbys(self) -> None:
+        """The writer has found a primary: who was led elsewhere meanwhile would read of old."""
+        for session in list(self._idle):
+            if session.timeline == 0:
+                with suppress(ValueError):
+                    self._idle.remove(session)
+                    close_quietly(session.db)
 
     def hang_up(self) -> None:
         """Give up what leads to a server that takes no writes: another may be there by now."""

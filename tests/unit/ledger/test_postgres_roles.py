@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from math import inf
 from typing import Any
 
 import psycopg
@@ -287,9 +288,23 @@ def test_one_statement_carries_only_so_much(
     assert ledger.verify_all().problems == ()
 
 
+@pytest.mark.parametrize("wait", [1e7, inf])
+def test_one_may_wait_for_as_long_as_one_likes(
+    url: str, opened: Callable[..., Ledger], wait: float
+) -> None:
+    """A wait that PostgreSQL has no number for is a very long one."""
+    run = new_run_id()
+    assert opened(url, wait=wait).append(run, RunStarted(), NEW).version == 1
+
+
 @pytest.mark.parametrize(
     "bad",
-    ["postgresql://a\udcff@/x", "postgresql://a%00b@/x", "postgresql:///x?schema=\udcff"],
+    [
+        "postgresql://a\udcff@/x",
+        "postgresql://a%00b@/x",
+        "postgresql:///x?schema=\udcff",
+        "postgresql://a\0@/x",
+    ],
 )
 def test_an_address_that_no_server_could_be_told_is_refused(bad: str) -> None:
     """Text that can't be sent is an InvalidUrlError, like every URL that is none."""
