@@ -67,7 +67,8 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
 
     With `parent`, the run goes on from its parent's version `at` and its own first
     version is `at` + 1: a `fork` keeps conversation and slices, a `continuation` the
-    slices only. `time_limit` counts running seconds; `deadline` is a moment.
+    slices only. `time_limit` counts running seconds; `deadline` is a moment. A tag and its
+    value may have 2,500 bytes together.
     """
 
     tag = "run.started"
@@ -204,7 +205,10 @@ class OfferedTool(
 
 
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
-    """A prompt is evaluated. Its text is the system message that follows."""
+    """A prompt is evaluated. Its text is the system message that follows.
+
+    `prompt_ns` and `prompt_key` may have 2,500 bytes together.
+    """
 
     tag = "evaluation.started"
 

@@ -12,10 +12,13 @@ from typing import Any
 import msgspec
 
 from ledger.errors import InvalidEventError, InvalidInputError, LimitExceededError
+from ledger.events import EvaluationStarted, Event, RunStarted
 
 # PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
 BATCH_CEILING = 4096
 INT_RANGE = range(-(2**63), 2**64)
+# What PostgreSQL can hold in an index beside a run's id; other stores then take no more either.
+INDEXED_BYTES = 2500
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,25 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 f"Limits(max_json_depth={self.max_json_depth}): at most 200, "
                 "deeper values can't be decoded safely."
             )
+
+
+def check_indexed(event: Event) -> None:
+    """Refuse what runs could not be found by. Only what is appended: old records may hold it."""
+    if isinstance(event, RunStarted):
+        for key, value in event.tags.items():
+            _check_bytes(f"RunStarted.tags: {key[:50]!r} and its value", key, value)
+    elif isinstance(event, EvaluationStarted):
+        what = "EvaluationStarted: prompt_ns and prompt_key"
+        _check_bytes(what, event.prompt_ns, event.prompt_key)
+
+
+def _check_bytes(what: str, *texts: str) -> None:
+    found = sum(len(text.encode()) for text in texts)
+    if found > INDEXED_BYTES:
+        raise InvalidEventError(
+            f"{what} have {found} bytes together, and runs are found by them, so {INDEXED_BYTES} "
+            "is the most. Make them shorter."
+        )
 
 
 def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:

@@ -22,8 +22,8 @@ from ledger.errors import (
     InvalidRunIdError,
     LimitExceededError,
 )
-from ledger.events import BaseEvent, Event, RunClaimed
-from ledger.limits import Limits
+from ledger.events import BaseEvent, EvaluationStarted, Event, RunClaimed, RunStarted
+from ledger.limits import Limits, check_indexed
 from ledger.record import Draft
 
 RunId = UUID | str
@@ -43,6 +43,7 @@ ANY = Expected.ANY
 _ONE = (BaseEvent, Draft)
 _ID = (UUID, str)
 _CLAIMED = RunClaimed.tag
+_FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
 
 
 @lru_cache(maxsize=8192)
@@ -112,6 +113,8 @@ def _entries(batch: Sequence[Event | Draft], codec: Codec, clock: Clock) -> list
         tag, data, checked = encode(event)
         if tag == _CLAIMED:
             raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
+        if tag in _FOUND_BY:
+            check_indexed(checked)
         total += len(data)
         entries.append(Entry(event_id, tag, data, checked))
     if total > limits.max_batch_bytes:

@@ -26,20 +26,19 @@ from ledger.errors import (
 from ledger.group_commit import Job
 from ledger.limits import BATCH_CEILING
 from ledger.recorder import PAGE, LedgerRecorder, RunQuery
-from ledger.rows import RawRow, Row
+from ledger.rows import Row
 from ledger.run_index import RunRow
 from ledger.stores.bell import Bell
-from ledger.stores.meta_values import catalogue_number
-from ledger.stores.postgres_connection import (
-    DEFAULT_WAIT,
-    CrowdedError,
-    LostConnectionError,
-    open_session,
-    parse,
-    unavailable,
-)
+from ledger.stores.postgres_connection import DEFAULT_WAIT, parse
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
 from ledger.stores.postgres_facts import facts
+from ledger.stores.postgres_faults import (
+    CrowdedError,
+    LostConnectionError,
+    RolledBackError,
+    unavailable,
+)
+from ledger.stores.postgres_raw import PostgresRawRows
 from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
 from ledger.stores.postgres_shelves import PostgresShelves
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError
@@ -49,11 +48,11 @@ from ledger.transaction import Lease, Transaction
 # How long a reader of the whole ledger waits for transactions that hide what is committed.
 GRACE = 1.0
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
-_RAW = """position, convert_to(run_id, 'UTF8'), version, convert_to(tag, 'UTF8'),
-    convert_to(event_id, 'UTF8'), recorded_at, digest, convert_to(data, 'UTF8')"""
+# Seconds that a write gives to a sign of life that was lost, and until the next try.
+RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
 
 
-class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
+class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicationRecorder):
     """The store over one schema of a database."""
 
     datastore: LedgerPostgresDatastore
@@ -68,6 +67,9 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         self._patient = False
         self._life_lock = Lock()
         self._life_generation = 0
+        self._life_pause = 0.0
+        # The writer's connection that readers were last brought in line with.
+        self._generation = 0
         self._appended = Bell()
 
     def create_table(self, *, create: bool = True) -> None:
@@ -88,21 +90,27 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         return job.result
 
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
+        self._commit_by(time.monotonic() + self.datastore.wait, jobs)
+
+    def _commit_by(self, deadline: float, jobs: list[Job[Transaction]]) -> None:
         """Commit, in smaller groups or again where that is safe: nothing was committed yet."""
-        deadline = time.monotonic() + self.datastore.wait
         lost = False
         self._patient = False
         while True:
+            self._writer.deadline = deadline
             super()._commit_group(jobs)
-            error = jobs[0].error
-            if isinstance(error, LostConnectionError) and not lost:
+            error, in_time = jobs[0].error, time.monotonic() < deadline
+            if isinstance(error, LostConnectionError):
+                if lost and not in_time:
+                    return
                 lost = True
-            elif not isinstance(error, CrowdedError):
+            elif not isinstance(error, RolledBackError):
                 return
-            elif len(jobs) > 1:
+            elif len(jobs) > 1 and (in_time or isinstance(error, TransactionFullError)):
+                # What one of them met is no reason to fail the others.
                 middle = len(jobs) // 2
-                self._commit_group(jobs[:middle])
-                self._commit_group(jobs[middle:])
+                self._commit_by(deadline, jobs[:middle])
+                self._commit_by(deadline, jobs[middle:])
                 return
             elif isinstance(error, TransactionFullError):
                 jobs[0].error = LimitExceededError(
@@ -112,8 +120,11 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
                     setting="max_batch_events",
                 )
                 return
-            elif time.monotonic() > deadline:
-                jobs[0].error = StoreBusyError(str(error))
+            elif not isinstance(error, CrowdedError):
+                return
+            elif not in_time:
+                for job in jobs:
+                    job.error = StoreBusyError(str(error))
                 return
             else:
                 self._patient = True
@@ -125,7 +136,14 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         self._writer.tidy()
         if self._closed:
             self.datastore.close()
+        elif self._writer.misled:
+            with self._life_lock:
+                self.datastore.hang_up()
+            self._writer.misled = False
         else:
+            if self._generation != self._writer.generation:
+                self._generation = self._writer.generation
+                self.datastore.leave_standbys()
             self._keep_life_sign()
         if self._appended.waiting:
             self._appended.ring()
@@ -141,7 +159,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         Gives whether there was anything to do. Waits for writers, and they for it.
         """
         self._check_open()
-        db = open_session(self._address, self.datastore.wait).db
+        db = self.datastore.connect().db
         try:
             with db.transaction():
                 db.execute("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE")
@@ -150,7 +168,7 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
                 db.execute(REBASE)
                 return True
         except psycopg.Error as error:
-            raise unavailable(error, "rebasing", db) from error
+            raise unavailable(error, "rebasing", db, writing=True) from error
         finally:
             db.close()
 
@@ -239,44 +257,6 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         )
         return Lease(*found[0]) if found else None
 
-    def written_catalogue(self) -> int | None:
-        found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")
-        return catalogue_number(found[0][0] if found else None)
-
-    def raw_run_ids(self) -> Iterator[Any]:
-        last = ""
-        while found := self._all(
-            "SELECT run_id, count(*) FROM events WHERE run_id > %s "
-            "GROUP BY run_id ORDER BY run_id LIMIT %s",
-            (last, PAGE),
-        ):
-            yield from ((run_id.encode(), count) for run_id, count in found)
-            last = found[-1][0]
-
-    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
-        key, last = run_id.decode(), (-(2**63) if first is None else first, -(2**63))
-        # Who begins at a version wants a record or two from there.
-        page = PAGE if first is None else 2
-        while found := self._all(
-            f"SELECT {_RAW} FROM events WHERE run_id = %s AND (version, position) > (%s, %s) "
-            "ORDER BY version, position LIMIT %s",
-            (key, *last, page),
-        ):
-            yield from found
-            page = PAGE
-            last = (found[-1][2], found[-1][0])
-
-    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
-        last = ("", "", "")
-        while found := self._all(
-            "SELECT key, value, run_id FROM run_tags WHERE (key, value, run_id) > (%s, %s, %s) "
-            "ORDER BY key, value, run_id LIMIT %s",
-            (*last, PAGE),
-        ):
-            for key, value, run_id in found:
-                yield run_id.encode(), key.encode(), value.encode()
-            last = found[-1]
-
     def max_notification_id(self) -> int | None:
         """The highest position that `rows_after` would give: a safe place to go on from."""
         newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
@@ -306,12 +286,24 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresApplicationRecorder):
         return self.datastore.life.name
 
     def _keep_life_sign(self) -> None:
-        """What broke the writer's connection probably broke the other one too."""
-        if self._life_generation in (0, self._writer.generation):
+        """While the sign is lost, others may take the runs: each write has an eye on it.
+
+        Who prolongs a lease looks closely; so does who had to connect again, since what broke
+        the writer's connection probably broke the other one too.
+        """
+        if not self._writer.is_connected:
+            return  # the writer comes first, where there is one place left for both
+        life, generation, leased = self.datastore.life, self._writer.generation, self._writer.leased
+        self._writer.leased = False
+        closely = leased or generation != self._life_generation
+        if not life.is_given or not (closely or life.is_in_doubt()):
             return
+        if not leased and time.monotonic() < self._life_pause:
+            return  # it failed just now, and appends should not wait for it again and again
         with suppress(StoreUnavailableError), self._life_lock:
-            self._life_generation = self._writer.generation
-            self.datastore.life.renew()
+            self._life_pause = time.monotonic() + RENEWAL_PAUSE
+            life.renew(RENEWAL_WAIT)
+            self._life_generation, self._life_pause = generation, 0.0
 
     # --- the end ---
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from datetime import datetime
 from math import ceil
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -18,15 +17,13 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
-from ledger.errors import (
-    InvalidUrlError,
-    NotALedgerError,
-    StoreBusyError,
-    StoreUnavailableError,
-)
+from ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
+from ledger.stores.postgres_faults import unavailable
 from ledger.stores.postgres_line import Line
 
 DEFAULT_WAIT = 30.0
+# PostgreSQL counts milliseconds in 32 bits.
+LONGEST_WAIT = 1e6
 DEFAULT_SCHEMA = "turnledger"
 OLDEST_SERVER = 130000
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
@@ -34,8 +31,6 @@ SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
 Db = Line
 
-# The server ended the session, or says that it is about to.
-_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 # What the URL may overrule: notice a peer that vanished without a word.
 _DEFAULTS: dict[str, Any] = {
     "keepalives_idle": "30",
@@ -50,21 +45,26 @@ _SESSION = """SELECT
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('lock_timeout', %s, false),
+    -- A warning is all that is said of a commit that no longer waited for its standby.
+    set_config('client_min_messages', 'warning', false),
     set_config('enable_seqscan', 'off', false),
     set_config('jit', 'off', false)"""
-_IDENTITY = """SELECT pg_backend_pid(), backend_start, current_setting('server_encoding')
-    FROM pg_stat_activity WHERE pid = pg_backend_pid()"""
+# When a session began: text that no setting changes, or two sessions would not agree on it.
+_SINCE = "to_char(backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')"
+# A role that has become another (ALTER ROLE ... SET role) may not see its own session.
+_AS_ONESELF = "SET LOCAL ROLE NONE"
+_IDENTITY = f"""{_AS_ONESELF};
+    SELECT pg_backend_pid(), current_setting('server_encoding'),
+        (SELECT {_SINCE} FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
+# What can't be told from a lost one is not taken for gone, and not ended either.
+_LOOK_FOR = f"""FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
+    AND coalesce({_SINCE} = %(since)s, true)"""
+_IS_THERE = f"SELECT 1 {_LOOK_FOR}"
+_END = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM 'SyncRep'
+    THEN pg_terminate_backend(pid) END {_LOOK_FOR}"""
 # How often a standby took over before this server came to be; 0 on a standby.
 _TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
-
-
-class LostConnectionError(StoreUnavailableError):
-    """The connection broke, and what was under way is certainly not committed."""
-
-
-class CrowdedError(StoreUnavailableError):
-    """Rolled back, because of others; it may go through in a smaller group, or later."""
 
 
 class Address(NamedTuple):
@@ -88,11 +88,13 @@ def parse(url: str) -> Address:
     schemas = [pair.removeprefix("schema=") for pair in pairs if pair.startswith("schema=")]
     rest = "&".join(pair for pair in pairs if not pair.startswith("schema="))
     schema = unquote(schemas[-1]) if schemas else DEFAULT_SCHEMA
-    if not schema or len(schema.encode()) > 63 or "\0" in schema:
+    if not schema or len(schema.encode(errors="replace")) > 63 or not _is_text(schema):
         raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
     try:
         given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
-    except psycopg.Error:
+        if not all(map(_is_text, (url, *map(str, given.values())))):
+            raise ValueError
+    except (psycopg.Error, ValueError):
         # Not libpq's own words: they may quote the password.
         raise InvalidUrlError(
             "This is no URL that libpq understands. The form is "
@@ -102,12 +104,18 @@ def parse(url: str) -> Address:
     return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
 
 
+def _is_text(value: str) -> bool:
+    """Whether it can be sent to a server: no NUL, no lone surrogates."""
+    return "\0" not in value and value == value.encode(errors="replace").decode()
+
+
 class Session(NamedTuple):
     """A connection, and which backend of which server serves it."""
 
     db: Db
     pid: int
-    since: datetime
+    # None if the server keeps it to itself.
+    since: str | None
     timeline: int
 
 
@@ -121,8 +129,12 @@ class Timelines:
     def __init__(self) -> None:
         self._newest = 0
 
+    def know_better(self, session: Session) -> bool:
+        """Whether a standby has taken over from the server of this session, which lives on."""
+        return 0 < session.timeline < self._newest
+
     def admit(self, session: Session, address: Address) -> Session:
-        if 0 < session.timeline < self._newest:
+        if self.know_better(session):
             close_quietly(session.db)
             raise StoreUnavailableError(
                 f"The server that answers at {address} is on timeline {session.timeline}, and "
@@ -132,32 +144,6 @@ class Timelines:
             )
         self._newest = max(self._newest, session.timeline)
         return session
-
-
-def is_lost(error: psycopg.Error, db: Db) -> bool:
-    state = error.sqlstate or ""
-    return db.closed or state in _LOST or state.startswith("08")
-
-
-def unavailable(error: psycopg.Error, doing: str, db: Db | None = None) -> StoreUnavailableError:
-    """A database error in the ledger's own words. Before COMMIT nothing was written."""
-    text = " ".join(str(error).split())
-    if db is not None and is_lost(error, db):
-        return LostConnectionError(f"The connection to PostgreSQL was lost while {doing}: {text}")
-    if isinstance(error, errors.LockNotAvailable):
-        return StoreBusyError(
-            f"Others held a lock for too long while {doing} ({text}); nothing was written. "
-            "Try again, or open the ledger with a longer wait."
-        )
-    if isinstance(error, errors.ReadOnlySqlTransaction):
-        return StoreUnavailableError(
-            f"This server takes no writes: it is a standby, or set to read only ({text}). "
-            "Name all servers in the URL, and ask for the one that writes: "
-            "postgresql://...?host=a,b&target_session_attrs=read-write"
-        )
-    if isinstance(error, errors.DeadlockDetected | errors.SerializationFailure):
-        return CrowdedError(f"Other writers were in the way while {doing}; nothing was written.")
-    return StoreUnavailableError(f"PostgreSQL failed while {doing}: {text}")
 
 
 def open_session(address: Address, wait: float) -> Session:
@@ -176,9 +162,7 @@ def open_session(address: Address, wait: float) -> Session:
             raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
         # 0 would mean "for ever".
         db.execute(_SESSION, (address.schema, f"{max(1, ceil(wait * 1000))}ms"))
-        identity = db.execute(_IDENTITY).fetchone()
-        assert identity is not None
-        pid, since, encoding = identity
+        pid, encoding, since = _identity(db)
         timeline = _timeline(db)
         if encoding != "UTF8":
             raise NotALedgerError(
@@ -192,6 +176,15 @@ def open_session(address: Address, wait: float) -> Session:
         db.close()
         raise
     return Session(db, pid, since, timeline)
+
+
+def _identity(db: Db) -> tuple[int, str, str | None]:
+    cursor = db.execute(_IDENTITY)
+    cursor.nextset()
+    found = cursor.fetchone()
+    assert found is not None
+    pid, encoding, since = found
+    return pid, encoding, since
 
 
 def _timeline(db: Db) -> int:
@@ -212,9 +205,9 @@ def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableErro
     return StoreUnavailableError(f"PostgreSQL can't be reached at {address}: {text}")
 
 
-def reach(address: Address, wait: float) -> Session:
+def reach(address: Address, wait: float, within: float | None = None) -> Session:
     """A connection to a server that was there before: it may be about to come back."""
-    deadline, nap = time.monotonic() + wait, SHORTEST_NAP
+    deadline, nap = time.monotonic() + (wait if within is None else within), SHORTEST_NAP
     while True:
         try:
             return open_session(address, wait)
@@ -233,22 +226,37 @@ def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
     deadline, nap = time.monotonic() + wait, SHORTEST_NAP
     while True:
         try:
-            found = db.execute(
-                "SELECT CASE WHEN wait_event IS DISTINCT FROM 'SyncRep' "
-                "THEN pg_terminate_backend(pid) END FROM pg_stat_activity "
-                "WHERE pid = %s AND backend_start = %s",
-                (ghost.pid, ghost.since),
-            ).fetchone()
+            if not _finds(db, _END, ghost):
+                return
         except psycopg.Error as error:
             raise unavailable(error, "looking for the lost connection's backend", db) from error
-        if found is None:
-            return
         if time.monotonic() + nap > deadline:
             raise StoreUnavailableError(
                 f"The lost connection's backend (process {ghost.pid}) is still at work."
             )
         time.sleep(nap)
         nap = min(nap * 2, LONGEST_NAP)
+
+
+def is_served(address: Address, session: Session, wait: float) -> bool:
+    """Whether the server is still at work for a session that says nothing, by another one."""
+    try:
+        other = open_session(address, wait)
+    except StoreUnavailableError:
+        return False
+    try:
+        return _finds(other.db, _IS_THERE, session)
+    except psycopg.Error:
+        return False
+    finally:
+        close_quietly(other.db)
+
+
+def _finds(db: Db, query: str, session: Session) -> bool:
+    with db.transaction():
+        db.execute(_AS_ONESELF)
+        values = {"pid": session.pid, "since": session.since}
+        return db.execute(query, values).fetchone() is not None
 
 
 def close_quietly(db: Db) -> None:

@@ -12,15 +12,16 @@ from psycopg import Cursor
 from ledger.recorder import PAGE
 from ledger.rows import Row
 from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import Db, unavailable
+from ledger.stores.postgres_connection import Db
+from ledger.stores.postgres_faults import unavailable
+from ledger.stores.postgres_leases import PostgresLeaseTransaction
 from ledger.stores.postgres_schema import ROW
-from ledger.stores.postgres_shelves import PostgresShelfTransaction
 from ledger.stores.postgres_statements import REBUILT_RUN, run_values
 
 _REBUILDING = "rebuilding the run index"
 
 
-class PostgresIndexTransaction(PostgresShelfTransaction):
+class PostgresIndexTransaction(PostgresLeaseTransaction):
     """The index, thrown away and written again; nobody else writes meanwhile."""
 
     __slots__ = ("_cursor", "_db")
@@ -36,7 +37,7 @@ class PostgresIndexTransaction(PostgresShelfTransaction):
         self._execute(_REBUILDING, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
         self._wrote = True
         rows = fold(self._all_rows())
-        with self._db.unhurried():
+        with self._db.unhurried(self._writer.is_at_work):
             self._write_index(rows)
 
     def _write_index(self, rows: Sequence[RunRow]) -> None:
@@ -49,7 +50,7 @@ class PostgresIndexTransaction(PostgresShelfTransaction):
             )
             self._cursor.executemany("INSERT INTO run_tags VALUES (%s, %s, %s)", tags)
         except psycopg.Error as error:
-            raise unavailable(error, _REBUILDING, self._db) from error
+            raise unavailable(error, _REBUILDING, self._db, writing=True) from error
 
     def _all_rows(self) -> Iterator[Row]:
         last = -1

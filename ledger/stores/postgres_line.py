@@ -1,13 +1,14 @@
 """A connection to PostgreSQL that waits for an answer, but not for ever.
 
-It also hears when the server gave up waiting for a standby: that is a mere warning, the
-commit counts as done, and it is gone if the standby takes over now.
+First it asks the server to stop, which leaves nothing at work that nobody waits for; then it
+takes the server for lost. It also hears when the server gave up waiting for a standby: that
+is a mere warning, the commit counts as done, and it is gone if the standby takes over now.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Self, TypeVar
@@ -17,7 +18,9 @@ from psycopg import Connection
 from psycopg.errors import Diagnostic
 
 Result = TypeVar("Result")
-# Beyond `wait`, in which the server itself ends a wait for a lock and says so.
+# Beyond `wait`, in which the server itself ends a wait for a lock and says so: then it is
+# asked to stop what it does, and then it is not waited for any more.
+MOMENT = 1.0
 MARGIN = 5.0
 # Where the server says it, whatever language it speaks.
 _WAITING = "SyncRepWaitForLSN"
@@ -35,10 +38,13 @@ class Line(Connection[tuple[Any, ...]]):
     unconfirmed = False
     # After so many seconds without an answer, the server is asked to stop what it does.
     asks_to_stop_after = inf
+    # Whether the server is still at work on what may take it long.
+    _is_at_work: Callable[[], bool] | None = None
 
     def listen(self, wait: float) -> Self:
         """From now on: wait for this long, and mind what is said about standbys."""
         self.patience = wait + MARGIN
+        self.asks_to_stop_after = wait + MOMENT
         self.add_notice_handler(self._hear)
         return self
 
@@ -64,34 +70,30 @@ class Line(Connection[tuple[Any, ...]]):
                 if ready:
                     heard = time.monotonic()
                 elif silent > self.patience:
-                    raise SilentServerError(f"no answer for {self.patience:.0f} seconds")
+                    if self._is_at_work is None or not self._is_at_work():
+                        raise SilentServerError(f"no answer for {silent:.0f} seconds")
+                    heard = time.monotonic()
                 elif silent > self.asks_to_stop_after and not asked_to_stop:
                     asked_to_stop = True
                     with suppress(psycopg.Error):
-                        self.cancel_safe(timeout=MARGIN)
+                        self.cancel_safe(timeout=MARGIN - MOMENT)
                 asked = gen.send(ready)
         except StopIteration as done:
             result: Result = done.value
             return result
 
-    def confirmed(self, statement: str, within: float) -> bool:
-        """Commit something, and whether a standby has it, and all before it, within that time.
-
-        The server is asked to give up then: a wait that nobody is interested in any more would
-        keep its process, and its place among the connections, for as long as the standby is away.
-        """
-        self.unconfirmed, self.asks_to_stop_after = False, within
-        try:
-            self.execute(statement)
-        finally:
-            self.asks_to_stop_after = inf
+    def confirmed(self, statement: str) -> bool:
+        """Commit something, and whether a standby has it, and all before it."""
+        self.unconfirmed = False
+        self.execute(statement)
         return not self.unconfirmed
 
     @contextmanager
-    def unhurried(self) -> Iterator[None]:
-        """For what takes the server long while it says nothing."""
-        patience, self.patience = self.patience, inf
+    def unhurried(self, is_at_work: Callable[[], bool]) -> Iterator[None]:
+        """For what takes the server long while it says nothing; it is looked after meanwhile."""
+        asks, self.asks_to_stop_after = self.asks_to_stop_after, inf
+        self._is_at_work = is_at_work
         try:
             yield
         finally:
-            self.patience = patience
+            self.asks_to_stop_after, self._is_at_work = asks, None

@@ -8,6 +8,7 @@ keeps positions growing when a dump is restored where transaction numbers are lo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from psycopg import Connection, errors
@@ -15,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 
 from ledger.errors import NotALedgerError, StoreUnavailableError
 from ledger.events import CATALOGUE
+from ledger.stores.postgres_faults import RIGHTS
 
 APPLICATION = "turnledger"
 FORMAT = 2
@@ -160,6 +162,7 @@ def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> No
         if not create:
             raise StoreUnavailableError(f"There is no ledger at {where}.")
         _create(db, schema, where)
+    _check_usage(db, schema, where)
     found = _meta(db)
     if found.get("application") != APPLICATION:
         raise NotALedgerError(
@@ -174,10 +177,12 @@ def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> No
             "Use a turnledger that knows that format."
         )
     if int(found["catalogue"]) < CATALOGUE:
-        db.execute(
-            "UPDATE meta SET value = %s WHERE key = 'catalogue' AND value::int < %s",
-            (str(CATALOGUE), CATALOGUE),
-        )
+        # Who can't write that, can't write an event of this catalogue either.
+        with suppress(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+            db.execute(
+                "UPDATE meta SET value = %s WHERE key = 'catalogue' AND value::int < %s",
+                (str(CATALOGUE), CATALOGUE),
+            )
 
 
 def _has_meta(db: Connection[Any], schema: str) -> bool:
@@ -188,6 +193,20 @@ def _has_meta(db: Connection[Any], schema: str) -> bool:
             (schema,),
         ).fetchone()
     )
+
+
+def _check_usage(db: Connection[Any], schema: str, where: str) -> None:
+    """Without it, tables that are there look as if they were not."""
+    found = db.execute(
+        "SELECT current_user, has_schema_privilege(%s, 'USAGE')", (schema,)
+    ).fetchone()
+    assert found is not None
+    user, may_use = found
+    if not may_use:
+        raise StoreUnavailableError(
+            f"{where} is there, and the role {user!r} may not use it: "
+            f'GRANT USAGE ON SCHEMA "{schema}" TO "{user}". {RIGHTS}'
+        )
 
 
 def _meta(db: Connection[Any]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from ledger.transaction import Mark, Transaction
 _SHELVES = 0x544C5348  # "TLSH"
 # What one statement carries at most, give or take a row: it is held in memory on both sides.
 _ROWS_AT_ONCE = 1000
-_CHARACTERS_AT_ONCE = 8 * 1024 * 1024
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
 _DOING = "writing to a shelf"
 _SELECT_MARK = f"SELECT {MARK} FROM shelves WHERE name = %s"
@@ -32,13 +32,17 @@ _PUT_ROWS = """INSERT INTO shelf_rows (shelf, generation, key, value)
 
 
 class PostgresShelfTransaction(Transaction):
-    """Shelves, written; `_shelved` is the last mark that it set, and with which number."""
+    """Shelves, written; `_shelved` is the last mark that it set, and with which number.
 
-    __slots__ = ("_shelved", "_wrote")
+    `_erased` means that it removed that one again: nothing then shows that it was committed.
+    """
+
+    __slots__ = ("_erased", "_shelved", "_wrote")
 
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         super().__init__(heads, careful=careful)
         self._wrote = False
+        self._erased = False
         self._shelved: tuple[str, Mark, str] | None = None
 
     @abstractmethod
@@ -60,10 +64,12 @@ class PostgresShelfTransaction(Transaction):
         self._wrote = True
         if mark is None:
             self._execute(_DOING, "DELETE FROM shelves WHERE name = %s", (shelf,))
+            if self._shelved is not None and self._shelved[0] == shelf:
+                self._shelved, self._erased = None, True
             return
         found = self._execute(_DOING, _PUT_MARK, (shelf, *mark)).fetchone()
         assert found is not None
-        self._shelved = (shelf, mark, found[0])
+        self._shelved, self._erased = (shelf, mark, found[0]), False
 
     def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
         for keys, texts in _portions(rows):
@@ -103,7 +109,7 @@ def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[
         keys.append(key)
         texts.append(text)
         characters += len(text)
-        if len(keys) == _ROWS_AT_ONCE or characters > _CHARACTERS_AT_ONCE:
+        if len(keys) == _ROWS_AT_ONCE or characters > CHARACTERS_AT_ONCE:
             yield keys, texts
             keys, texts, characters = [], [], 0
     if keys:

@@ -12,28 +12,35 @@ from typing import Any
 import psycopg
 
 from ledger.stores.postgres import PostgresLedgerRecorder
-from ledger.stores.postgres_connection import close_quietly, open_session, unavailable
+from ledger.stores.postgres_connection import Db, close_quietly
 from ledger.stores.postgres_datastore import LedgerPostgresDatastore
+from ledger.stores.postgres_faults import unavailable
 
 
 class SnapshotDatastore(LedgerPostgresDatastore):
     """The connections of another ledger's address, with all reading done in one transaction."""
 
+    # None until there is one: what never came to be is closed too.
+    _db: Db | None = None
+
     def __init__(self, of: LedgerPostgresDatastore) -> None:
-        super().__init__(of.address, wait=of.wait)
-        self._db = open_session(of.address, of.wait).db
+        super().__init__(of.address, wait=of.wait, timelines=of.timelines)
+        self._db = db = of.connect().db
         try:
-            # A large ledger takes its time, and a server may have limits on both.
-            self._db.execute("SET idle_in_transaction_session_timeout = 0")
-            self._db.execute("SET statement_timeout = 0")
-            self._db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            self._db.execute("SELECT count(*) FROM meta")  # from here on it stands still
+            # A large ledger takes its time, and a server may have limits on all of these.
+            db.execute("SET idle_in_transaction_session_timeout = 0")
+            db.execute("SET statement_timeout = 0")
+            if db.info.server_version >= 170000:
+                db.execute("SET transaction_timeout = 0")
+            db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            db.execute("SELECT count(*) FROM meta")  # from here on it stands still
         except psycopg.Error as error:
-            close_quietly(self._db)
+            close_quietly(db)
             raise unavailable(error, "beginning a snapshot") from error
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query. Not asked again: another connection would see another ledger."""
+        assert self._db is not None
         try:
             found: list[Any] = self._db.execute(statement, values, binary=True).fetchall()
         except psycopg.Error as error:
@@ -42,7 +49,8 @@ class SnapshotDatastore(LedgerPostgresDatastore):
 
     def close(self) -> None:
         super().close()
-        close_quietly(self._db)
+        if self._db is not None:
+            close_quietly(self._db)
 
 
 class PostgresSnapshot(PostgresLedgerRecorder):

@@ -18,28 +18,35 @@ import psycopg
 from psycopg import Cursor, errors
 from psycopg.pq import TransactionStatus
 
-from ledger.errors import InvalidEventError, LimitExceededError, StoreUnavailableError
+from ledger.errors import (
+    AppendRefusedError,
+    InvalidEventError,
+    LimitExceededError,
+    StoreUnavailableError,
+)
 from ledger.limits import BATCH_CEILING
 from ledger.rows import NewRow, Row
 from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import (
+from ledger.stores.postgres_connection import close_quietly
+from ledger.stores.postgres_faults import (
+    RIGHTS,
     CrowdedError,
     LostConnectionError,
-    close_quietly,
+    told,
     unavailable,
 )
-from ledger.stores.postgres_datastore import CONFIRM, Writer, key_of
 from ledger.stores.postgres_index import PostgresIndexTransaction
 from ledger.stores.postgres_schema import ROW
+from ledger.stores.postgres_shelves import CHARACTERS_AT_ONCE
 from ledger.stores.postgres_statements import (
     ADVANCE_MANY,
     LOCK_RUN,
-    PUT_LEASE,
     Move,
     advance_many,
     advance_one,
 )
-from ledger.transaction import EventIdTakenError, Lease, RedoError
+from ledger.stores.postgres_writer import CONFIRM, Writer
+from ledger.transaction import EventIdTakenError, RedoError
 
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"
@@ -56,13 +63,13 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         "_begun",
         "_blobs",
         "_held",
+        "_held_characters",
         "_held_rows",
         "_landmark",
         "_ordinal",
         "_patient",
         "_recalled",
-        "_saved_landmark",
-        "_writer",
+        "_saved",
     )
 
     def __init__(
@@ -70,8 +77,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
     ) -> None:
         super().__init__(heads, careful=careful)
         self._writer = writer
-        self._cursor = writer.cursor()
-        self._db = writer.db()
+        self._db, self._cursor = writer.cursor()
         self._db.unconfirmed = False
         self._patient = patient
         # Whether an answer is what an earlier transaction recorded.
@@ -80,10 +86,11 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         self._ordinal = 0
         self._held: dict[str, Move] = {}
         self._held_rows = 0
+        self._held_characters = 0
         self._blobs: dict[str, bytes] = {}
         # Id and digest of an event that is in the ledger if and only if this was committed.
         self._landmark: tuple[str, bytes] | None = None
-        self._saved_landmark: tuple[str, bytes] | None = None
+        self._saved = self._evidence()
 
     # --- beginning and end ---
 
@@ -133,9 +140,10 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         """A commit that no longer waited for its standby is not acknowledged."""
         if self._db.unconfirmed:
             raise StoreUnavailableError(
-                "Somebody cancelled the wait for a standby (pg_cancel_backend, say): this server "
-                "has committed, and whether the standby has it too is unknown. "
-                "Append the same events again, with the same ids: that waits for the standby."
+                "The synchronous standby did not confirm the commit: it is away or slow, or "
+                "somebody cancelled the wait for it. This server has committed, and whether the "
+                "standby has it too is unknown, so a fail-over could take it back. See to the "
+                "standby. Append the same events again, with the same ids: that waits for it."
             )
 
     def _settle(self, error: LostConnectionError) -> int:
@@ -145,7 +153,8 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         """
         close_quietly(self._db)
         try:
-            self._writer.db()
+            if self._writer.is_on_standby():
+                raise StoreUnavailableError("the server that answers is a standby")
             found = self._find()
             if found is not None:
                 self._writer.confirm()
@@ -154,6 +163,11 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
                 "The connection to PostgreSQL was lost during the commit, and whether it went "
                 f"through can't be found out now ({trouble}), so the outcome is unknown. "
                 "Append the same events again, with the same ids."
+            ) from error
+        if found is None and self._erased:
+            raise StoreUnavailableError(
+                "The connection to PostgreSQL was lost during the commit, and a shelf that was "
+                "written and dropped in it shows no trace, so the outcome is unknown."
             ) from error
         if found is None:
             raise LostConnectionError(
@@ -177,15 +191,18 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         except psycopg.Error:
             close_quietly(self._db)
 
+    def _evidence(self) -> tuple[Any, ...]:
+        return self._landmark, self._shelved, self._erased
+
     def savepoint(self) -> None:
-        self._saved_landmark = self._landmark
+        self._saved = self._evidence()
         self._execute("setting a savepoint", "SAVEPOINT job", prepare=False)
 
     def release_savepoint(self) -> None:
         self._execute("releasing a savepoint", "RELEASE SAVEPOINT job", prepare=False)
 
     def rollback_to_savepoint(self) -> None:
-        self._landmark = self._saved_landmark
+        self._landmark, self._shelved, self._erased = self._saved
         self._execute("going back to a savepoint", "ROLLBACK TO SAVEPOINT job", prepare=False)
 
     def wrote(self) -> bool:
@@ -208,7 +225,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
             return self._cursor.execute(statement, values, prepare=prepare)
         except errors.UniqueViolation as error:
             if error.diag.constraint_name != "events_by_id":
-                raise unavailable(error, doing) from error
+                raise unavailable(error, doing, writing=True) from error
             if not self.careful:
                 raise EventIdTakenError from error
             # It was not there a moment ago, so another writer has just recorded it.
@@ -216,12 +233,22 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
                 "Another writer is recording the same event ids at this moment; nothing was "
                 "written. Append the same events again."
             ) from error
-        except psycopg.DataError as error:
+        except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
             if not self.careful:
                 raise RedoError from error
             raise InvalidEventError(f"PostgreSQL can't hold this: {error}") from error
-        except psycopg.Error as error:
+        except errors.InsufficientPrivilege as error:
+            if not self.careful:
+                raise RedoError from error
+            raise AppendRefusedError(
+                f"This role may not write to the ledger ({told(error)}); nothing was written, "
+                f"and trying again does not help. {RIGHTS}"
+            ) from error
+        except errors.ReadOnlySqlTransaction as error:
+            self._writer.misled = True
             raise unavailable(error, doing, self._db) from error
+        except psycopg.Error as error:
+            raise unavailable(error, doing, self._db, writing=True) from error
 
     # --- appending ---
 
@@ -240,11 +267,18 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
                 return None
             self._write_blobs(blobs)
         else:
+            self._make_room(sum(len(row[6]) for row in rows))
             positions = self._held.setdefault(after.run_id, Move(before)).add(after, rows)
             self._held_rows += len(rows)
             self._blobs.update(blobs)
         self._wrote = True
         return positions
+
+    def _make_room(self, characters: int) -> None:
+        """Write what is held if it would become too much for one statement."""
+        if self._held and self._held_characters + characters > CHARACTERS_AT_ONCE:
+            self._write_held()
+        self._held_characters += characters
 
     def _check_room(self, count: int) -> None:
         if count > BATCH_CEILING:
@@ -262,7 +296,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
 
     def _write_held(self) -> None:
         moves = sorted(self._held.values(), key=lambda move: move.after.run_id)
-        self._held, self._held_rows = {}, 0
+        self._held, self._held_rows, self._held_characters = {}, 0, 0
         begun = [move for move in moves if move.before is not None]
         if len(begun) > 1:
             moves = [move for move in moves if move.before is None]
@@ -302,9 +336,6 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
             )
 
     # --- reading, with what this transaction wrote ---
-
-    def _one(self, statement: str, *values: Any) -> Any:
-        return self._execute("reading before an append", statement, values).fetchone()
 
     def run(self, run_id: str) -> RunRow | None:
         """Where a run stands, and stays until this transaction ends."""
@@ -346,33 +377,6 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         if name in self._blobs:
             return True
         return self._one("SELECT 1 FROM blobs WHERE name = %s", name) is not None
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._one(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = %s",
-            run_id,
-        )
-        return Lease(*found) if found else None
-
-    def put_lease(self, lease: Lease) -> None:
-        self._execute("writing a lease", PUT_LEASE, tuple(lease))
-        self._wrote = True
-
-    def drop_lease(self, run_id: str) -> None:
-        self._execute("dropping a lease", "DELETE FROM leases WHERE run_id = %s", (run_id,))
-        self._wrote = True
-
-    def holder_alive(self, holder: str) -> bool:
-        key = key_of(holder)
-        if key is None:
-            return True
-        # Shared: two who ask at once must not take each other for the holder.
-        alive: bool = self._one("SELECT NOT pg_try_advisory_xact_lock_shared(%s)", key)[0]
-        return alive
-
-    def now(self) -> int:
-        now: int = self._one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")[0]
-        return now
 
 
 def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:

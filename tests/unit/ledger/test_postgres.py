@@ -40,10 +40,11 @@ from ledger.clock import SystemClock
 from ledger.codec import Codec
 from ledger.events import ResourceSnapshotted
 from ledger.group_commit import Job
+from ledger.shelves import _drop, _put
 from ledger.stores.postgres import PostgresLedgerRecorder
 from ledger.stores.postgres_connection import parse
 from ledger.stores.postgres_transaction import PostgresLedgerTransaction
-from ledger.transaction import Transaction
+from ledger.transaction import Mark, Transaction
 from tests.postgres import BINARIES, FAST, PostgresServer, eventually, new_database, new_schema
 from tests.postgres_proxy import Proxy
 
@@ -588,7 +589,82 @@ def test_idle_connections_that_were_ended_are_replaced(
         )
         act()
     assert ledger.store.holder() == holder
-    assert ledger.run(run).epoch <= 2
+    assert ledger.run(run).epoch == 1
+
+
+def test_connections_may_be_lost_more_than_once(
+    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+) -> None:
+    """Within `wait` a call tries again however often its connection is ended under it."""
+    ledger, run, ended = opened(url), new_run_id(), []
+    ledger.append(run, note(), NEW)
+
+    def work(tx: Any) -> int:
+        version = add(tx, run, note())
+        tx._write_held()
+        if len(ended) < 3:
+            ended.append(tx._db.info.backend_pid)
+            sql.execute("SELECT pg_terminate_backend(%s, 10000)", (ended[-1],))
+        return version
+
+    assert ledger.store.write(work) == 2
+    assert len(set(ended)) == 3
+    assert_whole(ledger, (run, 2))
+
+
+def test_a_query_that_nobody_waits_for_any_more_is_stopped(
+    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+) -> None:
+    """After `wait` a read is a typed error, and the server no longer works on it."""
+    ledger = opened(url, wait=0.1)
+    with pytest.raises(StoreBusyError, match="longer wait"):
+        ledger.store.datastore.read("SELECT pg_sleep(600)")
+    at_it = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' "
+    assert sql.execute(at_it + "AND state = 'active' AND pid <> pg_backend_pid()").fetchone() == (
+        0,
+    )
+
+
+@pytest.mark.parametrize("neighbour", ["refused", "drops another"])
+def test_a_shelf_whose_answer_was_lost_is_put_once(
+    url: str, opened: Callable[..., Ledger], neighbour: str
+) -> None:
+    """What a neighbour in the group took back does not hide that the commit went through."""
+    before, after = Mark("f", 1, 1, "a"), Mark("f", 1, 2, "b")
+
+    def other(tx: Transaction) -> None:
+        tx.locked_mark("t")
+        tx.put_mark("t", after if neighbour == "refused" else None)
+        if neighbour == "refused":
+            raise LookupError
+
+    with proxied(url) as proxy:
+        ledger = opened(proxy.url(url))
+        ledger.shelf("s").put({"k": "0"}, 1, mark=before)
+        put = Job[Transaction](lambda tx: _put(tx, "s", {"k": "1"}, 1, before, after))
+        proxy.cut(b"COMMIT", "after")
+        ledger.store._commit_group([put, Job(other)])
+        assert (proxy.cuts, put.result, put.error) == (1, True, None)
+        assert ledger.shelf("s").shown() == (after, {"k": "1"})
+        ledger.close()
+
+
+def test_a_shelf_that_is_put_and_dropped_at_once_is_not_said_to_have_been_in_the_way(
+    url: str, opened: Callable[..., Ledger]
+) -> None:
+    """With no trace left of it, a commit whose answer was lost has an unknown outcome."""
+    before, after = Mark("f", 1, 1, "a"), Mark("f", 1, 2, "b")
+    with proxied(url) as proxy:
+        ledger = opened(proxy.url(url))
+        ledger.shelf("s").put({"k": "0"}, 1, mark=before)
+        put = Job[Transaction](lambda tx: _put(tx, "s", {"k": "1"}, 1, before, after))
+        drop = Job[Transaction](lambda tx: _drop(tx, "s"))
+        proxy.cut(b"COMMIT", "after")
+        ledger.store._commit_group([put, drop])
+        assert proxy.cuts == 1
+        with pytest.raises(StoreUnavailableError, match="outcome is unknown"):
+            raise put.error or AssertionError
+        ledger.close()
 
 
 def test_a_server_that_crashed_is_used_again_when_it_is_back(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -26,6 +28,7 @@ from ledger import (
     blob_name,
     new_run_id,
 )
+from ledger.backing_up import snapshot_of
 from ledger.events import ResourceSnapshotted
 from ledger.transaction import Mark
 from tests.postgres import PostgresServer, eventually, new_database
@@ -85,6 +88,7 @@ class Everything:
             "verify all": ledger.verify_all,
             "rebuild the index": ledger.rebuild_index,
             "rebase": ledger.rebase,
+            "snapshot": lambda: snapshot_of(ledger.store).close(),
             "facts": ledger.store.facts,
         }
 
@@ -94,7 +98,7 @@ def test_every_operation_fails_with_a_typed_error_and_then_works_again(
 ) -> None:
     """While the server is away nothing hangs and nothing else is raised; no ledger is reopened."""
     url = new_database(server.url())
-    everything = Everything(opened(url, wait=0.1))
+    everything = Everything(opened(url, wait=1.0))
     operations = everything.operations()
     for act in operations.values():
         act()
@@ -109,6 +113,44 @@ def test_every_operation_fails_with_a_typed_error_and_then_works_again(
         act()
     everything.claim.release()
     assert everything.ledger.verify_all().problems == ()
+
+
+def test_everything_waits_for_a_server_that_restarts(
+    server: PostgresServer, opened: Callable[..., Ledger]
+) -> None:
+    """Whatever it is that comes first, also a first claim: it goes on when the server is back."""
+    url = new_database(server.url())
+    first = Everything(opened(url))
+    acts = {
+        **first.operations(),
+        # The first sign of life of a ledger that has claimed nothing yet.
+        "first claim": lambda: opened_before.claim(first.run).release(),
+    }
+    opened_before = opened(url)
+    opened_before.head(first.run)
+    with ThreadPoolExecutor(len(acts)) as pool:
+        server.stop()
+        done = {name: pool.submit(act) for name, act in acts.items() if name != "claim"}
+        server.start()
+        for name, act in done.items():
+            assert act.exception(60) is None, name
+
+
+def test_a_snapshot_that_never_came_to_be_leaves_nothing_to_clean_up(
+    server: PostgresServer, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is away is one typed error, and nothing more when the rest is thrown away."""
+    ledger = opened(new_database(server.url()), wait=0.1)
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    server.kill()
+    try:
+        with pytest.raises(StoreUnavailableError):
+            snapshot_of(ledger.store)
+        gc.collect()
+    finally:
+        server.start()
+    assert unraisable == []
 
 
 def test_a_ledger_can_be_closed_while_the_server_is_away(

@@ -6,6 +6,7 @@ primary crashes, everybody sees it there, and it is gone when the standby takes 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,10 +29,13 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
+from ledger.backing_up import snapshot_of
 from ledger.stores import postgres_line
+from ledger.stores.postgres_connection import parse
 from ledger.transaction import Mark, Transaction
 from tests.crash.failover import both
 from tests.postgres import PostgresServer, eventually, new_database
+from tests.postgres_proxy import SOCKET, Proxy
 
 
 def note(number: int = 0) -> CustomEvent:
@@ -105,9 +109,25 @@ class Trial:
         )
 
 
+@pytest.fixture(params=["notice", "error"])
+def hears(request: pytest.FixtureRequest) -> str:
+    """What the role, or PGOPTIONS, lets through: the warning of a cancelled wait, or not even."""
+    return str(request.param)
+
+
 @pytest.fixture
 def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -> Trial:
     return Trial(opened(new_database(pair.primary.url())), pool)
+
+
+def with_role(url: str, *settings: str, attributes: str = "") -> str:
+    """The same ledger, as a role of its own that has these settings."""
+    role = f"r{new_run_id().hex}"
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN {attributes}")
+        for setting in settings:
+            db.execute(f"ALTER ROLE {role} SET {setting}")
+    return url.replace("//postgres@", f"//{role}@")
 
 
 # --- waits that end too early ---------------------------------------------------------
@@ -115,10 +135,15 @@ def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -
 
 @pytest.mark.parametrize("blobs", [[], [b"with a blob"]])
 def test_a_cancelled_wait_for_the_standby_is_no_acknowledgement(
-    pair: Pair, trial: Trial, blobs: list[bytes]
+    pair: Pair,
+    trial: Trial,
+    opened: Callable[..., Ledger],
+    blobs: list[bytes],
+    hears: str,
 ) -> None:
     """PostgreSQL says COMMIT and warns; the ledger says that the outcome is unknown."""
-    trial.blobs = blobs
+    url = with_role(trial.ledger.url, f"client_min_messages = {hears}", attributes="SUPERUSER")
+    trial.ledger, trial.blobs = opened(url), blobs
     pair.standby.kill()
     appending = trial.append()
     pair.tell("pg_cancel_backend", pair.one_that_waits())
@@ -185,30 +210,40 @@ def test_what_a_crash_made_visible_waits_for_the_standby(pair: Pair, trial: Tria
 
 
 def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
 ) -> None:
-    """After `wait` the outcome is said to be unknown; the same ledger goes on when it is back."""
-    monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
-    trial.ledger = opened(trial.ledger.url, wait=1.0)
+    """After `wait` it is said that it is away; the same ledger goes on when it is back."""
+    other, claimed = new_run_id(), new_run_id()
+    for run in (other, claimed):
+        trial.ledger.append(run, RunStarted(), NEW)
+    trial.ledger = opened(trial.ledger.url, wait=3.0)
     trial.ledger.append(trial.run, note(), 1)
     pair.standby.kill()
-    with pytest.raises(StoreUnavailableError, match="outcome is unknown") as caught:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailableError, match=r"standby did not confirm.*same ids") as caught:
         trial.ledger.append(trial.run, trial.drafts, 2)
-    # The transaction that waits is left to wait: it has committed.
-    assert len(pair.waiting()) == 1
-    with pytest.raises(StoreUnavailableError):
-        trial.ledger.append(trial.run, list(caught.value.drafts), 2)
-    assert trial.ledger.head(trial.run) in (2, 4)
+    assert 3.0 < time.monotonic() - began < 7.5
+    # A retry, and everything else that writes, is told the same, and leaves no process waiting.
+    for act in (
+        lambda: trial.ledger.append(trial.run, list(caught.value.drafts), 2),
+        lambda: trial.ledger.append(other, note(), 1),
+        lambda: trial.ledger.claim(claimed),
+    ):
+        with pytest.raises(StoreUnavailableError, match="standby did not confirm"):
+            act()
+        assert pair.waiting() == []
+    assert trial.ledger.head(trial.run) == 4
     pair.standby.start()
-    eventually(lambda: pair.waiting() == [])
+    assert trial.ledger.claim(claimed).epoch == 1
     assert trial.ledger.append(trial.run, list(caught.value.drafts), 2).duplicate
 
 
 def test_a_follower_is_shown_only_what_a_fail_over_can_not_take_back(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger], hears: str
 ) -> None:
     """A commit whose wait was cancelled is there for all to see, but not for a follower."""
-    follower = opened(trial.ledger.url, wait=1.0)
+    url = with_role(trial.ledger.url, f"client_min_messages = {hears}", attributes="SUPERUSER")
+    follower = opened(url, wait=1.0)
     seen = follower.tail(follow=True)
     first = next(seen)
     pair.standby.kill()
@@ -236,9 +271,9 @@ def test_a_follower_asks_the_standby_once_for_all_that_is_there(
     asked: list[str] = []
     confirmed = postgres_line.Line.confirmed
 
-    def counted(line: postgres_line.Line, statement: str, within: float) -> bool:
+    def counted(line: postgres_line.Line, statement: str) -> bool:
         asked.append(statement)
-        return confirmed(line, statement, within)
+        return confirmed(line, statement)
 
     monkeypatch.setattr(postgres_line.Line, "confirmed", counted)
     trial.append().result(30)
@@ -258,14 +293,12 @@ def test_a_role_that_may_only_read_can_follow(
     trial: Trial, opened: Callable[..., Ledger], read_only: str
 ) -> None:
     """To have the standby confirm something takes no right to write, nor a transaction for it."""
-    role = f"reader_{read_only}"
+    url = with_role(trial.ledger.url, f"default_transaction_read_only = {read_only}")
+    role = parse(url).parameters["user"]
     with psycopg.connect(trial.ledger.url, autocommit=True) as db:
-        db.execute(f"CREATE ROLE {role} LOGIN")
-        db.execute(f"ALTER ROLE {role} SET default_transaction_read_only = {read_only}")
         db.execute(f"GRANT USAGE ON SCHEMA turnledger TO {role}")
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA turnledger TO {role}")
-    reader = opened(trial.ledger.url.replace("//postgres@", f"//{role}@"))
-    assert next(reader.tail(follow=True)).version == 1
+    assert next(opened(url).tail(follow=True)).version == 1
 
 
 def test_a_follower_on_a_standby_waits_for_nobody(
@@ -296,10 +329,126 @@ def test_a_standby_is_read_and_not_written(
             act()
 
 
-def _has(url: str, run: UUID) -> bool:
+def test_on_a_standby_a_lease_counts_until_its_time_is_up(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """Locks are not replicated: that nobody is seen to live there means nothing."""
+    with trial.ledger.claim(trial.run, worker="somebody"):
+        url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
+        eventually(lambda: _has(url, trial.run, 2))
+        standby = opened(url)
+        eventually(lambda: standby.store.lease(str(trial.run)) is not None)
+        assert standby.worker_of(trial.run) == "somebody"
+
+
+def test_a_standby_is_opened_with_an_older_catalogue(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """Nothing has to be written to be read."""
+    with psycopg.connect(trial.ledger.url, autocommit=True) as db:
+        db.execute("UPDATE meta SET value = '0' WHERE key = 'catalogue'")
+    url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
+    eventually(lambda: _has(url, trial.run))
+    standby = opened(url)
+    eventually(lambda: standby.store.written_catalogue() == 0)
+    assert opened(url).head(trial.run) == 1
+
+
+def test_an_address_that_led_to_a_standby_leads_back(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """A ledger that landed on a server without writes finds the primary as soon as it is there."""
+    url = trial.ledger.url
+    standby = url.replace(str(pair.primary.folder), str(pair.standby.folder))
+    eventually(lambda: _has(standby, trial.run))
+    with Proxy(str(pair.primary.folder)) as address:
+        ledger = opened(address.url(url))
+        claim = ledger.claim(trial.run)
+        home, address._server = address._server, f"{pair.standby.folder}/{SOCKET}"
+        end_sessions(pair.primary, _sessions(url))
+        # The first one was lost, and a standby can't tell what became of it.
+        for said in ("outcome is unknown", "takes no writes"):
+            with pytest.raises(StoreUnavailableError, match=said):
+                ledger.append(trial.run, note(), 2, claim.epoch)
+        assert ledger.head(trial.run) == 2
+        address._server = home
+        assert ledger.append(trial.run, note(), 2, claim.epoch).version == 3
+        # What read there meanwhile is back too: a standby may fall behind for good.
+        in_recovery = ledger.store.datastore.read("SELECT pg_is_in_recovery()")
+        assert in_recovery == [(False,)]
+        claim.heartbeat()
+        with pytest.raises(RunClaimedError):
+            opened(url).claim(trial.run)
+        ledger.close()
+
+
+def test_a_standby_that_answers_does_not_say_that_nothing_was_written(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+) -> None:
+    """After a lost commit, what a standby does not show may be on the primary all the same."""
+    draft = Draft(CustomEvent(kind="test.note", data="cut-here"), new_run_id())
+    url = trial.ledger.url
+    eventually(
+        lambda: _has(url.replace(str(pair.primary.folder), str(pair.standby.folder)), trial.run)
+    )
+    with Proxy(str(pair.primary.folder)) as address:
+        ledger = opened(address.url(url))
+        ledger.append(trial.run, note(), 1)
+        home, address._server = address._server, f"{pair.standby.folder}/{SOCKET}"
+        address.cut(b"cut-here", "silently")
+        with pytest.raises(StoreUnavailableError, match=r"a standby.*outcome is unknown"):
+            ledger.append(trial.run, draft, 2)
+        address._server = home
+        assert ledger.append(trial.run, draft, 2).version == 3
+        ledger.close()
+
+
+def test_a_read_that_replay_is_in_the_way_of_is_asked_again(
+    pair: Pair, trial: Trial, opened: Callable[..., Ledger], pool: ThreadPoolExecutor
+) -> None:
+    """A query that a standby cancels for what it has to replay is no error of the reader's."""
+    url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
+    eventually(lambda: _has(url, trial.run))
+    claim = trial.ledger.claim(trial.run)
+    pair.standby.set(max_standby_streaming_delay="0")
+    try:
+        standby = opened(url)
+        # Long the first time only: until the primary has taken away what it looks at.
+        slow = (
+            "SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM shelves) THEN 0 ELSE 600 END), "
+            "(SELECT count(*) FROM leases)"
+        )
+        reading = pool.submit(standby.store.datastore.read, slow)
+        eventually(lambda: _asleep(pair.standby))
+        for _ in range(20):
+            claim.heartbeat()
+        trial.ledger.shelf("done").put({"k": "v"}, 1, mark=Mark("f", 1, 1, "s"))
+        with psycopg.connect(trial.ledger.url, autocommit=True) as db:
+            db.execute("VACUUM leases")
+        assert reading.result(30)[0][1] == 1
+    finally:
+        pair.standby.set(max_standby_streaming_delay="30s")
+
+
+def _asleep(server: PostgresServer) -> bool:
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        look = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+        return bool(_one(db, look)[0])
+
+
+def _sessions(url: str) -> list[int]:
+    with psycopg.connect(url, autocommit=True) as db:
+        found = db.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid()"
+        )
+        return [pid for (pid,) in found]
+
+
+def _has(url: str, run: UUID, version: int = 1) -> bool:
     try:
         with Ledger.open(url, create=False) as ledger:
-            return ledger.head(run) > 0
+            return ledger.head(run) >= version
     except StoreUnavailableError:
         return False
 
@@ -351,6 +500,53 @@ def test_after_a_fail_over_claims_are_kept_or_fenced_and_the_stray_is_refused(
         assert ledger.append(kept, note(), ANY).version == head + 1
 
 
+def end_sessions(server: PostgresServer, pids: list[int]) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        for pid in pids:
+            db.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,))
+
+
+def test_who_has_met_the_new_primary_leaves_the_old_one_that_lives_on(
+    opened: Callable[..., Ledger],
+) -> None:
+    """Connections that still work are given up when another one has found the new primary."""
+    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+        own = new_database(primary.url())
+        url = own.replace(
+            f"host={primary.folder}",
+            f"host={standby.folder},{primary.folder}&target_session_attrs=read-write",
+        )
+        ledger, run = opened(url), new_run_id()
+        ledger.append(run, RunStarted(), NEW)
+        claim = ledger.claim(run)
+        datastore = ledger.store.datastore
+        assert ledger.head(run) == 2
+        eventually(lambda: _has(_on(standby, own), run))
+        standby.promote()  # and nobody has ended the old one
+        end_sessions(primary, [session.pid for session in datastore._idle])
+        assert ledger.head(run) == 2
+        assert ledger.append(run, note(), 2, claim.epoch).version == 3
+        with pytest.raises(RunClaimedError):
+            opened(_on(standby, own)).claim(run)
+        assert opened(own).head(run) == 2
+
+        # The stray alone: it is neither copied nor changed.
+        standby.kill()
+        for act in (lambda: snapshot_of(ledger.store), ledger.rebase):
+            with pytest.raises(StoreUnavailableError, match="timeline 1"):
+                act()
+        standby.start()
+        snapshot = snapshot_of(ledger.store)
+        assert snapshot.run(str(run)).version == 3
+        snapshot.close()
+
+
+def _on(server: PostgresServer, url: str) -> str:
+    """The same database on another server."""
+    base, _, _ = url.partition("?")
+    return f"{base}?host={server.folder}"
+
+
 # --- numbers that are given twice -----------------------------------------------------
 
 
@@ -398,9 +594,9 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose processes are all stopped is a typed error after `wait`, and then used again."""
-    monkeypatch.setattr(postgres_line, "MARGIN", 0.0)
+    monkeypatch.setattr(postgres_line, "MARGIN", 1.5)
     with PostgresServer() as server:
-        ledger, run = opened(new_database(server.url()), wait=1.0), new_run_id()
+        ledger, run = opened(new_database(server.url()), wait=3.0), new_run_id()
         ledger.append(run, RunStarted(), NEW)
         draft = Draft(note(), new_run_id())
         with server.stopped():
@@ -409,3 +605,29 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
                     act()
         assert ledger.append(run, draft, 1).version == 2
         assert ledger.verify_all().problems == ()
+
+
+def test_rebuilding_the_index_of_a_server_that_says_nothing_ends(
+    opened: Callable[..., Ledger], pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may take the server as long as it needs, and not for ever when it stands still."""
+    monkeypatch.setattr(postgres_line, "MARGIN", 1.5)
+    with PostgresServer() as server:
+        url, run = new_database(server.url()), new_run_id()
+        ledger = opened(url, wait=2.0)
+        ledger.append(run, RunStarted(tags={"a": "b"}), NEW)
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(
+                "CREATE FUNCTION turnledger.slow() RETURNS trigger LANGUAGE plpgsql AS "
+                "$$ BEGIN PERFORM pg_sleep(6); RETURN NULL; END $$"
+            )
+            db.execute(
+                "CREATE TRIGGER slow AFTER DELETE ON turnledger.run_tags "
+                "EXECUTE FUNCTION turnledger.slow()"
+            )
+        ledger.rebuild_index()  # longer than any other answer may take
+        rebuilding = pool.submit(ledger.rebuild_index)
+        eventually(lambda: _asleep(server))
+        with server.stopped(), pytest.raises(StoreUnavailableError):
+            rebuilding.result(60)
+        assert ledger.append(run, note(), 1).version == 2
