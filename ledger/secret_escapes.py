@@ -21,6 +21,10 @@ def has_escapes(text: str) -> bool:
     return ("\\/" in text or "\\u00" in text) and _ESCAPE.search(text) is not None
 
 
+def has_escapes_in(data: bytes) -> bool:
+    return data.find(b"\\/") >= 0 or data.find(b"\\u00") >= 0
+
+
 def unescaped_bytes(data: bytes) -> bytes:
     return _IN_BYTES.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ledger.secret_escapes import unescaped_bytes
+from ledger.secret_escapes import has_escapes_in, unescaped_bytes
 from ledger.secret_spelling import HEX_PARTS, IS, THREE_PARTS, SecretFormat
 
 # A secret of a known format holds a word as long as this, but for passwords.
 _WORD = 12
 # So far before a long word the name may begin that tells what it is.
-_BEFORE = 120
+_BEFORE = 160
 _PLAIN = b"!#$%&*+-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ^_abcdefghijklmnopqrstuvwxyz~"
 _WORDS = bytes(97 if code in _PLAIN or code > 127 else 32 for code in range(256))
 _LONG = b"a" * _WORD
@@ -33,13 +33,13 @@ _HEADER = b"authorization"
 
 # Names of which a value may follow that is a secret; a `hint` of a format that is named.
 _NAMES = ("key", "token", "secret")
-_NAMES_IN_BYTES = tuple(map(str.encode, _NAMES))
 _NAMED = re.compile(
-    rf"""(?:{"|".join(_NAMES)})(?:{IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~.%-]{{12}}""".encode()
+    rf"""(?:{"|".join(_NAMES)})(?:{IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~.%-]{{12}}"""
 )
 # A user and a password before a host; a port is none.
 _IN_URL = re.compile(rb"""://[^/:@\s]{0,200}:(?![0-9]{1,5}(?:[/?#"'\\,;)\]\s]|\Z))""")
-_ASSIGNED = re.compile(rb"(?:[Pp][Aa][Ss][Ss][Ww][Oo][Rr][Dd]|[Pp][Ww][Dd])[ ]{0,2}=")
+_ASSIGNED = re.compile(rb"(?i:password|pwd)[ ]{0,2}=")
+_PARTS = (b"assword", b"ASSWORD", b"pwd", b"PWD", b"Pwd")
 # Hints of what may have no long word in it: they are always looked for.
 _ALWAYS = ("://", "password", "pwd")
 
@@ -59,46 +59,55 @@ class Hints:
         self._has_passwords = "password" in hints
         self._in_parts, self._in_hex = THREE_PARTS in hints, HEX_PARTS in hints
         special = {*_NAMES, *_ALWAYS, THREE_PARTS, HEX_PARTS}
-        self._words = tuple(sorted(hint.encode() for hint in hints - special))
+        self._words = tuple(sorted(hints - special))
 
     def may_hold_one(self, data: bytes) -> bool:
         """Whether it is worth searching this text, or JSON, for secrets."""
         # A single character is found fastest: most text has none of these.
-        in_url = self._in_url and b"@" in data
+        in_url = self._in_url and data.find(b"@") >= 0
         if in_url and b"://" in data and _IN_URL.search(data):
             return True
         if self._has_passwords and (
-            (b"=" in data and _ASSIGNED.search(data)) or (b"machine " in data and b"login" in data)
+            (data.find(b"=") >= 0 and _assigns(data))
+            or (data.find(b"machine ") >= 0 and data.find(b"login") >= 0)
         ):
             return True
         words = data.translate(_WORDS)
         place = words.find(_LONG)
         if place >= 0 and self._has_long_words(data, words, place):
             return True
-        if (place >= 0 or in_url) and b"\\" in data and (b"\\/" in data or b"\\u00" in data):
+        if (place >= 0 or in_url) and data.find(b"\\") >= 0 and has_escapes_in(data):
             plain = unescaped_bytes(data)
             return plain != data and self.may_hold_one(plain)
         return False
 
     def _has_long_words(self, data: bytes, words: bytes, place: int) -> bool:
         """Whether one of the long words may be a secret, or follow a hint of one."""
-        lowered, size, is_odd = data.lower(), len(data), False
-        is_named = self._is_named and any(name in lowered for name in _NAMES_IN_BYTES)
+        # Text is searched for words faster than bytes are.
+        text, size, done = data.decode("latin-1"), len(data), 0
+        near: list[str] = []
         while place >= 0:
             end = words.find(b" ", place)
             if end < 0:
                 end = size
             word = data[place:end]
             if word.translate(None, _HARMLESS):
-                is_odd = True
                 if self._has_token(word):
                     return True
-                if is_named and _has_name(lowered[max(place - _BEFORE, 0) : end]):
-                    return True
+                near.append(text[max(place - _BEFORE, done) : end])
+                done = end
             elif end - place >= len(_HEADER) and _HEADER in word:
                 return True
             place = words.find(_LONG, end)
-        return is_odd and any(word in lowered for word in self._words)
+        return bool(near) and self._has_hint("".join(near).lower())
+
+    def _has_hint(self, text: str) -> bool:
+        for hint in self._words:
+            if hint in text:
+                return True
+        if self._is_named and ("key" in text or "token" in text or "secret" in text):
+            return _NAMED.search(text) is not None
+        return False
 
     def _has_token(self, word: bytes) -> bool:
         starts = self._starts
@@ -130,7 +139,8 @@ class Hints:
         )
 
 
-def _has_name(text: bytes) -> bool:
-    """Whether a name stands in this text, or right before its long word, with a value."""
-    named = b"key" in text or b"token" in text or b"secret" in text
-    return named and _NAMED.search(text) is not None
+def _assigns(data: bytes) -> bool:
+    """Whether something is assigned to a password."""
+    if not any(data.find(part) >= 0 for part in _PARTS):
+        return False
+    return _ASSIGNED.search(data) is not None

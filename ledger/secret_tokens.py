@@ -54,9 +54,7 @@ _MODELS = (
     token("firecrawl-key", "fc-", rf"fc-{_MIXED}[0-9a-f]{{32}}"),
     token("elevenlabs-key", "sk_", r"sk_[0-9a-f]{48}", shortest=51),
     token("jina-key", "jina_", r"jina_[A-Za-z0-9_-]{60}"),
-    token(
-        "voyage-key", "pa-", rf"pa-{_MIXED}[A-Za-z0-9_-]{{43}}", shortest=46, accepts=is_random
-    ),
+    token("voyage-key", "pa-", rf"pa-{_MIXED}[A-Za-z0-9_-]{{43}}", shortest=46, accepts=is_random),
 )
 
 _CLOUDS = (
@@ -224,8 +222,9 @@ _SERVICES = (
         "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
         r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}",
     ),
-    token("figma-token", "figd_ figo_ figoh_ figor_ figu_",
-          r"fig(?:d|o|oh|or|u)_[A-Za-z0-9_-]{40,60}"),
+    token(
+        "figma-token", "figd_ figo_ figoh_ figor_ figu_", r"fig(?:d|o|oh|or|u)_[A-Za-z0-9_-]{40,60}"
+    ),
     token("hubspot-token", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)[0-9]-{_UUID}"),
     token("contentful-token", "CFPAT-", r"CFPAT-[A-Za-z0-9_-]{43}"),
     token("typeform-token", "tfp_", r"tfp_[A-Za-z0-9_-]{40,70}", accepts=is_random),
@@ -248,7 +247,9 @@ _SERVICES = (
     ),
     token("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     token("brevo-key", "xkeysib- xsmtpsib-", r"x(?:keysib|smtpsib)-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
-    token("resend-key", "re_", rf"re_{_MIXED}[A-Za-z0-9]{{8}}_[A-Za-z0-9]{{24}}", accepts=is_random),
+    token(
+        "resend-key", "re_", rf"re_{_MIXED}[A-Za-z0-9]{{8}}_[A-Za-z0-9]{{24}}", accepts=is_random
+    ),
     token("easypost-key", "EZAK EZTK", r"EZ[AT]K[A-Za-z0-9]{54}", left=LEFT_OF_LETTERS),
     token("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
     token(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from ledger.secret_spelling import (
+    ESCAPED,
     HAS_DIGIT,
     IS,
     PLACEHOLDER,
@@ -31,6 +32,8 @@ _FEW = r"[A-Za-z0-9+/=]{1,15}"
 # --- passwords ---
 _NO_MARK = r"(?!\[redacted: )"
 _REAL = rf"""(?!{PLACEHOLDER}(?:[\s;&,"'\\@/?#:]|\Z)){_NO_MARK}"""
+# Where a word begins.
+_START = rf"(?:(?<![\w;?&-])|{ESCAPED})"
 _QUOTES = r"""["'\\]{0,8}"""
 _LIBPQ = r"(?:host|hostaddr|port|dbname|user|sslmode|connect_timeout|application_name)"
 _ADO = (
@@ -69,8 +72,8 @@ _PASSWORDS = (
     SecretFormat(
         "url-password",
         re.compile(
-            r"""://(?:[^\s/:@"'<>?#\\\[]{0,200}|\[redacted: [a-z-]{1,40}\]):(?![0-9]{1,5}[/?#,;)\]])(?P<secret>"""
-            rf"""{_REAL}(?:[^\s/"'<>?#]{{1,256}}|[^\s"'<>@]{{1,256}}+))"""
+            r"""://(?:[^\s/:@"'<>?#\\\[]{0,200}|\[redacted: [a-z-]{1,40}\]):"""
+            rf"""(?![0-9]{{1,5}}[/?#,;)\]])(?P<secret>{_REAL}(?:[^\s/"'<>?#]{{1,256}}|[^\s"'<>@]{{1,256}}+))"""
             r"@(?=[A-Za-z0-9\[._%-])(?!sha(?:256|512):)"
         ),
         ("://",),
@@ -108,8 +111,9 @@ _PASSWORDS = (
     SecretFormat(
         "dsn-password",
         re.compile(
-            rf"(?<![\w;?&-])(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
-            rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,256}}){_QUOTES};[ ]{{0,2}}(?={_ADO}[\w ]{{0,30}}=)"""
+            rf"{_START}(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
+            rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,256}}){_QUOTES};[ ]{{0,2}}"""
+            rf"(?={_ADO}[\w ]{{0,30}}=)"
         ),
         (),
         _HINTS_OF_PASSWORDS,
@@ -117,7 +121,7 @@ _PASSWORDS = (
     SecretFormat(
         "dsn-password",
         re.compile(
-            rf"(?<![\w-]){_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}password[ ]?=[ ]?{_QUOTES}"
+            rf"{_START}{_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}password[ ]?=[ ]?{_QUOTES}"
             rf"""(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})"""
         ),
         (),
@@ -126,7 +130,7 @@ _PASSWORDS = (
     SecretFormat(
         "dsn-password",
         re.compile(
-            rf"(?<![\w;?&-])password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,256}})"
+            rf"{_START}password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,256}})"
             rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)"
         ),
         (),
@@ -136,7 +140,7 @@ _PASSWORDS = (
     SecretFormat(
         "login-password",
         re.compile(
-            r"(?<!\w)machine\s{1,4}\S{1,200}\s{1,8}login\s{1,4}\S{1,100}\s{1,8}password\s{1,4}"
+            _START + r"machine\s{1,4}\S{1,200}\s{1,8}login\s{1,4}\S{1,100}\s{1,8}password\s{1,4}"
             rf"""(?P<secret>{_REAL}[^\s"'\\]{{1,128}})"""
         ),
         ("machine ",),
@@ -154,7 +158,8 @@ _PASSWORDS = (
     SecretFormat(
         "login-password",
         re.compile(
-            r"curl[ ](?:(?!curl )[^\n]){0,200}?(?<=[ ])(?:-u[ ]?|--user[ =])[\"'\\]{0,4}[^\s:\"'\\/]{1,64}:"
+            r"curl[ ](?:(?!curl )[^\n]){0,200}?(?<=[ ])(?:-u[ ]?|--user[ =])"
+            r"""["'\\]{0,4}[^\s:"'\\/]{1,64}:"""
             rf"""(?P<secret>{_REAL}[^\s"'\\]{{4,128}})"""
         ),
         ("curl ",),
@@ -312,7 +317,7 @@ _NAMED = (
     named("api-key", rf"(?i:{_NO_PLACE}token)", _VALUE, "token", right=_END, accepts=is_random),
     named(
         "api-key",
-        r"(?i:(?<![\w-])--(?:[a-z0-9]{1,20}-){0,5}(?:api)?(?:key|token|secret))",
+        _START + r"(?i:--(?:[a-z0-9]{1,20}-){0,5}(?:api)?(?:key|token|secret))",
         _VALUE,
         "key token secret",
         between=r"[ \t]{1,4}[\"'\\]{0,4}",
