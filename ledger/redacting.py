@@ -10,16 +10,22 @@ from __future__ import annotations
 import json
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from ledger.errors import InvalidInputError
 from ledger.redacting_rules import Fields, SecretPattern, marker
-from ledger.secret_formats import BY_NAME, KNOWN, SecretFormat
+from ledger.secret_escapes import Unescaped, has_escapes
+from ledger.secret_formats import BY_NAME, KNOWN
 from ledger.secret_hints import Hints
+from ledger.secret_spelling import SecretFormat
 
 # Deeper JSON within JSON text than this is looked at as text only.
 _NESTED = 4
+
+# What the parts of a pair are called where headers and variables are listed.
+_NAMES, _VALUES = ("name", "Name", "key", "Key"), frozenset({"value", "Value"})
 
 Path = tuple[str, ...]
 
@@ -93,6 +99,8 @@ class Redactor:
             return self._mapping(value, path, depth)
         if isinstance(value, list | tuple):
             made = [self._value(item, path, depth) for item in value]
+            if len(made) == 2 and isinstance(made[0], str):
+                made[1] = self._after_name(made[0], made[1])  # a header, as many clients have it
             same = all(new is old for new, old in zip(made, value, strict=True))
             return value if same else type(value)(made)
         if isinstance(value, int | float) and not isinstance(value, bool) and self.fields:
@@ -103,23 +111,33 @@ class Redactor:
     def _mapping(self, value: Mapping[str, Any], path: Path, depth: int) -> Mapping[str, Any]:
         made: dict[str, Any] = {}
         changed = False
+        used: dict[str, int] = {}
+        named = next((value[name] for name in _NAMES if isinstance(value.get(name), str)), None)
         for key, item in value.items():
             new_key = self._text(key, (), depth)
-            new = self._value(item, (*path, key), depth)
-            if isinstance(new, str) and self._keyed:
-                new = self._after_name(key, new)
+            new = self._after_name(key, self._value(item, (*path, key), depth))
+            if named is not None and key in _VALUES:
+                new = self._after_name(named, new)
             if new_key is not key:
-                new_key = _unused(new_key, value, made)
+                new_key = _unused(new_key, value, made, used)
             changed = changed or new_key is not key or new is not item
             made[new_key] = new
         return made if changed else value
 
-    def _after_name(self, key: str, value: str) -> str:
-        """A value that is known for a secret by its key."""
-        if len(value) < 6 or len(key) > 100:
+    def _after_name(self, name: str, value: Any) -> Any:
+        """A value that is known for a secret by its key; or the values of a list."""
+        if isinstance(value, list | tuple):
+            made = [self._after_name(name, one) if type(one) is str else one for one in value]
+            same = all(new is old for new, old in zip(made, value, strict=True))
+            return value if same else type(value)(made)
+        if not isinstance(value, str) or len(value) < 6 or len(name) > 100:
             return value
-        whole, start = f"{key}={value}", len(key) + 1
-        for one in self._keyed:
+        lowered = name.lower()
+        keyed = [one for one in self._keyed if any(hint in lowered for hint in one.hints)]
+        if not keyed:
+            return value
+        whole, start = f"{name}={value}", len(name) + 1
+        for one in keyed:
             spans = [span for span in _spans(one, whole) if span[0] >= start]
             whole = _replaced(whole, spans, marker(one.name))
         found = whole[start:]
@@ -132,13 +150,32 @@ class Redactor:
                 return text if self._marker.fullmatch(text) or not text else marker(name)
         if not self.may_hold_one(text.encode(errors="replace")):
             return text
-        found = text
-        for one in self.formats:
-            if not one.literals or any(literal in found for literal in one.literals):
-                found = _replaced(found, _spans(one, found), marker(one.name))
+        found = self._by_formats(text)
         if self._searches_all:
             found = self._by_own_rules(found, path, depth)
         return text if found == text else found
+
+    def _by_formats(self, text: str) -> str:
+        # First as the text says it: what stands before an escape may look like all of a secret.
+        if has_escapes(text):
+            plain = Unescaped(text)
+            for one in self._candidates(plain.text):
+                made = _replaced(text, plain.original(_spans(one, plain.text)), marker(one.name))
+                if made is not text:
+                    text, plain = made, Unescaped(made)
+        for one in self._candidates(text):
+            text = _replaced(text, _spans(one, text), marker(one.name))
+        return text
+
+    def _candidates(self, text: str) -> list[SecretFormat]:
+        """The formats that this text may have: what each of them needs is in it."""
+        lowered = text.lower()
+        return [
+            one
+            for one in self.formats
+            if (not one.literals or any(literal in text for literal in one.literals))
+            and (not one.hints or any(hint in lowered for hint in one.hints))
+        ]
 
     def _by_own_rules(self, text: str, path: Path, depth: int) -> str:
         for one in self.patterns:
@@ -172,11 +209,13 @@ class Redactor:
         if "[redacted: " not in text:
             return list(spans)
         taken = [found.span() for found in self._marker.finditer(text)]
-        return [
-            (start, end)
-            for start, end in spans
-            if not any(start < other_end and end > other for other, other_end in taken)
-        ]
+        starts = [start for start, _ in taken]
+
+        def touches(start: int, end: int) -> bool:
+            before = bisect_left(starts, end) - 1
+            return before >= 0 and taken[before][1] > start
+
+        return [span for span in spans if not touches(*span)]
 
 
 def _formats(names: Iterable[str] | None, also: Iterable[str]) -> tuple[SecretFormat, ...]:
@@ -209,9 +248,14 @@ def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
 def _spans(one: SecretFormat, text: str) -> Iterator[tuple[int, int]]:
     """Where secrets of this format are."""
     group = "secret" if "secret" in one.regex.groupindex else 0
-    if not one.literals:
-        for found in one.regex.finditer(text):
+    for found in _matches(one, text):
+        if one.accepts is None or one.accepts(found[group]):
             yield found.span(group)
+
+
+def _matches(one: SecretFormat, text: str) -> Iterator[re.Match[str]]:
+    if not one.literals:
+        yield from one.regex.finditer(text)
         return
     match, offset = one.regex.match, one.offset
     for literal in one.literals:
@@ -219,7 +263,7 @@ def _spans(one: SecretFormat, text: str) -> Iterator[tuple[int, int]]:
         while place >= 0:
             hit = match(text, place - offset) if place >= offset else None
             if hit is not None:
-                yield hit.span(group)
+                yield hit
             place = text.find(literal, place + 1 if hit is None else max(hit.end(), place + 1))
 
 
@@ -237,12 +281,15 @@ def _replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
     return "".join(parts)
 
 
-def _unused(key: str, before: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+def _unused(
+    key: str, before: Mapping[str, Any], made: Mapping[str, Any], used: dict[str, int]
+) -> str:
     """A key that nothing else has: two secrets are not to fall into one."""
-    number, found = 1, key
+    number, found = used.get(key, 1), key if key not in used else f"{key} {used[key] + 1}"
     while found in made or found in before:
         number += 1
         found = f"{key} {number}"
+    used[key] = number
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ledger.errors import InvalidInputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# So often something may be repeated within something that is repeated, and no more.
+# In so many ways something may be repeated within something that is repeated, and no more.
 _FEW = 50
 
 Path = tuple[str, ...]
@@ -116,31 +116,76 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
             f"Pattern {name!r} matches empty text, so it would match everywhere."
         )
     parser = getattr(re, "_parser", None)
-    if parser is not None and _can_explode(parser.parse(regex), within=False):
+    if parser is not None and _can_explode(parser.parse(regex), ways=1):
         raise InvalidInputError(
-            f"Pattern {name!r} repeats something within something that is repeated, which can "
-            "take for ever. Write the inner repeat without a way back, as in ++ or *+, or bound "
-            f"it: at most {{0,{_FEW}}}."
+            f"Pattern {name!r} repeats something within something that is repeated, or repeats "
+            "alternatives that begin alike, which can take for ever. Write the inner repeat "
+            "without a way back, as in ++, *+ or (?>...), or repeat it a fixed number of times."
         )
     return compiled
 
 
-def _can_explode(tree: Any, *, within: bool) -> bool:
-    """Whether an open repeat stands within another: the time may grow exponentially."""
+def _can_explode(tree: Any, *, ways: int) -> bool:
+    """Whether the same text can be read in many ways: the time may grow exponentially.
+
+    `ways` is how often what is around it may be repeated.
+    """
     for operation, given in tree:
         kind = str(operation)
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):
             low, high, inner = given
-            is_open = int(high) - int(low) > _FEW
-            if (is_open and within) or _can_explode(inner, within=within or is_open):
+            varies = int(high) > int(low)
+            if (ways > 1 and varies and ways * int(high) > _FEW) or _can_explode(
+                inner, ways=ways * max(int(high), 1)
+            ):
                 return True
         elif kind in ("POSSESSIVE_REPEAT", "ATOMIC_GROUP"):
             inner = given[2] if kind == "POSSESSIVE_REPEAT" else given
-            if _can_explode(inner, within=False):
+            if _can_explode(inner, ways=1):
                 return True
-        elif any(_can_explode(inner, within=within) for inner in _parts(kind, given)):
+        elif (kind == "BRANCH" and ways > _FEW and _begin_alike(given[1])) or any(
+            _can_explode(inner, ways=ways) for inner in _parts(kind, given)
+        ):
             return True
     return False
+
+
+def _begin_alike(branches: list[Any]) -> bool:
+    """Whether two alternatives can begin with the same character, as far as can be told."""
+    seen: set[int] = set()
+    for branch in branches:
+        first = _first(branch)
+        if first is None or first & seen:
+            return True
+        seen |= first
+    return False
+
+
+def _first(tree: Any) -> set[int] | None:
+    """The characters that this can begin with; None if there are too many to tell."""
+    for operation, given in tree:
+        match str(operation):
+            case "LITERAL":
+                return {given}
+            case "IN":
+                found: set[int] = set()
+                for what, one in given:
+                    if str(what) == "LITERAL":
+                        found.add(one)
+                    elif str(what) == "RANGE" and one[1] - one[0] < 256:
+                        found.update(range(one[0], one[1] + 1))
+                    else:
+                        return None
+                return found
+            case "SUBPATTERN":
+                return _first(given[-1])
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT" if given[0] > 0:
+                return _first(given[2])
+            case "AT" | "ASSERT" | "ASSERT_NOT":
+                continue
+            case _:
+                return None
+    return None
 
 
 def _parts(kind: str, given: Any) -> list[Any]:

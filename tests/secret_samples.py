@@ -17,6 +17,7 @@ LOWER_HEX = "0123456789abcdef"
 BASE62 = string.ascii_letters + string.digits
 BASE64 = BASE62 + "+/"
 URL64 = BASE62 + "-_"
+SMALL = string.ascii_lowercase + string.digits
 CAPITALS = string.ascii_uppercase + string.digits
 
 
@@ -54,6 +55,15 @@ def _encrypted_pem(r: Random) -> str:
     plain = _pem(r, "RSA PRIVATE KEY")
     head = f"Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,{chars(r, CAPITALS[:6], 32)}\n\n"
     return plain.replace("-----\n", f"-----\n{head}", 1)
+
+
+def _putty(r: Random) -> tuple[str, str]:
+    body = chars(r, BASE64, 64)
+    return f"Public-Lines: 1\nAAAA\nPrivate-Lines: 1\n{body}\nPrivate-MAC: 0", body
+
+
+def _uuid(r: Random) -> str:
+    return "-".join(chars(r, LOWER_HEX, count) for count in (8, 4, 4, 4, 12))
 
 
 def _password(r: Random) -> str:
@@ -101,6 +111,67 @@ MAKERS: dict[str, list[Make]] = {
     "langfuse-key": [
         lambda r: "sk-lf-" + "-".join(chars(r, LOWER_HEX, n) for n in (8, 4, 4, 4, 12))
     ],
+    "nvidia-key": [lambda r: f"nvapi-{chars(r, URL64, 63)}a"],
+    "cerebras-key": [_prefixed("csk-", SMALL, 48)],
+    "fireworks-key": [lambda r: f"fw_{chars(r, BASE62, 18)}a7B9"],
+    "tavily-key": [_prefixed("tvly-", BASE62, 32), _prefixed("tvly-dev-", BASE62, 32)],
+    "firecrawl-key": [_prefixed("fc-", LOWER_HEX, 32)],
+    "elevenlabs-key": [_prefixed("sk_", LOWER_HEX, 48)],
+    "jina-key": [_prefixed("jina_", BASE62, 60)],
+    "voyage-key": [lambda r: f"pa-{chars(r, URL64, 40)}a7B"],
+    "alibaba-key": [_prefixed("LTAI", BASE62, 20)],
+    "heroku-key": [
+        lambda r: f"HRKU-AA{chars(r, URL64, 57)}a",
+        lambda r: (lambda s: (f"HEROKU_API_KEY={s}", s))(_uuid(r)),
+    ],
+    "cloudflare-key": [lambda r: f"v1.0-{chars(r, LOWER_HEX, 24)}-{chars(r, LOWER_HEX, 146)}"],
+    "vercel-token": [_prefixed("vcp_", BASE62, 56)],
+    "netlify-token": [_prefixed("nfp_", BASE62, 36)],
+    "fly-token": [lambda r: f"fo1_{chars(r, URL64, 42)}a", _prefixed("fm2_", BASE64, 400)],
+    "supabase-key": [
+        _prefixed("sbp_", LOWER_HEX, 40),
+        lambda r: f"sb_secret_{chars(r, BASE62, 22)}_{chars(r, BASE62, 8)}",
+    ],
+    "planetscale-token": [lambda r: f"pscale_tkn_{chars(r, URL64, 42)}a"],
+    "neon-key": [_prefixed("napi_", SMALL, 64)],
+    "tailscale-key": [lambda r: f"tskey-auth-{chars(r, BASE62, 12)}CNTRL-{chars(r, BASE62, 32)}"],
+    "pulumi-token": [_prefixed("pul-", LOWER_HEX, 40)],
+    "terraform-token": [lambda r: f"{chars(r, BASE62, 14)}.atlasv1.{chars(r, URL64, 66)}a"],
+    "rubygems-key": [_prefixed("rubygems_", LOWER_HEX, 48)],
+    "crates-token": [_prefixed("cio", BASE62, 32)],
+    "buildkite-token": [_prefixed("bkua_", LOWER_HEX, 40)],
+    "circleci-token": [lambda r: f"CCIPAT_{chars(r, BASE62, 22)}_{chars(r, LOWER_HEX, 40)}"],
+    "artifactory-token": [_prefixed("AKCp", BASE62, 69), _prefixed("cmVmdGtu", BASE62, 56)],
+    "atlassian-token": [lambda r: f"ATATT3xFfGF0{chars(r, URL64, 170)}a={chars(r, 'A1B2', 8)}"],
+    "newrelic-key": [_prefixed("NRAK-", CAPITALS, 27), lambda r: chars(r, LOWER_HEX, 36) + "NRAL"],
+    "sentry-token": [
+        _prefixed("sntryu_", LOWER_HEX, 64),
+        lambda r: f"sntrys_{_url64({'iat': 1, 'org': chars(r, BASE62, 9)})}_{chars(r, BASE62, 43)}",
+    ],
+    "dynatrace-token": [lambda r: f"dt0c01.{chars(r, CAPITALS, 24)}.{chars(r, CAPITALS, 64)}"],
+    "linear-key": [_prefixed("lin_api_", BASE62, 40)],
+    "notion-token": [
+        lambda r: f"ntn_{r.randrange(10**10, 10**11)}{chars(r, BASE62, 35)}",
+        _prefixed("secret_", BASE62, 43),
+    ],
+    "airtable-token": [lambda r: f"pat{chars(r, BASE62, 14)}.{chars(r, LOWER_HEX, 64)}"],
+    "postman-key": [lambda r: f"PMAK-{chars(r, LOWER_HEX, 24)}-{chars(r, LOWER_HEX, 34)}"],
+    "doppler-token": [_prefixed("dp.pt.", BASE62, 43), _prefixed("dp.st.dev.", BASE62, 43)],
+    "figma-token": [lambda r: f"figd_{chars(r, URL64, 39)}a"],
+    "hubspot-token": [lambda r: f"pat-na1-{_uuid(r)}"],
+    "contentful-token": [lambda r: f"CFPAT-{chars(r, URL64, 42)}a"],
+    "typeform-token": [lambda r: f"tfp_{chars(r, URL64, 58)}a"],
+    "posthog-key": [_prefixed("phx_", BASE62, 43)],
+    "onepassword-token": [_prefixed("ops_" + "eyJ", BASE62, 300)],
+    "mailchimp-key": [lambda r: f"{chars(r, LOWER_HEX, 32)}-us{r.randrange(1, 22)}"],
+    "brevo-key": [lambda r: f"xkeysib-{chars(r, LOWER_HEX, 64)}-{chars(r, BASE62, 16)}"],
+    "resend-key": [lambda r: f"re_{chars(r, BASE62, 7)}7_{chars(r, BASE62, 24)}"],
+    "easypost-key": [_prefixed("EZAK", BASE62, 54)],
+    "square-token": [
+        lambda r: f"EAAA{chars(r, URL64, 57)}a7B",
+        lambda r: f"sq0csp-{chars(r, URL64, 42)}a",
+    ],
+    "age-key": [_prefixed("AGE-SECRET-" + "KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58)],
     "google-api-key": [lambda r: f"AIza{chars(r, URL64, 34)}k"],
     "groq-key": [_prefixed("gsk_", BASE62, 52)],
     "huggingface-token": [_prefixed("hf_", string.ascii_letters, 34)],
@@ -154,7 +225,10 @@ MAKERS: dict[str, list[Make]] = {
         _keyed("https://discord.com/api/webhooks/1029384756102938475/{}", URL64, 68)
     ],
     "grafana-token": [lambda r: f"glsa_{chars(r, BASE62, 32)}_{chars(r, LOWER_HEX, 8)}"],
-    "mailgun-key": [_prefixed("key-", LOWER_HEX, 32)],
+    "mailgun-key": [
+        _prefixed("key-", LOWER_HEX, 32),
+        lambda r: "-".join(chars(r, LOWER_HEX, count) for count in (32, 8, 8)),
+    ],
     "sendgrid-key": [lambda r: f"SG.{chars(r, URL64, 22)}.{chars(r, URL64, 42)}c"],
     "shopify-token": [_prefixed("shpat_", LOWER_HEX, 32)],
     "slack-token": [
@@ -191,6 +265,7 @@ MAKERS: dict[str, list[Make]] = {
         lambda r: _pem(r, "EC PRIVATE KEY", 2),
         lambda r: _pem(r, "PGP PRIVATE KEY BLOCK"),
         _encrypted_pem,
+        _putty,
     ],
     "url-password": [
         _url("postgresql", "db.example.com:5432/shop"),
@@ -203,6 +278,9 @@ MAKERS: dict[str, list[Make]] = {
     "dsn-password": [
         _keyed("Server=db;Database=s;User Id=sa;Password={};Encrypt=yes", BASE62, 16),
         _keyed("postgresql://db.example.com/s?user=u&password={}", BASE62, 16),
+        _keyed("host=db user=app password={} dbname=x", BASE62, 16),
+        _keyed("Password={};Server=db;Database=s", BASE62, 16),
+        _keyed("Server=db; Password = '{}';", BASE62, 16),
     ],
     "bearer-token": [
         _keyed("Authorization: Bearer {}", BASE62, 40),
@@ -213,8 +291,37 @@ MAKERS: dict[str, list[Make]] = {
             _b64(f"app:{chars(r, BASE62, 16)}".encode())
         )
     ],
+    "auth-header": [
+        _keyed("Authorization: Token {}", LOWER_HEX, 40),
+        _keyed("authorization: SSWS 00{}", BASE62, 40),
+    ],
+    "login-password": [
+        _keyed("machine api.example.com login me password {}", BASE62, 16),
+        _keyed("db.example.com:5432:shop:app:{}", BASE62, 16),
+        _keyed("curl -s -u admin:{} https://api.example.com/v1", BASE62, 16),
+    ],
+    "presigned-url": [
+        _keyed("https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature={}", LOWER_HEX, 64)
+    ],
+    "teams-webhook": [
+        lambda r: (
+            lambda s: (
+                f"https://a.webhook.office.com/webhookb2/{_uuid(r)}@{_uuid(r)}/IncomingWebhook/{s}",
+                s,
+            )
+        )(f"{chars(r, LOWER_HEX, 32)}/{_uuid(r)}")
+    ],
     "api-key": [
         _keyed("api_key={}", LOWER_HEX, 32),
+        _keyed("os.environ['COHERE_API_KEY'] = '{}'", BASE62, 40),
+        _keyed("api_key: str = '{}'", BASE62, 32),
+        _keyed("<apiKey>{}</apiKey>", BASE62, 32),
+        _keyed("tool --api-key {} run", BASE62, 32),
+        _keyed("refresh_token         =      {}", BASE62, 40),
+        _keyed('{{"name":"x-api-key","value":"{}"}}', BASE62, 32),
+        _keyed('["X-Api-Key", "{}"]', BASE62, 32),
+        _keyed("webhook_secret: {}", BASE62, 32),
+        _keyed("token={}", BASE62, 32),
         _keyed("api-key: {}", LOWER_HEX, 32),
         _keyed('"AZURE_OPENAI_API_KEY": "{}"', BASE62, 84),
         _keyed("client_secret = '{}'", BASE62, 40),
@@ -266,6 +373,20 @@ NEAR_MISSES = (
     "the signal sig=0.5 and https://a/b?sig=short",
     "12345678:30 is a time, 1//0 is a division",
     "glpat-short and dapi-v2 and whsec_ and SELECT password FROM users",
+    "docker://alpine:3.18@sha256:" + "ab" * 32,
+    "cd /a;PWD=/home/user/project123 ls",
+    "apt install xapp-symbolic-icons=1.0.6",
+    "PublicKey=" + "A1b2" * 10 + "A1b=, HostKey=" + "A1b2" * 10 + "A1b=",
+    "aws_secret_access_key=s3_aws_secret_access_key",
+    "client_secret = CLIENT_SECRET_FROM_ENV_2",
+    "accessToken: AccessTokenV2ResponseData; private_key: PKCS7PrivateKeyTypes",
+    '{"client_token": "6f1b2c3d-1111-2222-3333-444455556666"}',
+    '{"secretKey": "projects/1/secrets/my-secret/versions/2"}',
+    "sk-admin-dashboard-panel-left-side-navigation-component-2",
+    "Bearer oauth2/token-exchange-flow",
+    "cache key-d41d8cd98f00b204e9800998ecf8427e",
+    '{"nextPageToken": "CAUQAA7f3aB9cD2eF4gH6iJ8kL0"}',
+    "http://$HOST:$PORT/path@v1 and https://cdn.example.com:8080/x@1.2.3/y",
     "call_9fJk2LmN8pQrStUvWxYz1234 toolu_01A09q90qw90lq917835lq9",
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
 )

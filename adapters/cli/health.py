@@ -6,6 +6,7 @@ only one kind of store has is in `health_files` and `health_postgres`.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from adapters.cli.health_check import Check, Verdict, number_of, span
 from adapters.cli.health_files import check_file, look_at
 from adapters.cli.health_postgres import check_postgres
-from ledger.errors import TurnledgerError
+from ledger.errors import IntegrityFailureError, NotALedgerError, TurnledgerError
 from ledger.events import CATALOGUE
 
 SECOND = 1_000_000
@@ -21,6 +22,9 @@ SECOND = 1_000_000
 EARLIEST, LATEST = 1_704_067_200 * SECOND, 4_102_444_800 * SECOND
 # What clocks may differ by, and a record may be ahead, before it is worth a word.
 SKEW, AHEAD = 5 * SECOND, 60 * SECOND
+
+
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def examine(facts: Mapping[str, str], written: int | None, now: int) -> list[Check]:
@@ -45,20 +49,36 @@ def examine(facts: Mapping[str, str], written: int | None, now: int) -> list[Che
 
 
 def examine_closed(url: str, error: TurnledgerError) -> list[Check]:
-    """What can be said of a ledger that can't be opened."""
-    opening = Check("opening", Verdict.FAIL, str(error), _ADVICE_ON_OPENING)
-    checks = [opening]
+    """What can be said of a ledger that can't be opened, or not be read."""
+    checks = [Check("opening", Verdict.FAIL, str(error), _advice_on(error))]
     if "://" not in url or url.startswith("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///")).resolve()
+        if not path.exists():
+            return [Check("opening", Verdict.FAIL, str(error), _NOT_THERE)]
         facts = {"store": "sqlite", "file": str(path), "locks": f"{path}-locks"}
         checks.extend(check_file(facts, look_at(path)))
     return checks
 
 
-_ADVICE_ON_OPENING = (
+_NOT_THERE = "Give the ledger's file or URL with --db; the first append makes a new one."
+_DAMAGED = (
+    "Write nothing more to it. Copy the file with all that lies beside it, then go on from a "
+    "backup or an export: what was acknowledged since is in the copy only, as far as it is whole."
+)
+_UNREACHABLE = (
     "Nothing can be read or written until this is mended. What was acknowledged is where it "
     "was: it does not depend on the ledger being open."
 )
+
+
+def _advice_on(error: TurnledgerError) -> str:
+    """Whether the ledger is broken, or only out of reach."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BROKEN:
+            return _DAMAGED
+        cause = cause.__cause__
+    return _DAMAGED if isinstance(error, IntegrityFailureError | NotALedgerError) else _UNREACHABLE
 
 
 def _is_here(folder: Path, facts: Mapping[str, str]) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -24,13 +25,15 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 MIB = 1024 * 1024
 LITTLE_SPACE, NO_SPACE = 1024 * MIB, 64 * MIB
 FEW_INODES = 1000
-LARGE_WAL = 256 * MIB
+LARGE_WAL, LARGE_FILE = 256 * MIB, 512 * MIB
 # Locks and shared memory of SQLite's WAL do not work across machines.
 NETWORK = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre"),
         *("gpfs", "beegfs", "ocfs2", "gfs2", "9p", "davfs", "fuse.sshfs", "fuse.glusterfs"),
-        *("fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.ceph"),
+        *("fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.ceph", "orangefs", "panfs", "wekafs"),
+        # What a virtual machine or a container shares with its host is no better.
+        *("virtiofs", "vboxsf", "prl_fs", "drvfs", "fakeowner"),
     }
 )
 VOLATILE = frozenset({"tmpfs", "ramfs"})
@@ -62,6 +65,10 @@ class Place(msgspec.Struct, frozen=True):
     # Whether every user of the machine can enter all folders on the way to it.
     open_to_all: bool = True
     writable: bool = True
+    # What lies beside it and may not be written to.
+    closed: str = ""
+    # What SQLite says of the file's pages; None if nobody looked.
+    pages: str | None = None
 
 
 def look_at(path: Path) -> Place:
@@ -75,6 +82,8 @@ def look_at(path: Path) -> Place:
     with suppress(OSError):
         mode = path.stat().st_mode
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    beside = (Path(f"{path}{end}") for end in ("-locks", "-wal", "-shm"))
+    closed = [str(one) for one in beside if one.exists() and not os.access(one, os.W_OK)]
     return Place(
         path=path.resolve(),
         mounts=_text(MOUNTS),
@@ -84,7 +93,20 @@ def look_at(path: Path) -> Place:
         mode=mode,
         open_to_all=_is_open_to_all(path),
         writable=writable,
+        closed=", ".join(closed),
+        pages=_pages(path),
     )
+
+
+def _pages(path: Path) -> str | None:
+    """What a quick look at all pages says; of a large file it would take too long."""
+    if not path.is_file() or path.stat().st_size > LARGE_FILE:
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
+            return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except (sqlite3.Error, OSError, ValueError) as error:
+        return str(error)
 
 
 def _is_open_to_all(path: Path) -> bool:
@@ -105,6 +127,7 @@ def check_file(facts: Mapping[str, str], place: Place) -> Iterator[Check]:
     if "sqlite" in facts:
         yield sqlite_version(facts["sqlite"])
         yield from _settings(facts)
+    yield damage(place)
     yield access(facts, place)
     yield file_system(place.path, place.mounts)
     locks = Path(facts.get("locks", f"{place.path}-locks"))
@@ -155,6 +178,17 @@ def sqlite_version(version: str) -> Check:
     )
 
 
+def damage(place: Place) -> Check:
+    """Whether the pages of the file hang together; what is in them, `verify` tells."""
+    if place.pages is None:
+        found = "not looked at: the file is large, or not there"
+        return Check("damage", Verdict.OK, found, "Run turnledger verify, which reads all of it.")
+    if place.pages == "ok":
+        return Check("damage", Verdict.OK, "none seen in the pages; verify looks at the records")
+    advice = "Write nothing more to it, copy it with all that lies beside it, and go on from a "
+    return Check("damage", Verdict.FAIL, place.pages, f"{advice}backup or an export.")
+
+
 def access(facts: Mapping[str, str], place: Place) -> Check:
     """Whether the ledger can be written at all."""
     mount = mount_of(place.path, place.mounts)
@@ -162,6 +196,14 @@ def access(facts: Mapping[str, str], place: Place) -> Check:
         found = f"{mount.point} is mounted read-only"
         advice = "Reading works, appending does not. Mount it with rw. If the kernel did this by "
         return Check("access", Verdict.FAIL, found, f"{advice}itself, look for disk errors: dmesg.")
+    if place.mode is not None and stat.S_ISDIR(place.mode):
+        advice = "Give the file of a ledger, not a folder."
+        return Check("access", Verdict.FAIL, f"{place.path} is a folder", advice)
+    if place.closed and place.writable:
+        advice = "Appends are refused. Change its owner or its rights."
+        return Check(
+            "access", Verdict.FAIL, f"{place.closed} may not be written to by this user", advice
+        )
     if facts.get("access") == "read only" or not place.writable:
         found = f"{place.path} or its folder may not be written to by this user"
         advice = "Appends are refused. Change the owner or the rights of the file, its folder "
@@ -199,6 +241,11 @@ def file_system(path: Path, mounts: str, name: str = "file system") -> Check:
         return Check(name, Verdict.FAIL, where, f"{advice}disk, or use PostgreSQL.")
     if found.kind in VOLATILE:
         advice = "It is in memory: everything is gone when the machine restarts."
+        return Check(name, Verdict.WARN, where, advice)
+    if found.kind == "overlay":
+        advice = (
+            "It is a container's own layer, gone with the container. Keep the file on a volume."
+        )
         return Check(name, Verdict.WARN, where, advice)
     if found.kind.startswith("fuse"):
         advice = "Whether it keeps what it confirms, and locks, depends on the program behind it."

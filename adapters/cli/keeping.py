@@ -15,7 +15,13 @@ from adapters.cli.invocation import LedgerCommand, finish, ledger_url, open_ledg
 from adapters.cli.output import say
 from adapters.cli.parameters import RUN
 from adapters.cli.progress import verifying
-from ledger import NotALedgerError, Report, StoreUnavailableError, SystemClock
+from ledger import (
+    IntegrityFailureError,
+    NotALedgerError,
+    Report,
+    StoreUnavailableError,
+    SystemClock,
+)
 from ledger.sealing import Seal, check_seal, read_seal
 from ledger.signing import read_public_key
 
@@ -129,15 +135,12 @@ def doctor() -> None:
 
 def _look() -> tuple[dict[str, str], list[Check]]:
     try:
-        ledger = open_ledger()
-    except (StoreUnavailableError, NotALedgerError) as error:
-        if str(error).startswith("There is no ledger"):
-            raise
+        with open_ledger() as ledger:
+            facts = ledger.store.facts()
+            written = ledger.store.written_catalogue()
+    except (StoreUnavailableError, NotALedgerError, IntegrityFailureError) as error:
         return {}, examine_closed(ledger_url(), error)
-    with ledger:
-        facts = ledger.store.facts()
-        now = SystemClock().micros()
-        return readable(facts), examine(facts, ledger.store.written_catalogue(), now)
+    return readable(facts), examine(facts, written, SystemClock().micros())
 
 
 @click.command("rebuild-index", cls=LedgerCommand, example="turnledger rebuild-index --db runs.db")

@@ -38,6 +38,7 @@ from ledger import (
     import_runs,
     new_run_id,
 )
+from ledger.chain import GENESIS, link
 from tests.conformance.harness import PostgresStore, SQLiteStore, StoreUnderTest
 from tests.conformance.samples import WHEN
 from tests.secret_samples import MAKERS, Sample, samples
@@ -219,6 +220,28 @@ def test_an_import_changes_only_what_follows_a_secret(store: StoreUnderTest) -> 
     file.seek(0)
     with Ledger.open("memory://") as copy:
         assert import_runs(copy, file).redacted == 0
+
+
+def test_a_secret_that_an_import_does_not_read_is_not_kept_either(store: StoreUnderTest) -> None:
+    """Of a key that is there twice the last counts; the first is in the text all the same."""
+    secret = samples(1, 1, ["github-token"])[0].text
+    file = BytesIO()
+    with Ledger.open("memory://", redactor=None) as careless:
+        run = new_run_id()
+        careless.append(run, CustomEvent(kind="a.b", data="ok"), NEW)
+        row = careless.record(run, 1).row
+        export_runs(careless, file)
+    version, tag, event_id, moment, digest, data = row[2:]
+    twice = f'{{"kind":"a.b","data":"{secret}","data":"ok"}}'
+    other = link(
+        GENESIS, str(run).encode(), version, event_id.encode(), tag.encode(), moment, twice.encode()
+    )
+    text = file.getvalue().decode().replace(data, twice).replace(digest.hex(), other.hex())
+    ledger = store.open()
+    report = import_runs(ledger, BytesIO(text.encode()))
+    assert (report.imported, report.redacted) == (1, 1)
+    assert secret.encode() not in _everything(store)
+    assert ledger.verify_all().ok
 
 
 def test_an_import_without_a_redactor_takes_all_as_it_is(store: StoreUnderTest) -> None:

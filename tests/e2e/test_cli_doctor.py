@@ -57,7 +57,7 @@ def test_doctor_shows_facts_and_checks(cli: InProcess) -> None:
     assert done.json["facts"]["store"] == "sqlite"
     assert set(checks(done)) == {
         *("event catalogue", "clock", "SQLite", "journal mode", "synchronous", "size of the WAL"),
-        *("access", "file system", "flushing", "disk", "privacy"),
+        *("damage", "access", "file system", "flushing", "disk", "privacy"),
     }
     for name in ("clock", "journal mode", "synchronous", "access"):
         assert checks(done)[name]["verdict"] == "ok"
@@ -88,6 +88,28 @@ def test_doctor_says_why_a_ledger_can_not_be_opened(cli: InProcess) -> None:
     assert (done.code, done.json["facts"]) == (1, {})
     assert "not a usable database" in checks(done)["opening"]["found"]
     assert "disk" in checks(done)
+
+
+def test_doctor_sees_damaged_pages(cli: InProcess) -> None:
+    """Pages that were overwritten are a failed check, and the answer is JSON all the same."""
+    make(cli.db)
+    content = bytearray(cli.db.read_bytes())
+    size = int.from_bytes(content[16:18], "big")
+    for start in range(size, len(content), size):
+        content[start : start + size] = b"\x5a" * len(content[start : start + size])
+    cli.db.write_bytes(content)
+    done = cli("doctor", "-o", "json")
+    assert done.code == 1
+    assert troubles(done)["damage"] == "fail"
+    assert "is where it was" not in done.out
+
+
+def test_doctor_says_that_there_is_no_ledger_in_json_too(cli: InProcess) -> None:
+    """A script that reads JSON gets JSON, whatever is wrong."""
+    done = cli("doctor", "-o", "json")
+    assert (done.code, done.json["facts"]) == (1, {})
+    assert "There is no ledger" in checks(done)["opening"]["found"]
+    assert not cli.db.exists()
 
 
 def test_doctor_finds_a_library_that_turns_fsync_off(processes: Processes, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from adapters.cli.health_files import (
     sqlite_version,
 )
 from adapters.cli.health_postgres import check_postgres
-from ledger.errors import NotALedgerError
+from ledger.errors import NotALedgerError, StoreUnavailableError
 from ledger.events import CATALOGUE
 
 NOW = 1_800_000_000_000_000
@@ -38,6 +38,7 @@ MOUNTS = "\n".join(
         "/dev/sdc /mnt/loose ext4 rw,data=writeback 0 0",
         "/dev/sdd /mnt/cd iso9660 ro 0 0",
         "overlay /mnt/layer overlay rw,volatile,upperdir=/u 0 0",
+        "host /mnt/shared virtiofs rw 0 0",
         "it /mnt/odd fuse.something rw 0 0",
         "broken",
     )
@@ -52,7 +53,14 @@ GOOD_FILE = {
     "file": "/home/x.db",
     "locks": "/home/x.db-locks",
 }
-GOOD_PLACE = Place(Path("/home/x.db"), mounts=MOUNTS, free=10**12, free_inodes=10**6, mode=0o100600)
+GOOD_PLACE = Place(
+    Path("/home/x.db"),
+    mounts=MOUNTS,
+    free=10**12,
+    free_inodes=10**6,
+    mode=0o100600,
+    pages="ok",
+)
 GOOD_SERVER = {
     "store": "postgresql",
     "server_version": "18.4",
@@ -110,6 +118,10 @@ def test_a_file_that_is_well_has_no_trouble() -> None:
         ({"wal_bytes": str(10**9)}, {}, {"size of the WAL": "warn"}),
         ({"access": "read only", "journal_mode": "delete"}, {}, {"access": "fail"}),
         ({}, {"writable": False}, {"access": "fail"}),
+        ({}, {"closed": "/home/x.db-locks"}, {"access": "fail"}),
+        ({}, {"mode": 0o040700}, {"access": "fail"}),
+        ({}, {"pages": "Tree 5 page 9: btreeInitPage() returns error code 11"}, {"damage": "fail"}),
+        ({}, {"pages": None}, {}),
         ({}, {"free": 10**8}, {"disk": "warn"}),
         ({}, {"free": 1}, {"disk": "fail"}),
         ({}, {"free_inodes": 3}, {"disk": "fail"}),
@@ -141,7 +153,8 @@ def test_each_trouble_of_a_file_is_found(
         ("/mnt/odd/x.db", {"file system": "warn"}),
         ("/mnt/fast/x.db", {"flushing": "fail"}),
         ("/mnt/loose/x.db", {"flushing": "warn"}),
-        ("/mnt/layer/x.db", {"flushing": "fail"}),
+        ("/mnt/layer/x.db", {"file system": "warn", "flushing": "fail"}),
+        ("/mnt/shared/x.db", {"file system": "fail"}),
         ("/mnt/cd/x.db", {"access": "fail"}),
     ],
 )
@@ -173,9 +186,22 @@ def test_the_wal_fault_is_explained() -> None:
 
 def test_a_file_that_can_not_be_opened_is_looked_at_all_the_same(tmp_path: Path) -> None:
     """The error is the first check; what the machine says of the disk follows."""
+    (tmp_path / "x.db").write_text("something")
     checks = examine_closed(str(tmp_path / "x.db"), NotALedgerError("no ledger of mine"))
     assert (checks[0].verdict, checks[0].found) == (Verdict.FAIL, "no ledger of mine")
     assert {"file system", "disk", "flushing", "access"} < {check.name for check in checks}
+
+
+def test_what_to_do_goes_by_what_is_wrong(tmp_path: Path) -> None:
+    """A broken file is not to be written to; one that is out of reach is as it was."""
+    file = tmp_path / "x.db"
+    file.write_text("x")
+    broken = examine_closed(str(file), NotALedgerError("broken"))[0]
+    away = examine_closed(str(file), StoreUnavailableError("busy"))[0]
+    (missing,) = examine_closed(str(tmp_path / "y.db"), StoreUnavailableError("no such file"))
+    assert "Write nothing more" in broken.advice
+    assert "is where it was" in away.advice
+    assert "--db" in missing.advice
 
 
 # --- PostgreSQL -----------------------------------------------------------------------

@@ -35,6 +35,20 @@ def _places(text: str) -> list[str]:
         f"`{text}`, and so on",
         json.dumps({"note": f"see\n{text}\t"}),
         json.dumps(json.dumps({"note": [f"see\n{text}\r\n"]})),
+        f"\x1b[1;32m{text}\x1b[0m",
+        f"found \x1b[01;31m\x1b[K{text}\x1b[m\x1b[K",
+        json.dumps(f"\x1b[38;5;196m{text}\x1b[0m"),
+    ]
+
+
+def _other_json(text: str) -> list[str]:
+    """JSON as other programs write it, with escapes that it does not need."""
+    plain = json.dumps({"note": text})
+    needless = plain.replace("/", "\\/").replace("&", "\\u0026").replace("+", "\\u002B")
+    return [
+        plain.replace("/", "\\/"),
+        needless.replace("=", "\\u003d"),
+        plain.replace("_", "\\u005f"),
     ]
 
 
@@ -58,6 +72,56 @@ def test_secrets_of_a_format_are_taken_out_wherever_they_stand(name: str) -> Non
             found = REDACTOR.text(text)
             assert not any(secret in found for secret in _escaped(sample)), text
             assert f"[redacted: {name}]" in found, (text, found)
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_secrets_are_found_however_json_spells_them(name: str) -> None:
+    """PHP, Go and .NET escape what need not be escaped, each in its own way."""
+    for sample in samples(14, 6, [name]):
+        for text in _other_json(sample.text):
+            found = REDACTOR.text(text)
+            said = json.dumps(json.loads(found), ensure_ascii=False)
+            assert not any(secret in said for secret in _escaped(sample)), text
+            assert REDACTOR.text(found) == found
+
+
+@pytest.mark.parametrize("name", list(MAKERS))
+def test_the_quick_filter_refuses_nothing_that_a_format_matches(name: str) -> None:
+    """What it refuses is not searched: its one mistake may be to let too much through."""
+    for sample in samples(15, 40, [name]):
+        for text in (*_places(sample.text), *_other_json(sample.text)):
+            assert REDACTOR.may_hold_one(text.encode())
+            assert REDACTOR.may_hold_one(json.dumps([text, "x"]).encode())
+
+
+def _key_as_printed() -> list[str]:
+    """A private key as agents see it: in diffs, lists, comments and with numbers of lines."""
+    lines = samples(3, 1, ["private-key"])[0].text.split("\n")
+    cut = lines[:4]
+    return [
+        "\n".join(f"-{line}" for line in lines),
+        "\n".join(f"+{line}" for line in cut),
+        "\n".join(f"key.pem-{number}-{line}" for number, line in enumerate(lines)),
+        "\n".join(f"key.pem:{number}:{line}" for number, line in enumerate(cut)),
+        "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines)),
+        "\n".join(f"{number:6}\t{line}" for number, line in enumerate(cut)),
+        "\n".join(f"> {line}" for line in lines),
+        "\n".join(f"// {line}" for line in cut),
+        "\n".join(" " * 12 + line for line in cut),
+        json.dumps(lines, indent=1),
+        repr(lines),
+        " +\n".join(f'"{line}\\n"' for line in lines),
+    ]
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_private_key_is_found_however_it_is_printed(number: int) -> None:
+    """Tools print files with marks before each line."""
+    text = _key_as_printed()[number]
+    lines = samples(3, 1, ["private-key"])[0].text.split("\n")
+    found = REDACTOR.text(text)
+    assert not any(line in found for line in lines[1:-1])
+    assert REDACTOR.text(found) == found
 
 
 @pytest.mark.parametrize("name", list(MAKERS))
@@ -121,12 +185,18 @@ def test_a_value_is_known_by_the_key_that_it_has_in_an_object() -> None:
     given = {
         "aws_secret_access_key": "wJalrXUtnFEMIaK7MDENGabPxRfiCYEXAMPLEKEY",
         "headers": {"Authorization": "Basic YXBwOmh1bnRlcjI="},
+        "listed": {"Authorization": ["Basic YXBwOmh1bnRlcjI="]},
+        "pairs": [["x-api-key", "0123456789abcdef0123456789abcdef"]],
+        "har": [{"name": "x-api-key", "value": "0123456789abcdef0123456789abcdef"}],
         "x-api-key": "0123456789abcdef0123456789abcdef",
         "name": "0123456789abcdef0123456789abcdef",
     }
     assert REDACTOR.value(given) == {
         "aws_secret_access_key": "[redacted: aws-secret-access-key]",
         "headers": {"Authorization": "Basic [redacted: basic-auth]"},
+        "listed": {"Authorization": ["Basic [redacted: basic-auth]"]},
+        "pairs": [["x-api-key", "[redacted: api-key]"]],
+        "har": [{"name": "x-api-key", "value": "[redacted: api-key]"}],
         "x-api-key": "[redacted: api-key]",
         "name": "0123456789abcdef0123456789abcdef",
     }
@@ -145,6 +215,7 @@ ADVERSARIAL = (
     "sk-", "eyJ", "eyJ.", "://", "://a:", "://a:b@", "AKIA", "ghs_a.", "api_key=", "Bearer 1",
     "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN RSA PRIVATE KEY-----\nAAAAAAAAAAAAAAAAAAAAA\n",
     "-----BEGIN PRIVATE KEY-----" + "A" * 60 + "-", "M", "M.", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ",
+    "curl -u a", "host=a ", "machine a login ", "--key ", "\\/", "\\u0041", "\n1 a-",
     "Q~", "[redacted: jwt] ", ";password=", "sig=", "?sig=a", "\\n\\u001bghp_", "authorization: ",
 )  # fmt: skip
 
