@@ -173,7 +173,6 @@ def tampered(stage: Stage, run: UUID) -> None:
     with Ledger.open(stage.file) as ledger:
         problems = ledger.verify_all().problems
     check("verify names the very record", problems[0].version == version)
-    check("and misses the trigger", "events_refuse_UPDATE" in problems[1].what)
     tell(str(problems[0]).replace(str(victim), "R").split(", found ")[0])
 
 
