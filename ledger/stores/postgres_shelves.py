@@ -18,7 +18,7 @@ from ledger.transaction import Mark, Transaction
 _SHELVES = 0x544C5348  # "TLSH"
 # What one statement carries at most, give or take a row: it is held in memory on both sides.
 _ROWS_AT_ONCE = 1000
-CHARACTERS_AT_ONCE = 8 * 1024 * 1024
+_CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
 _DOING = "writing to a shelf"
 _SELECT_MARK = f"SELECT {MARK} FROM shelves WHERE name = %s"
@@ -109,7 +109,7 @@ def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[
         keys.append(key)
         texts.append(text)
         characters += len(text)
-        if len(keys) == _ROWS_AT_ONCE or characters > CHARACTERS_AT_ONCE:
+        if len(keys) == _ROWS_AT_ONCE or characters > _CHARACTERS_AT_ONCE:
             yield keys, texts
             keys, texts, characters = [], [], 0
     if keys:

@@ -37,7 +37,6 @@ from ledger.stores.postgres_faults import (
 )
 from ledger.stores.postgres_index import PostgresIndexTransaction
 from ledger.stores.postgres_schema import ROW
-from ledger.stores.postgres_shelves import CHARACTERS_AT_ONCE
 from ledger.stores.postgres_statements import (
     ADVANCE_MANY,
     LOCK_RUN,
@@ -50,6 +49,8 @@ from ledger.transaction import EventIdTakenError, RedoError
 
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"
+# What one statement carries at most, unless one append has more: both sides hold it in memory.
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
 
 class TransactionFullError(CrowdedError):
