@@ -7,27 +7,31 @@ not looked at: they are named by their hash.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
+from weakref import WeakSet
 
 from ledger.errors import InvalidInputError
+from ledger.redacting_json import changed_in
 from ledger.redacting_rules import Fields, SecretPattern, marker
 from ledger.secret_escapes import Unescaped, has_escapes
 from ledger.secret_formats import BY_NAME, KNOWN
 from ledger.secret_hints import Hints
 from ledger.secret_spelling import SecretFormat
 
-# Deeper JSON within JSON text than this is looked at as text only.
-_NESTED = 4
+# Deeper JSON within JSON text than this is looked at as text only: each level is twice as long.
+_NESTED = 16
 
 # What the parts of a pair are called where headers and variables are listed.
 _NAMES, _VALUES = ("name", "Name", "key", "Key"), frozenset({"value", "Value"})
 
 Path = tuple[str, ...]
+
+# Those in use that know more than the known formats: a log is everybody's.
+WITH_OWN_RULES: WeakSet[Redactor] = WeakSet()
 
 
 class Redactor:
@@ -59,6 +63,8 @@ class Redactor:
             self.patterns or self.fields or any(one.short for one in self.formats)
         )
         self._hints = Hints(self.formats)
+        if self.patterns or self.fields:
+            WITH_OWN_RULES.add(self)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -185,22 +191,21 @@ class Redactor:
                 )
         names = self.fields.words | {w for one in self.patterns for w in one.where.words}
         lowered = text.lower()
-        if depth >= _NESTED or not any(name in lowered for name in names):
+        if depth >= _NESTED or not names:
+            return text
+        # A name may be spelt with escapes: then only reading it tells.
+        if "\\u00" not in lowered and not any(name in lowered for name in names):
             return text
         return self._json_text(text, path, depth)
 
     def _json_text(self, text: str, path: Path, depth: int) -> str:
-        """Text that is JSON, redacted by the names in it; else by what looks like JSON in it."""
-        if text.lstrip()[:1] in ("{", "["):
-            try:
-                plain = json.loads(text)
-                found = self._value(plain, path, depth + 1)
-                if found is plain:
-                    return text
-                return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-            except (ValueError, RecursionError):
-                pass
-        return self.fields.in_text(text, self._marker)
+        """Text with JSON in it, redacted by the names there; else by what looks like JSON."""
+
+        def change(value: str | float, names: Path) -> str | None:
+            made = self._value(value, (*path, *names), depth + 1)
+            return made if isinstance(made, str) and made != value else None
+
+        return self.fields.in_text(changed_in(text, change), self._marker)
 
     def _outside_markers(
         self, spans: Iterable[tuple[int, int]], text: str

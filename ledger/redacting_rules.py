@@ -36,7 +36,8 @@ class Fields:
         self._rules = [(name, tuple(name.lower().split("."))) for name in self.names]
         # What stands in a text that has such a field.
         self.words = frozenset(rule[-1] for _, rule in self._rules)
-        self._in_json = _in_json(self.words)
+        # What is cut out of JSON tells a name, and not what it was in.
+        self._in_json = _in_json(rule[0] for _, rule in self._rules if len(rule) == 1)
 
     def __bool__(self) -> bool:
         return bool(self.names)

@@ -12,7 +12,7 @@ from adapters.cli.given_files import read_path
 from adapters.cli.health import Check, Verdict, examine, examine_closed
 from adapters.cli.health_check import readable
 from adapters.cli.invocation import LedgerCommand, finish, ledger_url, open_ledger, printer
-from adapters.cli.output import say
+from adapters.cli.output import Format, say
 from adapters.cli.parameters import RUN
 from adapters.cli.progress import verifying
 from ledger import (
@@ -139,7 +139,10 @@ def _look() -> tuple[dict[str, str], list[Check]]:
             facts = ledger.store.facts()
             written = ledger.store.written_catalogue()
     except (StoreUnavailableError, NotALedgerError, IntegrityFailureError) as error:
-        return {}, examine_closed(ledger_url(), error)
+        checks = examine_closed(ledger_url(), error)
+        if len(checks) == 1 and "://" not in ledger_url() and printer().form is Format.TABLE:
+            raise  # There is no file: nothing to make a table of.
+        return {}, checks
     return readable(facts), examine(facts, written, SystemClock().micros())
 
 

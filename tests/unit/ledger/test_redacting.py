@@ -112,6 +112,57 @@ def test_a_field_is_found_in_json_text_too(text: str) -> None:
     assert "[redacted: password]" in found
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # Only what is secret changes: spaces, digits, keys that are there twice and halves stay.
+        (
+            '{"pin": 1234, "x":1e400, "a":1,"a":2, "f": 0.10, "s":"\\ud800"}',
+            '{"pin": "M", "x":1e400, "a":1,"a":2, "f": 0.10, "s":"\\ud800"}',
+        ),
+        ('log: {"pin": {"a": ["1234", 5]}} end', 'log: {"pin": {"a": ["M", "M"]}} end'),
+        ('{"a":1}\n{"pin": {"v":"12"}}\n', '{"a":1}\n{"pin": {"v":"M"}}\n'),
+        ('x {"order": {"number": 7}, "card": {"number": 8}}', None),
+        ('got {"reply": "4711"} ok', 'got {"reply": "[redacted: code]"} ok'),
+        ('x {"pi\\u006e":"1234"}', 'x {"pi\\u006e":"M"}'),
+    ],
+)
+def test_json_in_text_is_redacted_where_it_stands(given: str, expected: str | None) -> None:
+    """The arguments of a call that come back changed are other arguments."""
+    redactor = Redactor(
+        fields=["pin", "card.number"],
+        patterns=[SecretPattern("code", "[0-9]{4}", fields=["reply"])],
+    )
+    if expected is None:
+        expected = given.replace("8", '"[redacted: card.number]"')
+    found = redactor.text(given)
+    assert found == expected.replace('"M"', '"[redacted: pin]"')
+    assert redactor.text(found) == found
+
+
+def test_a_field_is_found_in_json_within_json_within_json() -> None:
+    """Each tool that passes on what it got makes one string more of it."""
+    text = '{"pin": "1234"}'
+    for _ in range(7):
+        text = json.dumps({"k": text})
+        assert "1234" not in Redactor(fields=["pin"]).text(text)
+        assert "1234" not in Redactor(fields=["pin"]).text(f"said {text}")
+
+
+@pytest.mark.parametrize("piece", ['{"pin":"', '{"a":', '"pin":"a\\', '\\"{', "[", '"{\\"', "{"])
+def test_looking_for_fields_takes_no_longer_than_the_text_is_long(piece: str) -> None:
+    """What is no JSON after all is not begun again from every bracket."""
+    redactor = Redactor(fields=["pin"])
+
+    def seconds(size: int) -> float:
+        text = '"pin" ' + piece * (size // len(piece))
+        began = process_time()
+        redactor.text(text)
+        return process_time() - began
+
+    assert min(seconds(160_000) for _ in range(2)) < 30 * max(seconds(20_000), 0.005)
+
+
 def test_marks_stay_whatever_a_pattern_matches() -> None:
     """A pattern that matches its own mark would change a record each time it is appended."""
     redactor = Redactor(patterns=[SecretPattern("word", r"[a-z]{3,}")], fields=["password"])
@@ -434,3 +485,12 @@ def test_logs_tell_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
     assert "[redacted: github-token]" in caplog.text
     assert "Traceback" in caplog.text
     assert caplog.records[-1].args == (1, 2)
+
+
+def test_logs_keep_to_ones_own_rules_too(caplog: pytest.LogCaptureFixture) -> None:
+    """What a ledger must not keep, its log must not keep either."""
+    redactor = Redactor(patterns=[SecretPattern("acme", "ACME-[0-9]{6}")])
+    with caplog.at_level(logging.INFO, "turnledger.test"):
+        logger_of("turnledger.test").info("refused: %s", "ACME-123456")
+    assert "ACME-123456" not in caplog.text
+    assert redactor.text("ACME-123456") in caplog.text
