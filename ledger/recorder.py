@@ -272,7 +272,7 @@ class LedgerRecorder(ApplicationRecorder):
 
     @abstractmethod
     def raw_run_ids(self) -> Iterator[Any]:
-        """Every run id that the events name, as stored."""
+        """Every run id that the events name, as stored, and how many records it has."""
 
     @abstractmethod
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
