@@ -59,9 +59,8 @@ class Redactor:
         self._marker = re.compile("|".join(re.escape(marker(n)) for n in names) or r"(?!)")
         self._keyed = tuple(one for one in self.formats if one.keyed)
         # Whether everything has to be searched: what is asked for may be short.
-        self._searches_all = bool(
-            self.patterns or self.fields or any(one.short for one in self.formats)
-        )
+        self._has_short = any(one.short for one in self.formats)
+        self._searches_all = bool(self.patterns or self.fields or self._has_short)
         self._hints = Hints(self.formats)
         if self.patterns or self.fields:
             WITH_OWN_RULES.add(self)
@@ -154,9 +153,9 @@ class Redactor:
             name = self.fields.rule_for(path)
             if name is not None:
                 return text if self._marker.fullmatch(text) or not text else marker(name)
-        if not self.may_hold_one(text.encode(errors="replace")):
-            return text
-        found = self._by_formats(text)
+        found = text
+        if self._has_short or self._hints.may_hold_one(text.encode(errors="replace")):
+            found = self._by_formats(text)
         if self._searches_all:
             found = self._by_own_rules(found, path, depth)
         return text if found == text else found

@@ -169,7 +169,7 @@ _CODE = (
         "atlassian-token",
         re.compile(
             LEFT_OF_FEW + r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_-]{24,240}(?:=[A-F0-9]{8})?"
-            r"(?![A-Za-z0-9_=+/-])"
+            r"(?!_{0,2}[A-Za-z0-9=+/-])"
         ),
         ("ATATT3", "ATCTT3", "ATBB"),
         accepts=is_random,
