@@ -35,7 +35,7 @@ from ledger import (
     ToolCallRecord,
     ToolCallStarted,
 )
-from projections import Declarations, append_all, upsert_by
+from projections import Declarations, append_all, inner_message_append, upsert_by
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -62,8 +62,9 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def declarations() -> Declarations:
-    """What the program that wrote the run says of its session."""
+    """What the program that wrote the run says of its session: as a loop, it records messages."""
     known = Declarations(version="1")
+    known.register(InnerMessage, InnerMessage, inner_message_append)
     known.register(Task, Task, upsert_by(lambda task: task.number))
     known.register(Note, Note, append_all)
     return known
