@@ -48,9 +48,6 @@ SHORT, LONG = 1_200, 3_600
 # Three times the events may take this much more memory: the allocator's and the caches' noise.
 # The interpreter keeps up to 2,000 tuples of each size for later, and they count.
 MORE, NOISE = 1.5, 400_000
-# Less than a number for each of the further events; up to 25,000 were measured. A ledger in memory
-# has these events themselves, and is given the above.
-PASSED_ON = 60_000
 MILLION = 1_000_000
 
 
@@ -136,12 +133,8 @@ def test_what_passes_events_on_takes_no_more_memory_for_a_longer_run(
         for work in PASSING:
             work(ledger, run)  # what is made once is there already
             taken[work].append(_peak(partial(work, ledger, run)))
-    in_memory = type(ledger.store).__name__.startswith("Memory")
-    most = {
-        work: MORE * short + NOISE if in_memory else short + PASSED_ON
-        for work, (short, _) in taken.items()
-    }
-    assert not {work.__name__: pair for work, pair in taken.items() if pair[1] > most[work]}
+    grown = {work.__name__: peaks for work, peaks in taken.items()}
+    assert not {name: pair for name, pair in grown.items() if pair[1] > MORE * pair[0] + NOISE}
 
 
 def test_an_import_takes_no_more_memory_for_a_longer_run(
