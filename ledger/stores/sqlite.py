@@ -125,7 +125,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._no_database(error) from error
         except (StoreUnavailableError, IntegrityFailureError) as error:
-            if is_damage(error) or isinstance(error, IntegrityFailureError):
+            if is_damage(error) or isinstance(error.__cause__, UnicodeDecodeError):
                 raise self._no_database(error.__cause__ or error) from error
             raise
 

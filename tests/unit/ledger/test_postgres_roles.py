@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from math import inf
 from typing import Any
 
 import psycopg
@@ -286,15 +285,6 @@ def test_one_statement_carries_only_so_much(
     assert [job.result for job in jobs] == [2, 2, 2, 2, 3, 3, 3, 3]
     assert (sent.count("appending"), sent.count("committing")) == (4, 1)
     assert ledger.verify_all().problems == ()
-
-
-@pytest.mark.parametrize("wait", [1e7, inf])
-def test_one_may_wait_for_as_long_as_one_likes(
-    url: str, opened: Callable[..., Ledger], wait: float
-) -> None:
-    """A wait that PostgreSQL has no number for is a very long one."""
-    run = new_run_id()
-    assert opened(url, wait=wait).append(run, RunStarted(), NEW).version == 1
 
 
 @pytest.mark.parametrize(

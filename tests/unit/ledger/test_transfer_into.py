@@ -39,10 +39,13 @@ def path(tmp_path: Path) -> Path:
 
 def by_hand(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='trigger'").fetchall():
+        triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type='trigger'").fetchall()
+        for name, _ in triggers:
             db.execute(f"DROP TRIGGER {name}")
         for statement in statements:
             db.execute(statement)
+        for _, definition in triggers:
+            db.execute(definition)
 
 
 def content_of(path: Path) -> tuple[UUID, bytes]:
