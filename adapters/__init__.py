@@ -6,22 +6,25 @@ command line needs none of them.
 
 from __future__ import annotations
 
+if __name__ != "turnledger.adapters":  # a bare import would be a second copy of every class
+    raise ImportError("Import turnledger.adapters, not the bare name adapters.")
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from adapters.providers.anthropic import AnthropicAdapter
-    from adapters.providers.gemini import GeminiAdapter
-    from adapters.providers.litellm import LiteLLMAdapter
-    from adapters.providers.media import UnsupportedMediaError
-    from adapters.providers.openai import OpenAIAdapter
+    from turnledger.adapters.providers.anthropic import AnthropicAdapter
+    from turnledger.adapters.providers.gemini import GeminiAdapter
+    from turnledger.adapters.providers.litellm import LiteLLMAdapter
+    from turnledger.adapters.providers.media import UnsupportedMediaError
+    from turnledger.adapters.providers.openai import OpenAIAdapter
 
 _HOMES = {
-    "AnthropicAdapter": "adapters.providers.anthropic",
-    "GeminiAdapter": "adapters.providers.gemini",
-    "LiteLLMAdapter": "adapters.providers.litellm",
-    "OpenAIAdapter": "adapters.providers.openai",
-    "UnsupportedMediaError": "adapters.providers.media",
+    "AnthropicAdapter": "turnledger.adapters.providers.anthropic",
+    "GeminiAdapter": "turnledger.adapters.providers.gemini",
+    "LiteLLMAdapter": "turnledger.adapters.providers.litellm",
+    "OpenAIAdapter": "turnledger.adapters.providers.openai",
+    "UnsupportedMediaError": "turnledger.adapters.providers.media",
 }
 
 __all__ = [

@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any, BinaryIO, TypeAlias
 
-from adapters.no_network import Attempt, no_network
-from ledger import (
+from turnledger.adapters.no_network import Attempt, no_network
+from turnledger.ledger import (
     IntegrityFailureError,
     InvalidRunIdError,
     Ledger,
@@ -23,13 +23,13 @@ from ledger import (
     TurnledgerError,
     import_runs,
 )
-from ledger.limits import BATCH_CEILING
-from ledger.redacting import STANDARD, Redactor
-from ledger.requesting import RunId, canonical_id
-from ledger.run_index import RunInfo
-from runtime import MainLoop, Replayed, replay
-from runtime.recoverable import asked_for
-from runtime.request_types import type_name
+from turnledger.ledger.limits import BATCH_CEILING
+from turnledger.ledger.redacting import STANDARD, Redactor
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.ledger.run_index import RunInfo
+from turnledger.runtime import MainLoop, Replayed, replay
+from turnledger.runtime.recoverable import asked_for
+from turnledger.runtime.request_types import type_name
 
 # What builds a loop: it takes a ledger, or nothing.
 Factory: TypeAlias = Callable[..., MainLoop[Any, Any]]

@@ -16,7 +16,7 @@ from functools import wraps
 from threading import Lock, get_ident
 from typing import Any, NamedTuple
 
-from ledger import TurnledgerError
+from turnledger.ledger import TurnledgerError
 
 # What reaches somebody else: methods of a socket, and functions of the module.
 _METHODS = ("connect", "connect_ex", "sendto", "sendmsg")

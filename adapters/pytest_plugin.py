@@ -19,9 +19,9 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark.structures import ParameterSet
 
-    from adapters.histories import Factory
-    from ledger.requesting import RunId
-    from runtime import Replayed
+    from turnledger.adapters.histories import Factory
+    from turnledger.ledger.requesting import RunId
+    from turnledger.runtime import Replayed
 
 
 class ReplayHistory(Protocol):
@@ -56,7 +56,7 @@ def turnledger_replay(request: pytest.FixtureRequest) -> ReplayHistory:
         until: int | None = None,
     ) -> tuple[Replayed, ...]:
         __tracebackhide__ = True
-        from adapters.histories import HistoryError, HistoryFailedError, replay_history
+        from turnledger.adapters.histories import HistoryError, HistoryFailedError, replay_history
 
         path = _from_here(folder / history)
         try:
@@ -64,7 +64,7 @@ def turnledger_replay(request: pytest.FixtureRequest) -> ReplayHistory:
         except (HistoryError, HistoryFailedError) as error:
             said = str(error)
         # Outside of the `except`: what led to it is said already.
-        from adapters.cli.visible import visible_lines
+        from turnledger.adapters.cli.visible import visible_lines
 
         pytest.fail(visible_lines(said), pytrace=False)
 

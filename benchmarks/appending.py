@@ -14,8 +14,8 @@ from uuid import UUID
 from benchmarks.measuring import Result, speed
 from benchmarks.raw_sqlite import RawWriter
 from benchmarks.workload import events, one_turn
-from ledger import ANY, Ledger, new_run_id
-from ledger.events import Event
+from turnledger.ledger import ANY, Ledger, new_run_id
+from turnledger.ledger.events import Event
 
 T = TypeVar("T")
 COMMITS = 200

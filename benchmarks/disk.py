@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.measuring import Result
 from benchmarks.workload import events
-from ledger import ANY, Ledger, new_run_id
+from turnledger.ledger import ANY, Ledger, new_run_id
 
 
 def measure(folder: Path) -> Iterator[Result]:

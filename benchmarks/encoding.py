@@ -10,15 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from adapters.providers.formats import FORMATS
-from adapters.providers.wire import WireFormat
 from benchmarks.measuring import Result
 from benchmarks.workload import conversation
-from ledger import NEW, Ledger, Record, new_run_id
-from projections import ChatTurn, MessageHistory, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.conversation import Conversation
-from projections.projection import fold_together
-from runtime import Request
+from turnledger.adapters.providers.formats import FORMATS
+from turnledger.adapters.providers.wire import WireFormat
+from turnledger.ledger import NEW, Ledger, Record, new_run_id
+from turnledger.projections import (
+    ChatTurn,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.projection import fold_together
+from turnledger.runtime import Request
 
 MESSAGES = 5_000
 SHORT = 50

@@ -13,13 +13,13 @@ import msgspec
 
 from benchmarks.measuring import Result, speed
 from benchmarks.workload import conversation, run_of
-from ledger import ANY, Event, Ledger, Record, new_run_id
-from ledger.events import EVENT_TYPES
-from ledger.stores.sqlite_schema import ROW
-from projections import RunState, fold, standing, state_at
-from projections.conversation import Conversation
-from projections.moments import built_in
-from projections.stored import FEWEST_EVENTS, keep
+from turnledger.ledger import ANY, Event, Ledger, Record, new_run_id
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.stores.sqlite_schema import ROW
+from turnledger.projections import RunState, fold, standing, state_at
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.moments import built_in
+from turnledger.projections.stored import FEWEST_EVENTS, keep
 
 LONG, SHORT = 100_000, 1_000
 MESSAGES = 5_000

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     ANY,
     CheckpointReached,
     CustomEvent,
@@ -35,7 +35,7 @@ from ledger import (
     ToolCallRecord,
     ToolCallStarted,
 )
-from projections import Declarations, append_all, inner_message_append, upsert_by
+from turnledger.projections import Declarations, append_all, inner_message_append, upsert_by
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

@@ -18,9 +18,9 @@ from uuid import UUID
 from benchmarks.long_events import write
 from benchmarks.long_steps import STEPS, Taken
 from benchmarks.measuring import Result
-from ledger import Ledger, new_run_id
-from ledger.transfer import export_runs
 from tests.postgres import PostgresServer
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.ledger.transfer import export_runs
 
 # What `make bench` writes: then only what `BRIEFLY` names is done with it.
 EVENTS = 50_000

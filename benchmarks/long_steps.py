@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import adapters.cli.command as cli
+import turnledger.adapters.cli.command as cli
 from benchmarks.long_events import declarations
-from ledger import ANY, CustomEvent, Ledger
-from ledger.transfer import export_runs, import_runs
-from projections import blame, diff, fold, standing, state_at
-from projections.comparing import compare
-from projections.moments import built_in
-from projections.one_conversation import one_conversation
-from projections.rebuilding_folds import rebuild_folds
-from runtime import replay
+from turnledger.ledger import ANY, CustomEvent, Ledger
+from turnledger.ledger.transfer import export_runs, import_runs
+from turnledger.projections import blame, diff, fold, standing, state_at
+from turnledger.projections.comparing import compare
+from turnledger.projections.moments import built_in
+from turnledger.projections.one_conversation import one_conversation
+from turnledger.projections.rebuilding_folds import rebuild_folds
+from turnledger.runtime import replay
 
 # How often what takes a moment is done.
 TIMES = 200

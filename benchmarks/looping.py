@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Result
-from ledger import Ledger, TokenUsage, new_run_id
-from runtime import (
+from turnledger.ledger import Ledger, TokenUsage, new_run_id
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.measuring import Result, seconds
 from benchmarks.workload import events
-from ledger import ANY, Ledger, new_run_id
 from tests.postgres import PostgresServer
+from turnledger.ledger import ANY, Ledger, new_run_id
 
 WRITERS, EACH, ROUNDS = 8, 40, 5
 SLOW = {"commit_delay": "10000", "commit_siblings": "0"}

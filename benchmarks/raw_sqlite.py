@@ -9,10 +9,10 @@ from pathlib import Path
 import uuid_utils
 
 from benchmarks.workload import WHEN, events
-from ledger import Codec
-from ledger.clock import to_micros
-from ledger.rows import NewRow
-from ledger.stores.sqlite_schema import RUN, TABLES
+from turnledger.ledger import Codec
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.rows import NewRow
+from turnledger.ledger.stores.sqlite_schema import RUN, TABLES
 
 INSERT = (
     "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) "

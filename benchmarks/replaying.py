@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks import looping
 from benchmarks.measuring import Result, speed
-from ledger import Ledger, new_run_id
-from runtime import Replayed, replay
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.runtime import Replayed, replay
 
 EVENTS = 10_000
 

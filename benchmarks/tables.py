@@ -9,8 +9,8 @@ from pathlib import Path
 
 from benchmarks.measuring import Result, speed
 from benchmarks.workload import run_of
-from ledger import NEW, Ledger, new_run_id
-from projections import ToolStatistics, catch_up, rebuild
+from turnledger.ledger import NEW, Ledger, new_run_id
+from turnledger.projections import ToolStatistics, catch_up, rebuild
 
 RUNS, EVENTS = 400, 1000
 FEW = 1000

@@ -8,7 +8,7 @@ from itertools import count as _count
 from itertools import cycle, islice
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     Event,
     InnerMessage,

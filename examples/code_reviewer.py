@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import runtime as tl
-from ledger import Ledger
+import turnledger.runtime as tl
+from turnledger.ledger import Ledger
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from uuid import UUID
 
 from rich.console import Console
 
-from ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
-from projections import standing, state_at
+from turnledger.ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
+from turnledger.projections import standing, state_at
 
 HERE = Path(__file__).resolve().parent
-PROGRAM = "from adapters.cli import main; main()"  # what `turnledger` runs
+PROGRAM = "from turnledger.adapters.cli import main; main()"  # what `turnledger` runs
 CHANGE = "UPDATE events SET data=replace(data, 'Paid 120', 'Paid 999') WHERE run_id=? AND version=?"
 console = Console(highlight=False, markup=False, soft_wrap=True)
 

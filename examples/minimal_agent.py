@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-import runtime as tl
-from ledger import Ledger
+import turnledger.runtime as tl
+from turnledger.ledger import Ledger
 
 
 @dataclass(frozen=True)

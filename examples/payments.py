@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ledger import Ledger, TokenUsage
-from runtime import (
+from turnledger.ledger import Ledger, TokenUsage
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

@@ -15,8 +15,8 @@ from typing import Any
 
 from payments import Clerk, Invoice, loop
 
-from ledger import Ledger, RunClaimedError
-from runtime import DecisionRequiredError, RecoveryError
+from turnledger.ledger import Ledger, RunClaimedError
+from turnledger.runtime import DecisionRequiredError, RecoveryError
 
 
 def stop(number: int, frame: Any) -> None:

@@ -1,12 +1,15 @@
 """The facts: events, records, stores, and the append and read API."""
 
-from ledger.appended import Appended
-from ledger.backing_up import BackupReport, back_up
-from ledger.blobs import blob_name
-from ledger.claiming import Claim
-from ledger.clock import Clock, SystemClock, new_run_id
-from ledger.codec import Codec
-from ledger.errors import (
+if __name__ != "turnledger.ledger":  # a bare import would be a second copy of every class
+    raise ImportError("Import turnledger.ledger, not the bare name ledger.")
+
+from turnledger.ledger.appended import Appended
+from turnledger.ledger.backing_up import BackupReport, back_up
+from turnledger.ledger.blobs import blob_name
+from turnledger.ledger.claiming import Claim
+from turnledger.ledger.clock import Clock, SystemClock, new_run_id
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import (
     AppendRefusedError,
     BlobNotFoundError,
     ConcurrentAppendError,
@@ -33,7 +36,7 @@ from ledger.errors import (
     TurnledgerError,
     UnknownEventTypeError,
 )
-from ledger.events import (
+from turnledger.ledger.events import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -67,17 +70,17 @@ from ledger.events import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from ledger.ledger import Ledger
-from ledger.limits import Limits
-from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
-from ledger.record import Draft, Record
-from ledger.redacting import Redactor
-from ledger.redacting_rules import SecretPattern
-from ledger.requesting import ANY, NEW
-from ledger.run_index import RunInfo
-from ledger.shelves import NO_MARK, Mark, Shelf
-from ledger.transfer import ImportReport, export_runs, import_runs
-from ledger.verifying import Problem, Report
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.limits import Limits
+from turnledger.ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
+from turnledger.ledger.record import Draft, Record
+from turnledger.ledger.redacting import Redactor
+from turnledger.ledger.redacting_rules import SecretPattern
+from turnledger.ledger.requesting import ANY, NEW
+from turnledger.ledger.run_index import RunInfo
+from turnledger.ledger.shelves import NO_MARK, Mark, Shelf
+from turnledger.ledger.transfer import ImportReport, export_runs, import_runs
+from turnledger.ledger.verifying import Problem, Report
 
 __all__ = [
     "ANY",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ledger.appending import Outcome
-from ledger.codec import Codec
-from ledger.record import Record
+from turnledger.ledger.appending import Outcome
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.record import Record
 
 
 class Appended:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ledger.blobs import NAMING_BLOBS, blobs_named
-from ledger.chain import linker
-from ledger.clock import LAST_MOMENT, Clock
-from ledger.errors import (
+from turnledger.ledger.blobs import NAMING_BLOBS, blobs_named
+from turnledger.ledger.chain import linker
+from turnledger.ledger.clock import LAST_MOMENT, Clock
+from turnledger.ledger.errors import (
     AppendRefusedError,
     BlobNotFoundError,
     ConcurrentAppendError,
@@ -27,10 +27,10 @@ from ledger.errors import (
     StaleEpochError,
     TurnledgerError,
 )
-from ledger.events import CustomEvent, Event, RunStarted, ToolCallDecided
-from ledger.rows import NewRow, Row
-from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
-from ledger.transaction import Transaction
+from turnledger.ledger.events import CustomEvent, Event, RunStarted, ToolCallDecided
+from turnledger.ledger.rows import NewRow, Row
+from turnledger.ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
+from turnledger.ledger.transaction import Transaction
 
 # What others may append to a run that a living worker holds.
 FREE_EVENTS = (CustomEvent, ToolCallDecided)

@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ledger.clock import SystemClock
-from ledger.errors import IntegrityFailureError, InvalidInputError, StoreUnavailableError
-from ledger.ledger import Ledger
-from ledger.limits import BATCH_CEILING, Limits
-from ledger.recorder import LedgerRecorder
-from ledger.stores.memory import MemoryLedgerRecorder, MemoryTables
-from ledger.stores.sqlite import SQLiteLedgerRecorder
-from ledger.transfer import export_runs, import_runs
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError, StoreUnavailableError
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.limits import BATCH_CEILING, Limits
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.stores.memory import MemoryLedgerRecorder, MemoryTables
+from turnledger.ledger.stores.sqlite import SQLiteLedgerRecorder
+from turnledger.ledger.transfer import export_runs, import_runs
 
 # Told what is being done, how much of it is done, and of how much, if that is known.
 Progress: TypeAlias = Callable[[str, int, int | None], None]
@@ -290,8 +290,8 @@ def snapshot_of(store: LedgerRecorder) -> LedgerRecorder:
     """A store that has no pages to copy, as it stands now, to be read and closed."""
     if isinstance(store, MemoryLedgerRecorder):
         return MemoryLedgerRecorder(_tables_of(store.tables))
-    from ledger.stores.postgres import PostgresLedgerRecorder
-    from ledger.stores.postgres_snapshot import PostgresSnapshot
+    from turnledger.ledger.stores.postgres import PostgresLedgerRecorder
+    from turnledger.ledger.stores.postgres_snapshot import PostgresSnapshot
 
     assert isinstance(store, PostgresLedgerRecorder)
     return PostgresSnapshot(store)

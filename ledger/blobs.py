@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
-from ledger.events import Event, MessageAppended, ResourceSnapshotted
-from ledger.messages import MediaContent
+from turnledger.ledger.events import Event, MessageAppended, ResourceSnapshotted
+from turnledger.ledger.messages import MediaContent
 
 PREFIX = "sha256:"
 

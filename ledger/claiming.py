@@ -10,12 +10,12 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol
 
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import Clock
-from ledger.codec import Codec
-from ledger.errors import RunClaimedError, RunNotFoundError, StaleEpochError
-from ledger.events import RunClaimed
-from ledger.transaction import Lease, Transaction
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import Clock
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import RunClaimedError, RunNotFoundError, StaleEpochError
+from turnledger.ledger.events import RunClaimed
+from turnledger.ledger.transaction import Lease, Transaction
 
 
 class _Claims(Protocol):

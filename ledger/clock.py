@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 import uuid_utils
 
-from ledger.errors import IntegrityFailureError
+from turnledger.ledger.errors import IntegrityFailureError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The moments that a record may have: up to the end of the year 9000, so that adding to one

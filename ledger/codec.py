@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     EventDecodeError,
     IntegrityFailureError,
     InvalidEventError,
@@ -19,12 +19,12 @@ from ledger.errors import (
     LimitExceededError,
     UnknownEventTypeError,
 )
-from ledger.events import CATALOGUE, EVENT_TYPES, Event, MessageAppended
-from ledger.limits import Limits, check_json
-from ledger.messages import InnerMessage
-from ledger.redacting import Redactor
-from ledger.redacting_events import redacted
-from ledger.upcasting import UPCASTERS, Upcaster, upcast
+from turnledger.ledger.events import CATALOGUE, EVENT_TYPES, Event, MessageAppended
+from turnledger.ledger.limits import Limits, check_json
+from turnledger.ledger.messages import InnerMessage
+from turnledger.ledger.redacting import Redactor
+from turnledger.ledger.redacting_events import redacted
+from turnledger.ledger.upcasting import UPCASTERS, Upcaster, upcast
 
 # The fields of each kind that take any JSON; a message's are those of what it holds.
 _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {

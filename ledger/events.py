@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.messages import Count, InnerMessage, Moment
+from turnledger.ledger.messages import Count, InnerMessage, Moment
 
 # Grows by one with every release that adds a tag or a field. A ledger remembers the
 # highest that wrote to it, so that an unknown tag can be told from a damaged one.

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ledger.events import Event, RunStarted
-from ledger.recorder import LedgerRecorder
-from ledger.rows import RawRow
+from turnledger.ledger.events import Event, RunStarted
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.rows import RawRow
 
 
 class ForkPoint(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from ledger.errors import StoreUnavailableError
+from turnledger.ledger.errors import StoreUnavailableError
 
 Tx = TypeVar("Tx")
 MAX_GROUP = 256

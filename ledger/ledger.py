@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID, uuid5
 
-from ledger import claiming, verifying
-from ledger.appended import Appended
-from ledger.appending import AppendRequest, append
-from ledger.claiming import Claim
-from ledger.clock import Clock, SystemClock, to_micros
-from ledger.codec import Codec
-from ledger.errors import (
+from turnledger.ledger import claiming, verifying
+from turnledger.ledger.appended import Appended
+from turnledger.ledger.appending import AppendRequest, append
+from turnledger.ledger.claiming import Claim
+from turnledger.ledger.clock import Clock, SystemClock, to_micros
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import (
     BlobNotFoundError,
     IntegrityFailureError,
     InvalidEventError,
@@ -31,19 +31,19 @@ from ledger.errors import (
     RunNotFoundError,
     StoreUnavailableError,
 )
-from ledger.events import Event, RunStarted
-from ledger.limits import Limits
-from ledger.lineage import Segment, lineage
-from ledger.mapper import LedgerMapper
-from ledger.record import Draft, Record
-from ledger.recorder import PAGE, LedgerRecorder, RunQuery
-from ledger.redacting import STANDARD, Redactor
-from ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
-from ledger.run_index import RunInfo, RunStatus, describe, fold_index
-from ledger.shelves import Shelf, is_storable
-from ledger.stores import open_store
-from ledger.transaction import Lease, Transaction
-from ledger.verifying import Report
+from turnledger.ledger.events import Event, RunStarted
+from turnledger.ledger.limits import Limits
+from turnledger.ledger.lineage import Segment, lineage
+from turnledger.ledger.mapper import LedgerMapper
+from turnledger.ledger.record import Draft, Record
+from turnledger.ledger.recorder import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.redacting import STANDARD, Redactor
+from turnledger.ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
+from turnledger.ledger.run_index import RunInfo, RunStatus, describe, fold_index
+from turnledger.ledger.shelves import Shelf, is_storable
+from turnledger.ledger.stores import open_store
+from turnledger.ledger.transaction import Lease, Transaction
+from turnledger.ledger.verifying import Report
 
 DEFAULT_TTL = timedelta(seconds=60)
 # How long a follower sleeps between looks, at first and at most.

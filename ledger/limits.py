@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ledger.errors import InvalidEventError, InvalidInputError, LimitExceededError
-from ledger.events import EvaluationStarted, Event, RunStarted
+from turnledger.ledger.errors import InvalidEventError, InvalidInputError, LimitExceededError
+from turnledger.ledger.events import EvaluationStarted, Event, RunStarted
 
 # PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
 BATCH_CEILING = 4096

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ledger.errors import IntegrityFailureError, RunNotFoundError
-from ledger.run_index import RunRow, damaged
+from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
+from turnledger.ledger.run_index import RunRow, damaged
 
 NO_END = 2**62
 _VERSIONS = range(NO_END)

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from eventsourcing.persistence import JSONTranscoder, Mapper, StoredEvent
 
-from ledger.codec import Codec
-from ledger.events import Event
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.events import Event
 
 
 class LedgerMapper(Mapper[UUID]):

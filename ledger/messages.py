@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.clock import new_message_id, utc_now
+from turnledger.ledger.clock import new_message_id, utc_now
 
 # What is recorded names its time zone: moments of all machines can be compared.
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]

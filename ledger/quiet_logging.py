@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from ledger.redacting import STANDARD, WITH_OWN_RULES
+from turnledger.ledger.redacting import STANDARD, WITH_OWN_RULES
 
 _FORMATTER = logging.Formatter()
 

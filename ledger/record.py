@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from ledger.clock import to_datetime
-from ledger.codec import Codec
-from ledger.events import Event
-from ledger.rows import Row
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.events import Event
+from turnledger.ledger.rows import Row
 
 
 class Draft(NamedTuple):

@@ -22,11 +22,11 @@ from eventsourcing.persistence import (
     Subscription,
 )
 
-from ledger.errors import LedgerClosedError, StoreUnavailableError
-from ledger.group_commit import GroupCommit, Job
-from ledger.rows import RawRow, Row
-from ledger.run_index import RunRow
-from ledger.transaction import Lease, Mark, RedoError, Transaction
+from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
+from turnledger.ledger.group_commit import GroupCommit, Job
+from turnledger.ledger.rows import RawRow, Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.transaction import Lease, Mark, RedoError, Transaction
 
 T = TypeVar("T")
 PAGE = 500

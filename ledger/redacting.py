@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 from weakref import WeakSet
 
-from ledger.errors import InvalidInputError
-from ledger.redacting_json import changed_in
-from ledger.redacting_rules import Fields, SecretPattern, marker
-from ledger.secret_escapes import Unescaped, has_escapes
-from ledger.secret_formats import BY_NAME, KNOWN
-from ledger.secret_hints import Hints
-from ledger.secret_spelling import SecretFormat
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.redacting_json import changed_in
+from turnledger.ledger.redacting_rules import Fields, SecretPattern, marker
+from turnledger.ledger.secret_escapes import Unescaped, has_escapes
+from turnledger.ledger.secret_formats import BY_NAME, KNOWN
+from turnledger.ledger.secret_hints import Hints
+from turnledger.ledger.secret_spelling import SecretFormat
 
 # Deeper JSON within JSON text than this is looked at as text only: each level is twice as long.
 _NESTED = 16
@@ -68,7 +68,7 @@ class Redactor:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """The redactor that a TOML file describes; InvalidInputError names what is wrong in it."""
-        from ledger.redactor_files import read_rules  # only who has a file needs it
+        from turnledger.ledger.redactor_files import read_rules  # only who has a file needs it
 
         return cls(**read_rules(path))
 

@@ -15,9 +15,15 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.events import EVENT_TYPES, Event, MessageAppended, OfferedTool, ResourceSnapshotted
-from ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
-from ledger.redacting import Path, Redactor
+from turnledger.ledger.events import (
+    EVENT_TYPES,
+    Event,
+    MessageAppended,
+    OfferedTool,
+    ResourceSnapshotted,
+)
+from turnledger.ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
+from turnledger.ledger.redacting import Path, Redactor
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ledger.errors import InvalidInputError
+from turnledger.ledger.errors import InvalidInputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # In so many ways something may be repeated within something that is repeated, and no more.

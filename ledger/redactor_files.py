@@ -9,9 +9,9 @@ import os
 import tomllib
 from typing import Any, TypedDict
 
-from ledger.errors import InvalidInputError
-from ledger.redacting_rules import Fields, SecretPattern
-from ledger.secret_formats import BY_NAME
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.redacting_rules import Fields, SecretPattern
+from turnledger.ledger.secret_formats import BY_NAME
 
 _KEYS = ("formats", "also", "fields", "patterns")
 # More than anybody writes by hand; of a device that never ends, no more is read.

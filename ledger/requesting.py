@@ -12,19 +12,19 @@ from functools import lru_cache
 from typing import TypeVar
 from uuid import UUID
 
-from ledger.appending import ANY_VERSION, AppendRequest, Entry
-from ledger.blobs import blob_name
-from ledger.clock import Clock
-from ledger.codec import Codec
-from ledger.errors import (
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry
+from turnledger.ledger.blobs import blob_name
+from turnledger.ledger.clock import Clock
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import (
     InvalidEventError,
     InvalidInputError,
     InvalidRunIdError,
     LimitExceededError,
 )
-from ledger.events import BaseEvent, EvaluationStarted, Event, RunClaimed, RunStarted
-from ledger.limits import Limits, check_indexed
-from ledger.record import Draft
+from turnledger.ledger.events import BaseEvent, EvaluationStarted, Event, RunClaimed, RunStarted
+from turnledger.ledger.limits import Limits, check_indexed
+from turnledger.ledger.record import Draft
 
 RunId = UUID | str
 T = TypeVar("T")

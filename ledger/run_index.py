@@ -15,10 +15,10 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.chain import GENESIS
-from ledger.clock import to_datetime
-from ledger.errors import IntegrityFailureError
-from ledger.events import (
+from turnledger.ledger.chain import GENESIS
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.events import (
     EVENT_TYPES,
     EvaluationStarted,
     Event,
@@ -33,7 +33,7 @@ from ledger.events import (
     RunWaiting,
     ToolCallDecided,
 )
-from ledger.rows import Row
+from turnledger.ledger.rows import Row
 
 RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
 

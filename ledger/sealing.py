@@ -16,14 +16,14 @@ from typing import Final
 
 import msgspec
 
-from ledger.chain import DIGEST_TEXT, UUID_TEXT
-from ledger.errors import IntegrityFailureError
-from ledger.ledger import Ledger
-from ledger.recorder import LedgerRecorder
-from ledger.run_index import RunRow, check_types
-from ledger.signing import Signer, is_signed_by
-from ledger.transfer.lines import moment_text
-from ledger.verifying import Problem, Report, every_run, text_of
+from turnledger.ledger.chain import DIGEST_TEXT, UUID_TEXT
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.run_index import RunRow, check_types
+from turnledger.ledger.signing import Signer, is_signed_by
+from turnledger.ledger.transfer.lines import moment_text
+from turnledger.ledger.verifying import Problem, Report, every_run, text_of
 
 FORMAT: Final = 1
 

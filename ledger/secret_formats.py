@@ -5,9 +5,9 @@ How text is searched for them is `ledger.redacting`.
 
 from __future__ import annotations
 
-from ledger.secret_spelling import SecretFormat
-from ledger.secret_tokens import TOKENS
-from ledger.secret_values import OPTIONAL, VALUES
+from turnledger.ledger.secret_spelling import SecretFormat
+from turnledger.ledger.secret_tokens import TOKENS
+from turnledger.ledger.secret_values import OPTIONAL, VALUES
 
 KNOWN: tuple[SecretFormat, ...] = (*TOKENS, *VALUES)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ledger.secret_escapes import has_escapes_in, unescaped_bytes
-from ledger.secret_spelling import HEX_PARTS, IS, THREE_PARTS, SecretFormat
+from turnledger.ledger.secret_escapes import has_escapes_in, unescaped_bytes
+from turnledger.ledger.secret_spelling import HEX_PARTS, IS, THREE_PARTS, SecretFormat
 
 # A secret of a known format holds a word as long as this, but for passwords.
 _WORD = 12

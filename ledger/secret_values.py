@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from ledger.secret_spelling import (
+from turnledger.ledger.secret_spelling import (
     ESCAPED,
     HAS_DIGIT,
     IS,

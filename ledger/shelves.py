@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ledger.errors import InvalidInputError, StoreBusyError
-from ledger.recorder import LedgerRecorder
-from ledger.transaction import Mark, Transaction
+from turnledger.ledger.errors import InvalidInputError, StoreBusyError
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.transaction import Mark, Transaction
 
 PAGE = 500
 _LOOKS = 100

@@ -11,8 +11,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ledger.rows import NewRow, Row
-from ledger.run_index import RunRow
+from turnledger.ledger.rows import NewRow, Row
+from turnledger.ledger.run_index import RunRow
 
 
 class Lease(NamedTuple):

@@ -12,16 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ledger.blobs import blob_name, blobs_named
-from ledger.chain import GENESIS, UUID_TEXT, link
-from ledger.clock import is_moment
-from ledger.codec import Codec
-from ledger.errors import EventDecodeError, IntegrityFailureError
-from ledger.events import Event, RunStarted
-from ledger.fork_points import ForkPoints
-from ledger.recorder import LedgerRecorder, RunQuery
-from ledger.rows import RawRow
-from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
+from turnledger.ledger.blobs import blob_name, blobs_named
+from turnledger.ledger.chain import GENESIS, UUID_TEXT, link
+from turnledger.ledger.clock import is_moment
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
+from turnledger.ledger.events import Event, RunStarted
+from turnledger.ledger.fork_points import ForkPoints
+from turnledger.ledger.recorder import LedgerRecorder, RunQuery
+from turnledger.ledger.rows import RawRow
+from turnledger.ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of
 
 _UUID: Final = re.compile(UUID_TEXT.pattern.encode())
 

@@ -1,8 +1,11 @@
 """The meaning: pure folds of a run's events into what is known about it."""
 
-from projections.attic import StateFileError
-from projections.blaming import blame
-from projections.blocks import (
+if __name__ != "turnledger.projections":  # a bare import would be a second copy of every class
+    raise ImportError("Import turnledger.projections, not the bare name projections.")
+
+from turnledger.projections.attic import StateFileError
+from turnledger.projections.blaming import blame
+from turnledger.projections.blocks import (
     Block,
     ChatTurn,
     MediaBlock,
@@ -10,24 +13,24 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.catching_up import catch_up
-from projections.checkpoints import CheckpointEntry, CheckpointView
-from projections.comparing import Comparison, compare
-from projections.containers import NotLoadedError
-from projections.conversation import Conversation
-from projections.declarations import Declarations
-from projections.history import MessageHistory
-from projections.history_checks import Repair
-from projections.inner_messages import (
+from turnledger.projections.catching_up import catch_up
+from turnledger.projections.checkpoints import CheckpointEntry, CheckpointView
+from turnledger.projections.comparing import Comparison, compare
+from turnledger.projections.containers import NotLoadedError
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.declarations import Declarations
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.history_checks import Repair
+from turnledger.projections.inner_messages import (
     get_inner_messages,
     get_latest_evaluation_id,
     get_pending_tool_calls,
 )
-from projections.ledger_tables import ToolStatistics, UsageByDay
-from projections.moments import RunState, diff, state_at
-from projections.projection import Projection, fold, fold_together
-from projections.rebuilding import Difference, Rebuilt, rebuild
-from projections.reducers import (
+from turnledger.projections.ledger_tables import ToolStatistics, UsageByDay
+from turnledger.projections.moments import RunState, diff, state_at
+from turnledger.projections.projection import Projection, fold, fold_together
+from turnledger.projections.rebuilding import Difference, Rebuilt, rebuild
+from turnledger.projections.reducers import (
     Reducer,
     ReducerContext,
     append_all,
@@ -37,14 +40,19 @@ from projections.reducers import (
     replace_latest_by,
     upsert_by,
 )
-from projections.slices import SessionSlices
-from projections.stored import standing
-from projections.summary import RunSummary
-from projections.table_shelf import TableRows, table_rows
-from projections.tables import RebuildOvertakenError, Table, TableDamagedError, TableNotMadeError
-from projections.timeline import Timeline
-from projections.tools import PendingTools, ToolCallView
-from projections.usage import Usage
+from turnledger.projections.slices import SessionSlices
+from turnledger.projections.stored import standing
+from turnledger.projections.summary import RunSummary
+from turnledger.projections.table_shelf import TableRows, table_rows
+from turnledger.projections.tables import (
+    RebuildOvertakenError,
+    Table,
+    TableDamagedError,
+    TableNotMadeError,
+)
+from turnledger.projections.timeline import Timeline
+from turnledger.projections.tools import PendingTools, ToolCallView
+from turnledger.projections.usage import Usage
 
 __all__ = [
     "Block",

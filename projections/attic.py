@@ -17,8 +17,8 @@ from typing import IO, Any, Final, Generic, TypeVar, overload
 from weakref import finalize, ref
 from zlib import crc32
 
-from ledger import TurnledgerError
-from projections.exact import PACKING_ERRORS, packed, unpacked
+from turnledger.ledger import TurnledgerError
+from turnledger.projections.exact import PACKING_ERRORS, packed, unpacked
 
 T = TypeVar("T")
 

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import jsonpointer
 
-from ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
-from ledger.requesting import RunId
-from projections.declarations import Declarations
-from projections.moments import built_in
-from projections.outlines import NOTHING_THERE, pointed, unchanged, whole
-from projections.projection import PAGE, Projection, tags_read
-from projections.running_hash import canonical
+from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
+from turnledger.ledger.requesting import RunId
+from turnledger.projections.declarations import Declarations
+from turnledger.projections.moments import built_in
+from turnledger.projections.outlines import NOTHING_THERE, pointed, unchanged, whole
+from turnledger.projections.projection import PAGE, Projection, tags_read
+from turnledger.projections.running_hash import canonical
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 

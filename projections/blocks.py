@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, final
 
 import msgspec
 
-from ledger.messages import Modality
+from turnledger.ledger.messages import Modality
 
 TurnRole: TypeAlias = Literal["user", "assistant"]
 

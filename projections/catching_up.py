@@ -12,9 +12,9 @@ from functools import partial
 from threading import Event as Flag
 from typing import Any, NamedTuple
 
-from ledger import NO_MARK, Ledger, Mark
-from projections.rebuilding import rebuild
-from projections.table_shelf import (
+from turnledger.ledger import NO_MARK, Ledger, Mark
+from turnledger.projections.rebuilding import rebuild
+from turnledger.projections.table_shelf import (
     Standing,
     check_made,
     fingerprint,
@@ -25,7 +25,7 @@ from projections.table_shelf import (
     turned,
     version_of,
 )
-from projections.tables import RebuildOvertakenError, Table
+from turnledger.projections.tables import RebuildOvertakenError, Table
 
 BATCH = 500
 

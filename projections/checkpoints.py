@@ -11,17 +11,17 @@ from typing import Any, final
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
     Record,
     RunStarted,
 )
-from projections.outlines import listed, whole
-from projections.persistent import Cold, HashedList
-from projections.projection import BulkProjection, Folding, as_json
-from projections.running_hash import combine
+from turnledger.projections.outlines import listed, whole
+from turnledger.projections.persistent import Cold, HashedList
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.running_hash import combine
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

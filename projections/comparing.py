@@ -15,15 +15,15 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ledger import Ledger, Record
-from ledger.lineage import NO_END, lineage
-from ledger.requesting import RunId, canonical_id
-from projections.aligning import Pair, align, gaps, whole
-from projections.declarations import Declarations
-from projections.json_changes import Change, changes
-from projections.moments import state_at
-from projections.outlines import cut
-from projections.substance import Listener, Said, in_short
+from turnledger.ledger import Ledger, Record
+from turnledger.ledger.lineage import NO_END, lineage
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.projections.aligning import Pair, align, gaps, whole
+from turnledger.projections.declarations import Declarations
+from turnledger.projections.json_changes import Change, changes
+from turnledger.projections.moments import state_at
+from turnledger.projections.outlines import cut
+from turnledger.projections.substance import Listener, Said, in_short
 
 # How much of an event a row quotes.
 LONGEST_TEXT = 200

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ledger import TurnledgerError
+from turnledger.ledger import TurnledgerError
 
 T = TypeVar("T")
 A = TypeVar("A")

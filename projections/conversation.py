@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     InnerMessage,
@@ -23,17 +23,17 @@ from ledger import (
     RunStarted,
     ToolMessageAmended,
 )
-from projections.blocks import ChatTurn, ToolResultBlock
-from projections.containers import Stack, in_order
-from projections.history import MessageHistory, Repairs
-from projections.history_cold import ColdHistory, chilled, thawed
-from projections.history_turns import Turn
-from projections.outlines import Items, listed, none_shared, whole
-from projections.past_histories import PastHistories
-from projections.persistent import Cold, HashedList, HashedMap
-from projections.projection import BulkProjection, Folding, as_json
-from projections.running_hash import combine
-from projections.telling import message_told
+from turnledger.projections.blocks import ChatTurn, ToolResultBlock
+from turnledger.projections.containers import Stack, in_order
+from turnledger.projections.history import MessageHistory, Repairs
+from turnledger.projections.history_cold import ColdHistory, chilled, thawed
+from turnledger.projections.history_turns import Turn
+from turnledger.projections.outlines import Items, listed, none_shared, whole
+from turnledger.projections.past_histories import PastHistories
+from turnledger.projections.persistent import Cold, HashedList, HashedMap
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.running_hash import combine
+from turnledger.projections.telling import message_told
 
 # With more messages than this since the last result, a fold that is to be stored forgets it.
 _FEW = 16

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from ledger import InvalidInputError
-from projections.reducers import Reducer, declared_reducers
-from projections.running_hash import canonical
+from turnledger.ledger import InvalidInputError
+from turnledger.projections.reducers import Reducer, declared_reducers
+from turnledger.projections.running_hash import canonical
 
 
 class Declarations:

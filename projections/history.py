@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, final
 
-from projections.blocks import (
+from turnledger.projections.blocks import (
     STUB_TEXT,
     SYNTHETIC_LEAD,
     Block,
@@ -20,11 +20,11 @@ from projections.blocks import (
     ToolUseBlock,
     stub_for,
 )
-from projections.containers import NotLoadedError, Stack, in_order
-from projections.history_checks import Repair, checked, encodable, well_formed
-from projections.history_rules import assistant_said, user_said, without_open_calls
-from projections.history_turns import PastTurns, Turn, UserTurn, chain_at, turns_until
-from projections.running_hash import combine
+from turnledger.projections.containers import NotLoadedError, Stack, in_order
+from turnledger.projections.history_checks import Repair, checked, encodable, well_formed
+from turnledger.projections.history_rules import assistant_said, user_said, without_open_calls
+from turnledger.projections.history_turns import PastTurns, Turn, UserTurn, chain_at, turns_until
+from turnledger.projections.running_hash import combine
 
 Incomplete: TypeAlias = Literal["stub", "skip"]
 # A turn among the repairs stands for the stubs that its open calls were given, and a sequence

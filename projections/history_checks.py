@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias, final, get_args
 
 import msgspec
 
-from ledger.messages import Modality
-from projections.blocks import (
+from turnledger.ledger.messages import Modality
+from turnledger.projections.blocks import (
     Block,
     ChatTurn,
     MediaBlock,

@@ -10,10 +10,10 @@ from typing import final
 
 import msgspec
 
-from projections.blocks import ToolResultBlock, ToolUseBlock
-from projections.containers import accumulated, cold_stack, put_in
-from projections.history import MessageHistory, _System
-from projections.history_turns import (
+from turnledger.projections.blocks import ToolResultBlock, ToolUseBlock
+from turnledger.projections.containers import accumulated, cold_stack, put_in
+from turnledger.projections.history import MessageHistory, _System
+from turnledger.projections.history_turns import (
     NO_BLOCKS,
     NO_CALLS,
     NO_RESULTS,
@@ -22,7 +22,7 @@ from projections.history_turns import (
     chain_until,
     sum_results,
 )
-from projections.running_hash import list_add
+from turnledger.projections.running_hash import list_add
 
 
 class ColdAssistant(msgspec.Struct, frozen=True):

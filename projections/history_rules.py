@@ -6,11 +6,11 @@ new last turn. What a rule drops, joins or leaves out is added to `found`.
 
 from __future__ import annotations
 
-from ledger import ToolCallRecord
-from projections.blocks import Block, ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.containers import Stack, put_in
-from projections.history_checks import Repair, encodable
-from projections.history_turns import (
+from turnledger.ledger import ToolCallRecord
+from turnledger.projections.blocks import Block, ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.containers import Stack, put_in
+from turnledger.projections.history_checks import Repair, encodable
+from turnledger.projections.history_turns import (
     NO_CALLS,
     NO_RESULTS,
     AssistantTurn,

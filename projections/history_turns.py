@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
-from projections.containers import SmallMap, Stack, accumulated, as_tuple, in_order
-from projections.running_hash import combine, list_add, list_start, map_add, map_digest
+from turnledger.projections.blocks import Block, ChatTurn, ToolResultBlock, ToolUseBlock, stub_for
+from turnledger.projections.containers import SmallMap, Stack, accumulated, as_tuple, in_order
+from turnledger.projections.running_hash import combine, list_add, list_start, map_add, map_digest
 
 NO_CALLS: SmallMap[ToolUseBlock] = {}
 NO_RESULTS: SmallMap[ToolResultBlock] = {}

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ledger import InnerMessage, ToolCallRecord
-from ledger.messages import ToolCallStatus
+from turnledger.ledger import InnerMessage, ToolCallRecord
+from turnledger.ledger.messages import ToolCallStatus
 
 
 class HasSlices(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from projections.running_hash import canonical
+from turnledger.projections.running_hash import canonical
 
 # What is nested deeper is replaced as a whole.
 DEEPEST = 100

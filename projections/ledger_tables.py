@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ledger import (
+from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
@@ -15,7 +15,7 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
-from projections.tables import Table, added
+from turnledger.projections.tables import Table, added
 
 # What is under way in a run: when a tool was started, which model was called.
 Open = dict[str, Any]

@@ -8,21 +8,21 @@ from typing import Any, final
 
 import jsonpatch
 
-from ledger import Ledger, Record, RecordNotFoundError
-from ledger.requesting import RunId
-from projections.checkpoints import CheckpointsState, CheckpointView
-from projections.conversation import Conversation, ConversationState
-from projections.declarations import Declarations
-from projections.exact import packed, unpacked
-from projections.history import MessageHistory
-from projections.outlines import cut
-from projections.projection import Projection, fold_pages
-from projections.running_hash import combine
-from projections.slices import SessionSlices, SlicesState
-from projections.summary import RunSummary, Summary
-from projections.timeline import Timeline, TimelineState
-from projections.tools import PendingTools, ToolsState
-from projections.usage import Usage, UsageState
+from turnledger.ledger import Ledger, Record, RecordNotFoundError
+from turnledger.ledger.requesting import RunId
+from turnledger.projections.checkpoints import CheckpointsState, CheckpointView
+from turnledger.projections.conversation import Conversation, ConversationState
+from turnledger.projections.declarations import Declarations
+from turnledger.projections.exact import packed, unpacked
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.outlines import cut
+from turnledger.projections.projection import Projection, fold_pages
+from turnledger.projections.running_hash import combine
+from turnledger.projections.slices import SessionSlices, SlicesState
+from turnledger.projections.summary import RunSummary, Summary
+from turnledger.projections.timeline import Timeline, TimelineState
+from turnledger.projections.tools import PendingTools, ToolsState
+from turnledger.projections.usage import Usage, UsageState
 
 
 def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import final
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Ledger,
@@ -17,10 +17,10 @@ from ledger import (
     Record,
     RunStarted,
 )
-from ledger.requesting import RunId
-from projections.conversation import Conversation
-from projections.history import MessageHistory
-from projections.projection import fold, tags_of, tags_read
+from turnledger.ledger.requesting import RunId
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.projection import fold, tags_of, tags_read
 
 _TAGS = tags_read(Conversation())
 _SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)

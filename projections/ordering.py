@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Generic, TypeVar
 
-from projections.attic import held
-from projections.persistent import HashedList
+from turnledger.projections.attic import held
+from turnledger.projections.persistent import HashedList
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from projections.persistent import HashedList
-from projections.running_hash import canonical
+from turnledger.projections.persistent import HashedList
+from turnledger.projections.running_hash import canonical
 
 T = TypeVar("T")
 C = TypeVar("C", covariant=True)

@@ -17,8 +17,8 @@ from multiprocessing.process import BaseProcess
 from threading import Thread
 from typing import NamedTuple, TypeVar
 
-from ledger import InvalidInputError, Ledger
-from ledger.verifying import every_run
+from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.ledger.verifying import every_run
 
 T = TypeVar("T")
 

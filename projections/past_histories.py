@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
-from projections.attic import NOT_PUT_AWAY, Away, away
-from projections.blocks import ChatTurn
-from projections.containers import NotLoadedError, Stack
-from projections.history import MessageHistory, Repairs, _System, repairs_of, told
-from projections.history_checks import Repair
-from projections.history_turns import PastTurns, Turn, UserTurn
-from projections.persistent import HashedMap, OrderedMap
+from turnledger.projections.attic import NOT_PUT_AWAY, Away, away
+from turnledger.projections.blocks import ChatTurn
+from turnledger.projections.containers import NotLoadedError, Stack
+from turnledger.projections.history import MessageHistory, Repairs, _System, repairs_of, told
+from turnledger.projections.history_checks import Repair
+from turnledger.projections.history_turns import PastTurns, Turn, UserTurn
+from turnledger.projections.persistent import HashedMap, OrderedMap
 
 # With so many turns in memory, the older histories are put away until few are left.
 _MOST_TURNS = 8192

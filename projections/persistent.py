@@ -12,10 +12,17 @@ from copy import deepcopy
 from itertools import chain, islice
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from projections.attic import AwayList, away
-from projections.containers import NotLoadedError, PersistentMap, Stack, in_order
-from projections.exact import packed, unpacked
-from projections.running_hash import combine, list_add, list_start, map_add, map_digest, map_remove
+from turnledger.projections.attic import AwayList, away
+from turnledger.projections.containers import NotLoadedError, PersistentMap, Stack, in_order
+from turnledger.projections.exact import packed, unpacked
+from turnledger.projections.running_hash import (
+    combine,
+    list_add,
+    list_start,
+    map_add,
+    map_digest,
+    map_remove,
+)
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
-from ledger import Event, Record
-from ledger.upcasting import UPCASTERS
-from projections.running_hash import canonical, combine
+from turnledger.ledger import Event, Record
+from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.projections.running_hash import canonical, combine
 
 S = TypeVar("S")
 # Records that are held at once: what the ledger reads in one go.

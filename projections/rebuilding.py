@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from ledger import Ledger, Mark, Record, Shelf, TurnledgerError
-from ledger.rows import Row
-from projections.over_runs import Portion, Progress, over_runs
-from projections.running_hash import canonical
-from projections.table_shelf import (
+from turnledger.ledger import Ledger, Mark, Record, Shelf, TurnledgerError
+from turnledger.ledger.rows import Row
+from turnledger.projections.over_runs import Portion, Progress, over_runs
+from turnledger.projections.running_hash import canonical
+from turnledger.projections.table_shelf import (
     CARRY,
     Standing,
     check_made,
@@ -31,7 +31,7 @@ from projections.table_shelf import (
     texts_of,
     turned,
 )
-from projections.tables import (
+from turnledger.projections.tables import (
     Additions,
     RebuildOvertakenError,
     Table,

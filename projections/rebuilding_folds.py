@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ledger import Ledger
-from projections.moments import built_in
-from projections.over_runs import Portion, Progress, over_runs
-from projections.rebuilding import Difference, Rebuilt
-from projections.stored import FEWEST_EVENTS, SHELF, Stored, fold_cold, key_of, row_of
+from turnledger.ledger import Ledger
+from turnledger.projections.moments import built_in
+from turnledger.projections.over_runs import Portion, Progress, over_runs
+from turnledger.projections.rebuilding import Difference, Rebuilt
+from turnledger.projections.stored import FEWEST_EVENTS, SHELF, Stored, fold_cold, key_of, row_of
 
 NAME = "folds"
 

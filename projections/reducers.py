@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from ledger import InnerMessage
+from turnledger.ledger import InnerMessage
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar, final
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     InnerMessage,
     MessageAppended,
     Record,
@@ -20,13 +20,13 @@ from ledger import (
     SliceEventApplied,
     StateRestored,
 )
-from projections.containers import PersistentMap
-from projections.declarations import Declarations, plain, written
-from projections.outlines import listed, whole
-from projections.persistent import HashedList
-from projections.projection import Projection
-from projections.reducers import ReducerContext, append_all, inner_message_append
-from projections.running_hash import combine, list_add
+from turnledger.projections.containers import PersistentMap
+from turnledger.projections.declarations import Declarations, plain, written
+from turnledger.projections.outlines import listed, whole
+from turnledger.projections.persistent import HashedList
+from turnledger.projections.projection import Projection
+from turnledger.projections.reducers import ReducerContext, append_all, inner_message_append
+from turnledger.projections.running_hash import combine, list_add
 
 T = TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ledger import Ledger, Record, StoreUnavailableError
-from ledger.requesting import RunId, canonical_id
-from projections.containers import NotLoadedError
-from projections.moments import RunState, built_in
-from projections.projection import Projection, fold_pages
-from projections.running_hash import canonical
+from turnledger.ledger import Ledger, Record, StoreUnavailableError
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.projections.containers import NotLoadedError
+from turnledger.projections.moments import RunState, built_in
+from turnledger.projections.projection import Projection, fold_pages
+from turnledger.projections.running_hash import canonical
 
 SHELF = "folds"
 # A row is written anew when more events came than this, and no more than

@@ -30,7 +30,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -46,8 +46,8 @@ from ledger import (
     SliceEventApplied,
     ToolMessageAmended,
 )
-from projections.json_changes import DEEPEST
-from projections.running_hash import canonical
+from turnledger.projections.json_changes import DEEPEST
+from turnledger.projections.running_hash import canonical
 
 LEFT_OUT: Final = frozenset(
     {

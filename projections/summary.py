@@ -7,7 +7,7 @@ from typing import Any, assert_never, final
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationFinished,
     EvaluationStarted,
     Record,
@@ -22,9 +22,9 @@ from ledger import (
     TokenLimits,
     ToolCallDecided,
 )
-from ledger.run_index import RunStatus
-from projections.projection import Projection, as_json
-from projections.running_hash import canonical, combine
+from turnledger.ledger.run_index import RunStatus
+from turnledger.projections.projection import Projection, as_json
+from turnledger.projections.running_hash import canonical, combine
 
 
 @final

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ledger import NO_MARK, Ledger, Mark, Record, Shelf
-from ledger.verifying import every_run
-from projections.running_hash import combine, map_add, map_digest, map_remove
-from projections.tables import (
+from turnledger.ledger import NO_MARK, Ledger, Mark, Record, Shelf
+from turnledger.ledger.verifying import every_run
+from turnledger.projections.running_hash import combine, map_add, map_digest, map_remove
+from turnledger.projections.tables import (
     Table,
     TableDamagedError,
     TableNotMadeError,

@@ -13,9 +13,15 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
-from ledger import Event, IntegrityFailureError, InvalidInputError, Record, TurnledgerError
-from projections.projection import Projection, tags_read
-from projections.running_hash import canonical
+from turnledger.ledger import (
+    Event,
+    IntegrityFailureError,
+    InvalidInputError,
+    Record,
+    TurnledgerError,
+)
+from turnledger.projections.projection import Projection, tags_read
+from turnledger.projections.running_hash import canonical
 
 C = TypeVar("C")
 

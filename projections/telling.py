@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger import InnerMessage, MediaContent
-from projections.blocks import (
+from turnledger.ledger import InnerMessage, MediaContent
+from turnledger.projections.blocks import (
     Block,
     ChatTurn,
     MediaBlock,
@@ -14,10 +14,10 @@ from projections.blocks import (
     ToolUseBlock,
     TurnRole,
 )
-from projections.containers import Stack
-from projections.history import Repairs, told
-from projections.history_rules import reply_said, result_said
-from projections.history_turns import Turn, UserTurn
+from turnledger.projections.containers import Stack
+from turnledger.projections.history import Repairs, told
+from turnledger.projections.history_rules import reply_said, result_said
+from turnledger.projections.history_turns import Turn, UserTurn
 
 
 def blocks_of(message: InnerMessage) -> tuple[Block, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, final
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
@@ -23,10 +23,10 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
-from ledger.clock import to_micros
-from projections.ordering import InOrder
-from projections.outlines import Items, none_shared, not_shared, whole
-from projections.persistent import (
+from turnledger.ledger.clock import to_micros
+from turnledger.projections.ordering import InOrder
+from turnledger.projections.outlines import Items, none_shared, not_shared, whole
+from turnledger.projections.persistent import (
     Cold,
     HashedList,
     UnderWay,
@@ -36,8 +36,8 @@ from projections.persistent import (
     owned,
     under_way,
 )
-from projections.projection import BulkProjection, Folding, as_json
-from projections.running_hash import combine, list_add
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.running_hash import combine, list_add
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationSuperseded,
     InnerMessage,
     MessageAppended,
@@ -21,9 +21,9 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections.persistent import begun, over, owned
-from projections.projection import Folding
-from projections.tool_views import (
+from turnledger.projections.persistent import begun, over, owned
+from turnledger.projections.projection import Folding
+from turnledger.projections.tool_views import (
     CallStatus,
     ToolCallView,
     ToolsState,

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from projections.containers import PersistentMap
-from projections.ordering import InOrder
-from projections.persistent import HashedList, UnderWay
-from projections.running_hash import list_add
+from turnledger.projections.containers import PersistentMap
+from turnledger.projections.ordering import InOrder
+from turnledger.projections.persistent import HashedList, UnderWay
+from turnledger.projections.running_hash import list_add
 
 CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationSuperseded,
     MessageAppended,
     RunStarted,
@@ -24,12 +24,12 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections.outlines import Items, not_shared, whole
-from projections.persistent import Cold, HashedList, UnderWay, digest_of, under_way
-from projections.projection import BulkProjection, as_json
-from projections.running_hash import combine
-from projections.tool_folding import ToolsFolding
-from projections.tool_views import (
+from turnledger.projections.outlines import Items, not_shared, whole
+from turnledger.projections.persistent import Cold, HashedList, UnderWay, digest_of, under_way
+from turnledger.projections.projection import BulkProjection, as_json
+from turnledger.projections.running_hash import combine
+from turnledger.projections.tool_folding import ToolsFolding
+from turnledger.projections.tool_views import (
     CallStatus,
     ToolCallView,
     ToolsState,

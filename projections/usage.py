@@ -6,11 +6,11 @@ from typing import Any, final
 
 import msgspec
 
-from ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
-from projections.outlines import listed, whole
-from projections.persistent import Cold, HashedList
-from projections.projection import BulkProjection, Folding, as_json
-from projections.running_hash import canonical, combine
+from turnledger.ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
+from turnledger.projections.outlines import listed, whole
+from turnledger.projections.persistent import Cold, HashedList
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.running_hash import canonical, combine
 
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):

@@ -1,13 +1,16 @@
 """The doing: the loop that decides, performs and records."""
 
+if __name__ != "turnledger.runtime":  # a bare import would be a second copy of every class
+    raise ImportError("Import turnledger.runtime, not the bare name runtime.")
+
 import importlib as _importlib
 import typing as _typing
 
-from runtime.adapter import (
+from turnledger.runtime.adapter import (
     AdapterResumeState,
     ProviderAdapter,
 )
-from runtime.bus import (
+from turnledger.runtime.bus import (
     ControlBus,
     EventBus,
     EventHandler,
@@ -17,7 +20,7 @@ from runtime.bus import (
     PublishResult,
     format_publish_failures,
 )
-from runtime.bus_events import (
+from turnledger.runtime.bus_events import (
     CheckpointPhase,
     CheckpointSaved,
     MainLoopCompleted,
@@ -32,21 +35,21 @@ from runtime.bus_events import (
     TextReceived,
     ToolInvoked,
 )
-from runtime.checkpoints import (
+from turnledger.runtime.checkpoints import (
     Checkpoint,
     CheckpointBackend,
     FilesystemCheckpointBackend,
     RecoverableRun,
     RecoveryConfig,
 )
-from runtime.disclosure import (
+from turnledger.runtime.disclosure import (
     OPEN_SECTIONS,
     OpenSections,
 )
-from runtime.divergence import (
+from turnledger.runtime.divergence import (
     Divergence,
 )
-from runtime.errors import (
+from turnledger.runtime.errors import (
     BudgetExceededError,
     CheckpointCorruptedError,
     CheckpointExpiredError,
@@ -76,26 +79,26 @@ from runtime.errors import (
     ToolDefinitionError,
     UnsupportedTypeError,
 )
-from runtime.event_changes import (
+from turnledger.runtime.event_changes import (
     ChangeRefusedError,
 )
-from runtime.execution_state import (
+from turnledger.runtime.execution_state import (
     CompositeSnapshot,
     ExecutionState,
     Snapshotable,
 )
-from runtime.filesystem import (
+from turnledger.runtime.filesystem import (
     FilesystemSnapshot,
     SnapshotableFilesystem,
 )
-from runtime.json_values import (
+from turnledger.runtime.json_values import (
     read_json,
     to_plain,
 )
-from runtime.ledger_checkpoints import (
+from turnledger.runtime.ledger_checkpoints import (
     LedgerCheckpointBackend,
 )
-from runtime.limits import (
+from turnledger.runtime.limits import (
     Budget,
     BudgetTracker,
     Deadline,
@@ -103,69 +106,69 @@ from runtime.limits import (
     deadline_for,
     deadline_provider_payload,
 )
-from runtime.live_parts import (
+from turnledger.runtime.live_parts import (
     LiveReplay,
     NotRecordedError,
     replay_live,
 )
-from runtime.main_loop import (
+from turnledger.runtime.main_loop import (
     MainLoop,
     MainLoopConfig,
 )
-from runtime.prompt import (
+from turnledger.runtime.prompt import (
     Prompt,
     PromptTemplate,
 )
-from runtime.rendering import (
+from turnledger.runtime.rendering import (
     PromptOverridesStore,
     RenderedPrompt,
     ShownSection,
 )
-from runtime.replaying import (
+from turnledger.runtime.replaying import (
     ReplayDivergedError,
     Replayed,
     replay,
 )
-from runtime.requests import (
+from turnledger.runtime.requests import (
     Reply,
     Request,
     Sending,
     ToolCall,
     ToolChoice,
 )
-from runtime.response import (
+from turnledger.runtime.response import (
     PromptResponse,
 )
-from runtime.schemas import (
+from turnledger.runtime.schemas import (
     decode,
     json_schema,
 )
-from runtime.scripted import (
+from turnledger.runtime.scripted import (
     ScriptedAdapter,
     ScriptError,
 )
-from runtime.sections import (
+from turnledger.runtime.sections import (
     MarkdownSection,
     Section,
 )
-from runtime.session import (
+from turnledger.runtime.session import (
     Overlay,
     Session,
     enable_inner_message_recording,
 )
-from runtime.session_slices import (
+from turnledger.runtime.session_slices import (
     SessionMutation,
     SliceMutation,
     SliceView,
 )
-from runtime.snapshot import (
+from turnledger.runtime.snapshot import (
     Snapshot,
     SnapshotSlice,
 )
-from runtime.structured_output import (
+from turnledger.runtime.structured_output import (
     OutputSpec,
 )
-from runtime.throttle import (
+from turnledger.runtime.throttle import (
     FailedAttempt,
     RetryAdvice,
     RetryCancelledError,
@@ -173,7 +176,7 @@ from runtime.throttle import (
     call_with_retries,
     retry_advice,
 )
-from runtime.tool_calls import (
+from turnledger.runtime.tool_calls import (
     Invocation,
     call_by_name,
     call_tool,
@@ -181,34 +184,34 @@ from runtime.tool_calls import (
     parse_arguments,
     render_result,
 )
-from runtime.tools import (
+from turnledger.runtime.tools import (
     Tool,
     ToolContext,
     ToolRegistry,
     ToolResult,
     tool_to_spec,
 )
-from runtime.visibility import (
+from turnledger.runtime.visibility import (
     SectionVisibility,
     SetVisibilityOverride,
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
-from runtime.what_if import (
+from turnledger.runtime.what_if import (
     what_if,
 )
 
 if _typing.TYPE_CHECKING:
-    from runtime.message_building import (
+    from turnledger.runtime.message_building import (
         MessageBuilder,
         MessageBuildError,
     )
-    from runtime.message_records import (
+    from turnledger.runtime.message_records import (
         from_inner_message,
         from_inner_messages,
         to_inner_messages,
     )
-    from runtime.messages import (
+    from turnledger.runtime.messages import (
         EXECUTOR_POLICY,
         RESERVED_POLICIES,
         RUNTIME_POLICY,
@@ -221,7 +224,7 @@ if _typing.TYPE_CHECKING:
         RoleHint,
         TextPart,
     )
-    from runtime.option_results import (
+    from turnledger.runtime.option_results import (
         NotAnOptionCallError,
         OptionMismatchError,
         OptionResultBuilder,
@@ -230,26 +233,26 @@ if _typing.TYPE_CHECKING:
 
 # The messages with media and options are pydantic's, which takes its time to import.
 _LATER = {
-    "EXECUTOR_POLICY": "runtime.messages",
-    "MediaPart": "runtime.messages",
-    "Message": "runtime.messages",
-    "MessageBuildError": "runtime.message_building",
-    "MessageBuilder": "runtime.message_building",
-    "NotAnOptionCallError": "runtime.option_results",
-    "OptionCallPayload": "runtime.messages",
-    "OptionMismatchError": "runtime.option_results",
-    "OptionResultBuilder": "runtime.option_results",
-    "OptionResultPayload": "runtime.messages",
-    "PartsPayload": "runtime.messages",
-    "RESERVED_POLICIES": "runtime.messages",
-    "RUNTIME_POLICY": "runtime.messages",
-    "RecordedAs": "runtime.messages",
-    "RoleHint": "runtime.messages",
-    "TextPart": "runtime.messages",
-    "from_inner_message": "runtime.message_records",
-    "from_inner_messages": "runtime.message_records",
-    "run_option": "runtime.option_results",
-    "to_inner_messages": "runtime.message_records",
+    "EXECUTOR_POLICY": "turnledger.runtime.messages",
+    "MediaPart": "turnledger.runtime.messages",
+    "Message": "turnledger.runtime.messages",
+    "MessageBuildError": "turnledger.runtime.message_building",
+    "MessageBuilder": "turnledger.runtime.message_building",
+    "NotAnOptionCallError": "turnledger.runtime.option_results",
+    "OptionCallPayload": "turnledger.runtime.messages",
+    "OptionMismatchError": "turnledger.runtime.option_results",
+    "OptionResultBuilder": "turnledger.runtime.option_results",
+    "OptionResultPayload": "turnledger.runtime.messages",
+    "PartsPayload": "turnledger.runtime.messages",
+    "RESERVED_POLICIES": "turnledger.runtime.messages",
+    "RUNTIME_POLICY": "turnledger.runtime.messages",
+    "RecordedAs": "turnledger.runtime.messages",
+    "RoleHint": "turnledger.runtime.messages",
+    "TextPart": "turnledger.runtime.messages",
+    "from_inner_message": "turnledger.runtime.message_records",
+    "from_inner_messages": "turnledger.runtime.message_records",
+    "run_option": "turnledger.runtime.option_results",
+    "to_inner_messages": "turnledger.runtime.message_records",
 }
 
 

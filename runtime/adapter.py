@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ledger import InnerMessage, InvalidInputError
-from runtime.bus import EventBus
-from runtime.bus_events import TextReceived
-from runtime.evaluation import Evaluation, Wishes
-from runtime.execution_state import ExecutionState
-from runtime.limits import BudgetTracker, Deadline
-from runtime.prompt import Prompt
-from runtime.rendering import PromptOverridesStore
-from runtime.requests import Reply, Request, Sending, ToolCall, ToolChoice
-from runtime.response import PromptResponse
-from runtime.session import Session
-from runtime.throttle import RetryAdvice, ThrottlePolicy, retry_advice
+from turnledger.ledger import InnerMessage, InvalidInputError
+from turnledger.runtime.bus import EventBus
+from turnledger.runtime.bus_events import TextReceived
+from turnledger.runtime.evaluation import Evaluation, Wishes
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.limits import BudgetTracker, Deadline
+from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.rendering import PromptOverridesStore
+from turnledger.runtime.requests import Reply, Request, Sending, ToolCall, ToolChoice
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.session import Session
+from turnledger.runtime.throttle import RetryAdvice, ThrottlePolicy, retry_advice
 
 OutputT = TypeVar("OutputT")
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from ledger import EvaluationFinished, Event, InvalidInputError, ToolMessageAmended
-from runtime.bus_events import PromptExecuted
-from runtime.errors import SchemaError
-from runtime.json_values import to_plain
-from runtime.progress import EvaluationProgress
-from runtime.response import PromptResponse
+from turnledger.ledger import EvaluationFinished, Event, InvalidInputError, ToolMessageAmended
+from turnledger.runtime.bus_events import PromptExecuted
+from turnledger.runtime.errors import SchemaError
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.progress import EvaluationProgress
+from turnledger.runtime.response import PromptResponse
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 OutputT = TypeVar("OutputT")
 

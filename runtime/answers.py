@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from projections import ToolCallView
-from runtime.errors import EvaluationPhase
-from runtime.requests import Reply, Request
-from runtime.throttle import FailedAttempt
+from turnledger.projections import ToolCallView
+from turnledger.runtime.errors import EvaluationPhase
+from turnledger.runtime.requests import Reply, Request
+from turnledger.runtime.throttle import FailedAttempt
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 class Asking(Protocol):

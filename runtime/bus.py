@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ledger.errors import InvalidInputError, TurnledgerError
-from ledger.quiet_logging import logger_of
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.ledger.quiet_logging import logger_of
 
 EventT = TypeVar("EventT")
 EventHandler: TypeAlias = Callable[[Any], object]

@@ -12,11 +12,11 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from ledger.clock import utc_now
-from projections.usage import Tokens
-from runtime.limits import Budget, Deadline
-from runtime.response import PromptResponse
-from runtime.tools import ToolResult
+from turnledger.ledger.clock import utc_now
+from turnledger.projections.usage import Tokens
+from turnledger.runtime.limits import Budget, Deadline
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.tools import ToolResult
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationSuperseded,
     Event,
     InnerMessage,
@@ -22,11 +22,11 @@ from ledger import (
     StateRestored,
     ToolMessageAmended,
 )
-from runtime.errors import DataDecodeError, ReducerNotFoundError, SnapshotRestoreError
-from runtime.journal import Known
-from runtime.json_values import to_plain
-from runtime.slice_types import MESSAGES, SliceTypes
-from runtime.snapshot import Snapshot, SnapshotSlice
+from turnledger.runtime.errors import DataDecodeError, ReducerNotFoundError, SnapshotRestoreError
+from turnledger.runtime.journal import Known
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.slice_types import MESSAGES, SliceTypes
+from turnledger.runtime.snapshot import Snapshot, SnapshotSlice
 
 # The events to record, when it is known what is there.
 Change: TypeAlias = Callable[[Known], Sequence[Event]]

@@ -19,11 +19,11 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import InvalidInputError
-from ledger.quiet_logging import logger_of
-from runtime.bus_events import CheckpointPhase
-from runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
-from runtime.execution_state import CompositeSnapshot
+from turnledger.ledger import InvalidInputError
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.runtime.bus_events import CheckpointPhase
+from turnledger.runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
+from turnledger.runtime.execution_state import CompositeSnapshot
 
 logger = logger_of("turnledger.recovery")
 _SUFFIX = ".checkpoint.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     EvaluationStarted,
     Event,

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from projections import ToolCallView
-from runtime.journal import Known
-from runtime.tools import OnInterrupt
+from turnledger.projections import ToolCallView
+from turnledger.runtime.journal import Known
+from turnledger.runtime.tools import OnInterrupt
 
 
 @dataclass(frozen=True)

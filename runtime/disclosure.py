@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from runtime.tools import Tool, ToolContext, ToolResult
-from runtime.visibility import SectionVisibility, VisibilityExpansionRequired
+from turnledger.runtime.tools import Tool, ToolContext, ToolResult
+from turnledger.runtime.visibility import SectionVisibility, VisibilityExpansionRequired
 
 OPEN_SECTIONS_NAME = "open_sections"
 

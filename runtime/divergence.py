@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     EvaluationFinished,
     EvaluationStarted,
@@ -30,9 +30,9 @@ from ledger import (
     ToolCallFailed,
     ToolCallStarted,
 )
-from projections.running_hash import canonical, combine
-from runtime.progress import CREATE_PROMPT
-from runtime.rendering import OUTPUT_TITLE
+from turnledger.projections.running_hash import canonical, combine
+from turnledger.runtime.progress import CREATE_PROMPT
+from turnledger.runtime.rendering import OUTPUT_TITLE
 
 # The digest of no tools at all.
 NO_TOOLS = combine("tools", canonical([])).hex()

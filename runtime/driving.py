@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     InvalidInputError,
     RunCompleted,
@@ -20,33 +20,33 @@ from ledger import (
     RunStarted,
     StaleEpochError,
 )
-from ledger.quiet_logging import logger_of
-from runtime.bus_events import CheckpointPhase, CheckpointSaved
-from runtime.errors import (
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.runtime.bus_events import CheckpointPhase, CheckpointSaved
+from turnledger.runtime.errors import (
     ConversationNotFound,
     DecisionRequiredError,
     PromptEvaluationError,
     PromptMismatch,
 )
-from runtime.execution_state import ExecutionState
-from runtime.journal import Journal, Known
-from runtime.limits import Budget, BudgetTracker, Deadline, deadline_for
-from runtime.overlay import Overlay
-from runtime.progress import CREATE_PROMPT
-from runtime.prompt import Prompt
-from runtime.response import PromptResponse
-from runtime.saving import Saved, checkpoint_of
-from runtime.session import Session
-from runtime.throttle import RetryCancelledError
-from runtime.tool_results import checkpoint
-from runtime.visibility import (
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.journal import Journal, Known
+from turnledger.runtime.limits import Budget, BudgetTracker, Deadline, deadline_for
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.progress import CREATE_PROMPT
+from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.saving import Saved, checkpoint_of
+from turnledger.runtime.session import Session
+from turnledger.runtime.throttle import RetryCancelledError
+from turnledger.runtime.tool_results import checkpoint
+from turnledger.runtime.visibility import (
     SetVisibilityOverride,
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
 
 if TYPE_CHECKING:
-    from runtime.main_loop import MainLoop
+    from turnledger.runtime.main_loop import MainLoop
 
 logger = logger_of("turnledger.recovery")
 MOST_EXPANSIONS = 10

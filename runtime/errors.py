@@ -47,7 +47,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ledger.errors import TurnledgerError
+from turnledger.ledger.errors import TurnledgerError
 
 EvaluationPhase = Literal["request", "response", "tool", "budget"]
 

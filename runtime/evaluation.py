@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import uuid4
 
-from ledger import (
+from turnledger.ledger import (
     BlobNotFoundError,
     EvaluationStarted,
     InnerMessage,
@@ -22,11 +22,11 @@ from ledger import (
     RunWaiting,
     blob_name,
 )
-from ledger.clock import to_datetime
-from runtime.answering import finish
-from runtime.bus import EventBus
-from runtime.bus_events import PromptRendered, ToolInvoked
-from runtime.deciding import (
+from turnledger.ledger.clock import to_datetime
+from turnledger.runtime.answering import finish
+from turnledger.runtime.bus import EventBus
+from turnledger.runtime.bus_events import PromptRendered, ToolInvoked
+from turnledger.runtime.deciding import (
     Begin,
     CallModel,
     Doubt,
@@ -36,7 +36,7 @@ from runtime.deciding import (
     Wait,
     decide,
 )
-from runtime.errors import (
+from turnledger.runtime.errors import (
     BudgetExceededError,
     ConversationNotFound,
     DeadlineExceededError,
@@ -48,25 +48,25 @@ from runtime.errors import (
     SchemaError,
     SessionError,
 )
-from runtime.execution_state import ExecutionState
-from runtime.journal import Journal, Known
-from runtime.json_values import to_plain
-from runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
-from runtime.model_calls import call_model
-from runtime.overlay import scope_of
-from runtime.progress import EvaluationProgress
-from runtime.prompt import Prompt
-from runtime.rendering import PromptOverridesStore, RenderedPrompt
-from runtime.response import PromptResponse
-from runtime.session import Session
-from runtime.side_by_side import run_tools
-from runtime.tool_runs import doubt, settle
-from runtime.tools import ToolRegistry
-from runtime.visibility import VisibilityOverrides
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.journal import Journal, Known
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.limits import BudgetTracker, Deadline, deadline_provider_payload
+from turnledger.runtime.model_calls import call_model
+from turnledger.runtime.overlay import scope_of
+from turnledger.runtime.progress import EvaluationProgress
+from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.rendering import PromptOverridesStore, RenderedPrompt
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.session import Session
+from turnledger.runtime.side_by_side import run_tools
+from turnledger.runtime.tool_runs import doubt, settle
+from turnledger.runtime.tools import ToolRegistry
+from turnledger.runtime.visibility import VisibilityOverrides
 
 if TYPE_CHECKING:
-    from runtime.adapter import ProviderAdapter
-    from runtime.answers import Answers
+    from turnledger.runtime.adapter import ProviderAdapter
+    from turnledger.runtime.answers import Answers
 
 OutputT = TypeVar("OutputT")
 
@@ -277,8 +277,8 @@ class Evaluation(Generic[OutputT]):
         """What the prompt's own messages are; BlobNotFoundError if bytes of theirs are nowhere."""
         if not self.prompt.messages:
             return []
-        from runtime.message_records import to_inner_messages  # and with it pydantic
-        from runtime.opening import blobs_of
+        from turnledger.runtime.message_records import to_inner_messages  # and with it pydantic
+        from turnledger.runtime.opening import blobs_of
 
         given = {blob_name(content) for content in self.prompt.blobs}
         for name in blobs_of(self.prompt.messages):

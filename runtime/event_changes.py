@@ -13,7 +13,7 @@ from typing import Any
 import jsonpointer
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -36,8 +36,8 @@ from ledger import (
     ToolCallDecided,
     ToolCallFailed,
 )
-from runtime.errors import SchemaError
-from runtime.json_values import to_plain
+from turnledger.runtime.errors import SchemaError
+from turnledger.runtime.json_values import to_plain
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _OF_A_MESSAGE: Mapping[str, tuple[str, ...]] = {
@@ -216,8 +216,8 @@ def _sensible(message: InnerMessage, names: set[str], version: int) -> InnerMess
 
 def _text_of_parts(message: InnerMessage) -> str:
     # They take their time to import, and few changes need them.
-    from runtime.message_fields import built
-    from runtime.message_records import from_inner_message
+    from turnledger.runtime.message_fields import built
+    from turnledger.runtime.message_records import from_inner_message
 
     said = from_inner_message(msgspec.structs.replace(message, tool_calls=()))
     place = {"evaluation_id": message.evaluation_id, "sequence": message.sequence}

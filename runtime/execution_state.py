@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ledger import Event, blob_name
-from runtime.errors import SchemaError, SnapshotRestoreError
-from runtime.filesystem import FilesystemSnapshot, SnapshotableFilesystem
-from runtime.journal import Known
-from runtime.json_values import read_json, to_plain
-from runtime.session import Session
-from runtime.snapshot import Snapshot, json_of
+from turnledger.ledger import Event, blob_name
+from turnledger.runtime.errors import SchemaError, SnapshotRestoreError
+from turnledger.runtime.filesystem import FilesystemSnapshot, SnapshotableFilesystem
+from turnledger.runtime.journal import Known
+from turnledger.runtime.json_values import read_json, to_plain
+from turnledger.runtime.session import Session
+from turnledger.runtime.snapshot import Snapshot, json_of
 
 # The one file of a resource that is no directory; no file of a directory is called so.
 _ONLY_FILE = "snapshot//json"

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from runtime.errors import DataDecodeError
-from runtime.json_values import at_key, is_model
+from turnledger.runtime.errors import DataDecodeError
+from turnledger.runtime.json_values import at_key, is_model
 
 
 def refuse_extra_keys(data: Any, value: Any, path: str = "") -> None:

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     EvaluationStarted,
     MessageAppended,
@@ -21,9 +21,9 @@ from ledger import (
     SliceEventApplied,
     StateRestored,
 )
-from projections import Projection
-from projections.containers import PersistentMap
-from projections.slices import slices_in
+from turnledger.projections import Projection
+from turnledger.projections.containers import PersistentMap
+from turnledger.projections.slices import slices_in
 
 change = msgspec.structs.replace
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from runtime.errors import SnapshotRestoreError
-from runtime.file_tree import UNFINISHED, Kind, leads_out
+from turnledger.runtime.errors import SnapshotRestoreError
+from turnledger.runtime.file_tree import UNFINISHED, Kind, leads_out
 
 
 class Wanted(NamedTuple):

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from runtime.errors import ResourceSnapshotError, SnapshotRestoreError
+from turnledger.runtime.errors import ResourceSnapshotError, SnapshotRestoreError
 
 Kind = Literal["file", "executable", "link", "directory", "other"]
 

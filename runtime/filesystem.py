@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ledger import Clock, Limits, ResourceSnapshotted, SystemClock, blob_name
-from projections.running_hash import canonical, combine
-from runtime.errors import ResourceSnapshotError, SnapshotRestoreError
-from runtime.file_restoring import Wanted, check, put_back
-from runtime.file_tree import Found, Stamp, look, parsed, read, walk
+from turnledger.ledger import Clock, Limits, ResourceSnapshotted, SystemClock, blob_name
+from turnledger.projections.running_hash import canonical, combine
+from turnledger.runtime.errors import ResourceSnapshotError, SnapshotRestoreError
+from turnledger.runtime.file_restoring import Wanted, check, put_back
+from turnledger.runtime.file_tree import Found, Stamp, look, parsed, read, walk
 
 # Clocks of file systems tick: a change within the same tick leaves no trace in a file's times.
 _TICK = 2_000_000_000

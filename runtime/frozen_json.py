@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, NoReturn
 
-from ledger.limits import INT_RANGE
-from runtime.errors import DataEncodeError
-from runtime.json_values import MAX_DEPTH, at_key
+from turnledger.ledger.limits import INT_RANGE
+from turnledger.runtime.errors import DataEncodeError
+from turnledger.runtime.json_values import MAX_DEPTH, at_key
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

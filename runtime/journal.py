@@ -17,7 +17,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     NEW,
     Claim,
     Clock,
@@ -30,12 +30,12 @@ from ledger import (
     SystemClock,
     blob_name,
 )
-from projections import Declarations, RunState, fold_together
-from runtime.facts import Facts, FactsState
-from runtime.progress import Progress, ProgressState
+from turnledger.projections import Declarations, RunState, fold_together
+from turnledger.runtime.facts import Facts, FactsState
+from turnledger.runtime.progress import Progress, ProgressState
 
 if TYPE_CHECKING:
-    from runtime.answers import Answers
+    from turnledger.runtime.answers import Answers
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10

@@ -20,10 +20,10 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.limits import INT_RANGE, Limits
-from projections.declarations import dumped
-from projections.running_hash import canonical
-from runtime.errors import DataDecodeError, DataEncodeError, SchemaError
+from turnledger.ledger.limits import INT_RANGE, Limits
+from turnledger.projections.declarations import dumped
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime.errors import DataDecodeError, DataEncodeError, SchemaError
 
 # What the ledger takes by default: deeper values, and those that hold themselves, are refused.
 MAX_DEPTH = Limits().max_json_depth

@@ -5,8 +5,8 @@ from __future__ import annotations
 from threading import Event, Thread
 from types import TracebackType
 
-from ledger import Claim, StaleEpochError, TurnledgerError
-from ledger.quiet_logging import logger_of
+from turnledger.ledger import Claim, StaleEpochError, TurnledgerError
+from turnledger.ledger.quiet_logging import logger_of
 
 logger = logger_of("turnledger.lease")
 

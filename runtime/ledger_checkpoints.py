@@ -12,20 +12,20 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     ANY,
     CheckpointCleared,
     CheckpointStored,
     Ledger,
     RunStarted,
 )
-from projections import Declarations, fold_together, standing, state_at
-from runtime.bus_events import CheckpointPhase
-from runtime.checkpoints import Checkpoint
-from runtime.execution_state import CompositeSnapshot, resource_at
-from runtime.facts import Facts
-from runtime.progress import Progress
-from runtime.snapshot import Snapshot
+from turnledger.projections import Declarations, fold_together, standing, state_at
+from turnledger.runtime.bus_events import CheckpointPhase
+from turnledger.runtime.checkpoints import Checkpoint
+from turnledger.runtime.execution_state import CompositeSnapshot, resource_at
+from turnledger.runtime.facts import Facts
+from turnledger.runtime.progress import Progress
+from turnledger.runtime.snapshot import Snapshot
 
 
 class LedgerCheckpointBackend:

@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from ledger import TokenLimits, TokenUsage
-from ledger.clock import Clock, SystemClock, to_datetime
-from ledger.errors import InvalidInputError
-from projections.usage import Tokens
-from runtime.errors import BudgetExceededError, DeadlineExceededError
+from turnledger.ledger import TokenLimits, TokenUsage
+from turnledger.ledger.clock import Clock, SystemClock, to_datetime
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.projections.usage import Tokens
+from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError
 
 NO_TIME = timedelta(0)
 _MOST_TOKENS = 2**53  # what the ledger can record as a count

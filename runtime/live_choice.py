@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationStarted,
     InvalidInputError,
     MessageAppended,
@@ -15,14 +15,14 @@ from ledger import (
     Record,
     ToolCallStarted,
 )
-from runtime.bus import EventBus, InProcessEventBus, PublishResult
-from runtime.bus_events import TextReceived, ToolInvoked
-from runtime.overlay import Overlay
-from runtime.progress import CREATE_PROMPT
-from runtime.session import Session
+from turnledger.runtime.bus import EventBus, InProcessEventBus, PublishResult
+from turnledger.runtime.bus_events import TextReceived, ToolInvoked
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.progress import CREATE_PROMPT
+from turnledger.runtime.session import Session
 
 if TYPE_CHECKING:
-    from runtime.main_loop import MainLoop
+    from turnledger.runtime.main_loop import MainLoop
 
 MODEL = "model"
 TOOL = "tool:"

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     Claim,
     InvalidInputError,
     Ledger,
@@ -23,25 +23,25 @@ from ledger import (
     ToolCallStarted,
     TurnledgerError,
 )
-from ledger.requesting import RunId, canonical_id
-from projections import PendingTools, fold_together
-from projections.tools import ToolsState
-from runtime.checkpoints import RecoveryConfig
-from runtime.journal import Journal
-from runtime.live_choice import Live, LiveNews, Part, check_tools, live_parts_of, offered
-from runtime.main_loop import MainLoop
-from runtime.observers import Observers
-from runtime.partly_live import Missing, PartlyLive, Stopped
-from runtime.recorded_outcomes import RecordedOutcomes
-from runtime.recoverable import LIVE_TAG, asked_for
-from runtime.recovering import recover_from_ledger
-from runtime.replaying import check_chain
-from runtime.request_types import request_from
-from runtime.response import PromptResponse
-from runtime.session import Session
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.projections import PendingTools, fold_together
+from turnledger.projections.tools import ToolsState
+from turnledger.runtime.checkpoints import RecoveryConfig
+from turnledger.runtime.journal import Journal
+from turnledger.runtime.live_choice import Live, LiveNews, Part, check_tools, live_parts_of, offered
+from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.observers import Observers
+from turnledger.runtime.partly_live import Missing, PartlyLive, Stopped
+from turnledger.runtime.recorded_outcomes import RecordedOutcomes
+from turnledger.runtime.recoverable import LIVE_TAG, asked_for
+from turnledger.runtime.recovering import recover_from_ledger
+from turnledger.runtime.replaying import check_chain
+from turnledger.runtime.request_types import request_from
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.session import Session
 
 if TYPE_CHECKING:
-    from projections.comparing import Divergence
+    from turnledger.projections.comparing import Divergence
 
 Status = Literal["completed", "failed", "waiting", "stopped"]
 
@@ -248,7 +248,7 @@ def _unobserved(session: Session | None) -> Iterator[None]:
 
 
 def _parted(ledger: Ledger, run: UUID, fork: UUID, status: Status) -> Divergence | None:
-    from projections.comparing import compare  # only who has a fork needs it
+    from turnledger.projections.comparing import compare  # only who has a fork needs it
 
     found = compare(ledger, run, fork).divergence
     if found is not None and found.second is None and status == "stopped":

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     AppendRefusedError,
     CheckpointCleared,
     Claim,
@@ -31,25 +31,30 @@ from ledger import (
     SystemClock,
     new_run_id,
 )
-from ledger.quiet_logging import logger_of
-from ledger.redacting import STANDARD
-from ledger.redacting_events import redacted
-from runtime.adapter import ProviderAdapter
-from runtime.bus import ControlBus
-from runtime.bus_events import MainLoopCompleted, MainLoopFailed, MainLoopRequest, RecoveryFailed
-from runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
-from runtime.driving import Assignment, drive
-from runtime.errors import CheckpointCorruptedError
-from runtime.journal import Journal
-from runtime.keeping_alive import KeptAlive
-from runtime.ledger_checkpoints import LedgerCheckpointBackend
-from runtime.limits import Budget, Deadline
-from runtime.prompt import Prompt
-from runtime.recoverable import recoverable
-from runtime.recovering import recover_from_checkpoint, recover_from_ledger
-from runtime.request_types import is_of, recorded_request, request_from, request_type_of
-from runtime.response import PromptResponse
-from runtime.session import Session, enable_inner_message_recording
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.ledger.redacting import STANDARD
+from turnledger.ledger.redacting_events import redacted
+from turnledger.runtime.adapter import ProviderAdapter
+from turnledger.runtime.bus import ControlBus
+from turnledger.runtime.bus_events import (
+    MainLoopCompleted,
+    MainLoopFailed,
+    MainLoopRequest,
+    RecoveryFailed,
+)
+from turnledger.runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
+from turnledger.runtime.driving import Assignment, drive
+from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.journal import Journal
+from turnledger.runtime.keeping_alive import KeptAlive
+from turnledger.runtime.ledger_checkpoints import LedgerCheckpointBackend
+from turnledger.runtime.limits import Budget, Deadline
+from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.recoverable import recoverable
+from turnledger.runtime.recovering import recover_from_checkpoint, recover_from_ledger
+from turnledger.runtime.request_types import is_of, recorded_request, request_from, request_type_of
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.session import Session, enable_inner_message_recording
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")

@@ -13,12 +13,12 @@ from typing import Any, Self, TypeVar
 
 from pydantic import HttpUrl, ValidationError
 
-from ledger.blobs import blob_name
-from ledger.clock import Clock, SystemClock
-from ledger.errors import InvalidInputError
-from ledger.messages import Modality
-from runtime.json_values import to_plain
-from runtime.messages import (
+from turnledger.ledger.blobs import blob_name
+from turnledger.ledger.clock import Clock, SystemClock
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.messages import Modality
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.messages import (
     RESERVED_POLICIES,
     MediaPart,
     Message,

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
-from ledger.messages import InnerMessage, MediaContent, Role, TextContent, ToolCallRecord
-from runtime.errors import DataDecodeError, DataEncodeError
-from runtime.frozen_json import frozen_json
-from runtime.json_values import to_plain, to_text
-from runtime.messages import (
+from turnledger.ledger.messages import InnerMessage, MediaContent, Role, TextContent, ToolCallRecord
+from turnledger.runtime.errors import DataDecodeError, DataEncodeError
+from turnledger.runtime.frozen_json import frozen_json
+from turnledger.runtime.json_values import to_plain, to_text
+from turnledger.runtime.messages import (
     MediaPart,
     Message,
     OptionCallPayload,
@@ -30,7 +30,7 @@ from runtime.messages import (
     PartsPayload,
     TextPart,
 )
-from runtime.tool_calls import parse_arguments
+from turnledger.runtime.tool_calls import parse_arguments
 
 # What a model is told of an error that says nothing itself.
 FAILED = "The option failed."

@@ -14,12 +14,12 @@ from uuid import UUID
 
 import msgspec
 
-from ledger.clock import Clock, new_message_id, to_datetime, utc_now
-from ledger.errors import InvalidInputError
-from ledger.messages import InnerMessage
-from projections.running_hash import canonical
-from runtime.message_fields import built, payloads_of, raw_if_odd, role_of
-from runtime.messages import RUNTIME_POLICY, Message, RecordedAs
+from turnledger.ledger.clock import Clock, new_message_id, to_datetime, utc_now
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.messages import InnerMessage
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime.message_fields import built, payloads_of, raw_if_odd, role_of
+from turnledger.runtime.messages import RUNTIME_POLICY, Message, RecordedAs
 
 # Where a message stands; the other fields of an InnerMessage are what it says.
 _PLACE = (

@@ -24,8 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from ledger.messages import Modality, ToolCallStatus
-from runtime.frozen_json import checked_text, frozen_json
+from turnledger.ledger.messages import Modality, ToolCallStatus
+from turnledger.runtime.frozen_json import checked_text, frozen_json
 
 RoleHint: TypeAlias = Literal["user", "assistant", "tool", "system"]
 

@@ -10,18 +10,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import InvalidInputError, ModelCalled, ModelCallFailed, ModelReplied, ToolCallRecord
-from runtime.bus_events import TextReceived
-from runtime.deciding import CallModel
-from runtime.errors import DeadlineExceededError, SessionError
-from runtime.journal import Journal, Known, Pending
-from runtime.limits import Deadline, deadline_provider_payload
-from runtime.progress import ByPlace, provider_data
-from runtime.requests import Reply, Request, Sending, ToolCall
-from runtime.throttle import FailedAttempt, RetryCancelledError, call_with_retries
+from turnledger.ledger import (
+    InvalidInputError,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    ToolCallRecord,
+)
+from turnledger.runtime.bus_events import TextReceived
+from turnledger.runtime.deciding import CallModel
+from turnledger.runtime.errors import DeadlineExceededError, SessionError
+from turnledger.runtime.journal import Journal, Known, Pending
+from turnledger.runtime.limits import Deadline, deadline_provider_payload
+from turnledger.runtime.progress import ByPlace, provider_data
+from turnledger.runtime.requests import Reply, Request, Sending, ToolCall
+from turnledger.runtime.throttle import FailedAttempt, RetryCancelledError, call_with_retries
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 # How much of what an error says is recorded: some hold whole pages.

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, TypeAlias
 
-from ledger.quiet_logging import logger_of
-from projections.slices import Slice, SlicesState
-from runtime.snapshot import shown
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.projections.slices import Slice, SlicesState
+from turnledger.runtime.snapshot import shown
 
 Observer: TypeAlias = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 

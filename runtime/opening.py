@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from projections.running_hash import canonical
-from runtime.errors import PromptRenderError
-from runtime.message_building import MessageBuilder
-from runtime.message_fields import role_of
-from runtime.messages import MediaPart, Message
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime.errors import PromptRenderError
+from turnledger.runtime.message_building import MessageBuilder
+from turnledger.runtime.message_fields import role_of
+from turnledger.runtime.messages import MediaPart, Message
 
 
 def opening(

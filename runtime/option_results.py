@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
-from runtime.errors import DataDecodeError, DataEncodeError, DeadlineExceededError
-from runtime.json_values import to_plain
-from runtime.message_building import MessageBuildError, made
-from runtime.messages import (
+from turnledger.runtime.errors import DataDecodeError, DataEncodeError, DeadlineExceededError
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.message_building import MessageBuildError, made
+from turnledger.runtime.messages import (
     RESERVED_POLICIES,
     RUNTIME_POLICY,
     Message,
     OptionCallPayload,
     OptionResultPayload,
 )
-from runtime.schemas import decode
-from runtime.throttle import retry_advice
-from runtime.tool_calls import parse_arguments
-from runtime.visibility import VisibilityExpansionRequired
+from turnledger.runtime.schemas import decode
+from turnledger.runtime.throttle import retry_advice
+from turnledger.runtime.tool_calls import parse_arguments
+from turnledger.runtime.visibility import VisibilityExpansionRequired
 
 INVALID_ARGUMENTS = "InvalidArguments"
 INVALID_RESULT = "InvalidResult"

@@ -17,10 +17,10 @@ from threading import RLock
 
 import msgspec
 
-from ledger import Event, LimitExceededError, Record, SliceEventApplied
-from projections import RunState
-from runtime.errors import ScopeClosedError
-from runtime.journal import Journal, Known
+from turnledger.ledger import Event, LimitExceededError, Record, SliceEventApplied
+from turnledger.projections import RunState
+from turnledger.runtime.errors import ScopeClosedError
+from turnledger.runtime.journal import Journal, Known
 
 # What the loop adds to a tool's changes in the same commit is less than this.
 _ROOM_FOR_THE_RESULT = 50

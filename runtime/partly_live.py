@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationSuperseded,
     Event,
     MessageAppended,
@@ -22,25 +22,25 @@ from ledger import (
     SliceEventApplied,
     ToolCallFailed,
 )
-from projections import ToolCallView
-from runtime.answers import Asking
-from runtime.errors import DeadlineExceededError, EvaluationPhase
-from runtime.filesystem import FilesystemSnapshot
-from runtime.journal import Known, Pending
-from runtime.live_choice import MODEL, TOOL, Live, Part
-from runtime.model_calls import LiveAsking
-from runtime.overlay import Overlay
-from runtime.recorded_answers import expansion_of, failure_of
-from runtime.recorded_outcomes import Outcome, RecordedOutcomes, Replied
-from runtime.requests import Reply, Request
-from runtime.side_by_side import SideBySide, run_tools
-from runtime.throttle import FailedAttempt
-from runtime.tool_calls import Invocation, PreparedCall
-from runtime.tool_results import add_result
-from runtime.tool_runs import ended_by, prepared_call
+from turnledger.projections import ToolCallView
+from turnledger.runtime.answers import Asking
+from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.filesystem import FilesystemSnapshot
+from turnledger.runtime.journal import Known, Pending
+from turnledger.runtime.live_choice import MODEL, TOOL, Live, Part
+from turnledger.runtime.model_calls import LiveAsking
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.recorded_answers import expansion_of, failure_of
+from turnledger.runtime.recorded_outcomes import Outcome, RecordedOutcomes, Replied
+from turnledger.runtime.requests import Reply, Request
+from turnledger.runtime.side_by_side import SideBySide, run_tools
+from turnledger.runtime.throttle import FailedAttempt
+from turnledger.runtime.tool_calls import Invocation, PreparedCall
+from turnledger.runtime.tool_results import add_result
+from turnledger.runtime.tool_runs import ended_by, prepared_call
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 @dataclass(frozen=True)

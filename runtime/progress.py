@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointStored,
     EvaluationFinished,
     EvaluationStarted,
@@ -28,9 +28,9 @@ from ledger import (
     ToolCallCompleted,
     ToolCallFailed,
 )
-from projections import Projection
-from projections.persistent import OrderedMap
-from projections.projection import as_json
+from turnledger.projections import Projection
+from turnledger.projections.persistent import OrderedMap
+from turnledger.projections.projection import as_json
 
 change = msgspec.structs.replace
 # The call id of session changes that were made while the prompt was.

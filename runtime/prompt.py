@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
-from runtime.disclosure import OPEN_SECTIONS, OPEN_SECTIONS_NAME
-from runtime.errors import PromptDefinitionError, PromptRenderError, SchemaError
-from runtime.rendering import PromptOverridesStore, RenderedPrompt, render
-from runtime.sections import Section
-from runtime.structured_output import OutputSpec
-from runtime.subscripts import OutputT, Subscripted
-from runtime.tools import Tool
-from runtime.visibility import VisibilityOverrides
+from turnledger.runtime.disclosure import OPEN_SECTIONS, OPEN_SECTIONS_NAME
+from turnledger.runtime.errors import PromptDefinitionError, PromptRenderError, SchemaError
+from turnledger.runtime.rendering import PromptOverridesStore, RenderedPrompt, render
+from turnledger.runtime.sections import Section
+from turnledger.runtime.structured_output import OutputSpec
+from turnledger.runtime.subscripts import OutputT, Subscripted
+from turnledger.runtime.tools import Tool
+from turnledger.runtime.visibility import VisibilityOverrides
 
 if TYPE_CHECKING:
-    from runtime.limits import Deadline
-    from runtime.message_building import MessageBuilder
-    from runtime.messages import Message
+    from turnledger.runtime.limits import Deadline
+    from turnledger.runtime.message_building import MessageBuilder
+    from turnledger.runtime.messages import Message
 
 # Both can be steps of a path in a file system, a URL or a listing.
 _STEP = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
@@ -179,7 +179,7 @@ class Prompt(Generic[OutputT]):
         other media; bytes that the ledger has need not be given. Calls come with their
         results, and the last message is not the assistant's.
         """
-        from runtime.opening import check_opening, opening  # and with it pydantic
+        from turnledger.runtime.opening import check_opening, opening  # and with it pydantic
 
         more, held = opening(messages, self.template.path)
         every = (*self.messages, *more)

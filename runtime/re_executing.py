@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     Event,
     InvalidInputError,
@@ -24,29 +24,29 @@ from ledger import (
     SliceEventApplied,
     StateRestored,
 )
-from projections import RunState
-from runtime import changes
-from runtime.bus import InProcessEventBus
-from runtime.divergence import Divergence, Trying
-from runtime.driving import Assignment, drive
-from runtime.execution_state import ExecutionState
-from runtime.json_values import to_plain
-from runtime.main_loop import MainLoop
-from runtime.overlay import Overlay
-from runtime.progress import CREATE_PROMPT
-from runtime.recorded_answers import RecordedAnswers
-from runtime.recording import Recording
-from runtime.recovering import has_begun
-from runtime.replay_journal import (
+from turnledger.projections import RunState
+from turnledger.runtime import changes
+from turnledger.runtime.bus import InProcessEventBus
+from turnledger.runtime.divergence import Divergence, Trying
+from turnledger.runtime.driving import Assignment, drive
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.progress import CREATE_PROMPT
+from turnledger.runtime.recorded_answers import RecordedAnswers
+from turnledger.runtime.recording import Recording
+from turnledger.runtime.recovering import has_begun
+from turnledger.runtime.replay_journal import (
     AttemptOver,
     Diverged,
     RecordOver,
     ReplayJournal,
     without_marks,
 )
-from runtime.request_types import request_from
-from runtime.session import Session
-from runtime.tool_results import checkpoint
+from turnledger.runtime.request_types import request_from
+from turnledger.runtime.session import Session
+from turnledger.runtime.tool_results import checkpoint
 
 _OVER = ("completed", "failed", "abandoned", "parked")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationSuperseded,
     MessageAppended,
     ModelCalled,
@@ -21,18 +21,18 @@ from ledger import (
     ToolCallFailed,
     ToolMessageAmended,
 )
-from projections import ToolCallView
-from runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
-from runtime.model_calls import UNMADE, BadReplyError, EmptyReplyError, speechless
-from runtime.replay_journal import ReplayJournal
-from runtime.requests import Request
-from runtime.throttle import FailedAttempt
-from runtime.tool_calls import Invocation
-from runtime.tool_runs import prepared_call, start
-from runtime.visibility import SectionVisibility, VisibilityExpansionRequired
+from turnledger.projections import ToolCallView
+from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.model_calls import UNMADE, BadReplyError, EmptyReplyError, speechless
+from turnledger.runtime.replay_journal import ReplayJournal
+from turnledger.runtime.requests import Request
+from turnledger.runtime.throttle import FailedAttempt
+from turnledger.runtime.tool_calls import Invocation
+from turnledger.runtime.tool_runs import prepared_call, start
+from turnledger.runtime.visibility import SectionVisibility, VisibilityExpansionRequired
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 # What a tool, and whoever listens to it, may have changed before its outcome.
 _BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Event,
@@ -33,8 +33,8 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections import ToolCallView
-from runtime.requests import Reply, ToolCall
+from turnledger.projections import ToolCallView
+from turnledger.runtime.requests import Reply, ToolCall
 
 Ending: TypeAlias = ToolCallCompleted | ToolCallFailed | EvaluationSuperseded
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointStored,
     CustomEvent,
     Event,
@@ -21,7 +21,7 @@ from ledger import (
     RunResumed,
     ToolCallDecided,
 )
-from projections.projection import tags_of
+from turnledger.projections.projection import tags_of
 
 # From outside; the loop decides none of these. Tags, because most records are none of them.
 _INPUTS = tags_of(RunClaimed, CustomEvent, ToolCallDecided, ResourceSnapshotted, CheckpointStored)

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import Ledger, RunStarted, ToolCallDecided
-from ledger.quiet_logging import logger_of
-from projections import RunState, ToolCallView, standing
-from runtime.bus_events import CheckpointPhase
-from runtime.checkpoints import CheckpointBackend, RecoverableRun
-from runtime.errors import CheckpointCorruptedError
-from runtime.request_types import type_name
-from runtime.saving import saved_in
+from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.projections import RunState, ToolCallView, standing
+from turnledger.runtime.bus_events import CheckpointPhase
+from turnledger.runtime.checkpoints import CheckpointBackend, RecoverableRun
+from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.request_types import type_name
+from turnledger.runtime.saving import saved_in
 
 if TYPE_CHECKING:
-    from runtime.main_loop import MainLoop
+    from turnledger.runtime.main_loop import MainLoop
 
 logger = logger_of("turnledger.recovery")
 # A tag of forks that a replay with live parts made: what was live in them.

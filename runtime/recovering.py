@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -24,34 +24,34 @@ from ledger import (
     ToolCallDecided,
     ToolCallStarted,
 )
-from ledger.clock import to_datetime
-from projections import RunState, standing
-from projections.checkpoints import CheckpointEntry
-from runtime.bus_events import (
+from turnledger.ledger.clock import to_datetime
+from turnledger.projections import RunState, standing
+from turnledger.projections.checkpoints import CheckpointEntry
+from turnledger.runtime.bus_events import (
     RecoveryCompleted,
     RecoveryStarted,
 )
-from runtime.checkpoints import Checkpoint
-from runtime.driving import Assignment, drive
-from runtime.errors import (
+from turnledger.runtime.checkpoints import Checkpoint
+from turnledger.runtime.driving import Assignment, drive
+from turnledger.runtime.errors import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
     DecisionRequiredError,
     RecoveryError,
 )
-from runtime.execution_state import ExecutionState
-from runtime.journal import Journal
-from runtime.ledger_checkpoints import LedgerCheckpointBackend
-from runtime.limits import Deadline
-from runtime.recoverable import asked_for, in_doubt
-from runtime.request_types import request_from
-from runtime.response import PromptResponse
-from runtime.saving import Saved, payload_of, saved_in
-from runtime.session import Session
-from runtime.tool_results import checkpoint as checkpoint_event
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.journal import Journal
+from turnledger.runtime.ledger_checkpoints import LedgerCheckpointBackend
+from turnledger.runtime.limits import Deadline
+from turnledger.runtime.recoverable import asked_for, in_doubt
+from turnledger.runtime.request_types import request_from
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.saving import Saved, payload_of, saved_in
+from turnledger.runtime.session import Session
+from turnledger.runtime.tool_results import checkpoint as checkpoint_event
 
 if TYPE_CHECKING:
-    from runtime.main_loop import MainLoop
+    from turnledger.runtime.main_loop import MainLoop
 
 # What is recorded while nobody works on a run, or before its worker begins.
 _NOT_WORK = frozenset(

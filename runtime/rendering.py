@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
-from ledger import OfferedTool
-from projections.running_hash import canonical, combine
-from runtime.disclosure import OPEN_SECTIONS, hint
-from runtime.errors import PromptRenderError, TemplateTextError
-from runtime.sections import Section
-from runtime.structured_output import OutputSpec
-from runtime.subscripts import OutputT
-from runtime.tools import Tool, tool_to_spec
-from runtime.visibility import SectionVisibility, VisibilityOverrides
+from turnledger.ledger import OfferedTool
+from turnledger.projections.running_hash import canonical, combine
+from turnledger.runtime.disclosure import OPEN_SECTIONS, hint
+from turnledger.runtime.errors import PromptRenderError, TemplateTextError
+from turnledger.runtime.sections import Section
+from turnledger.runtime.structured_output import OutputSpec
+from turnledger.runtime.subscripts import OutputT
+from turnledger.runtime.tools import Tool, tool_to_spec
+from turnledger.runtime.visibility import SectionVisibility, VisibilityOverrides
 
 if TYPE_CHECKING:
-    from runtime.limits import Deadline
-    from runtime.prompt import Prompt
+    from turnledger.runtime.limits import Deadline
+    from turnledger.runtime.prompt import Prompt
 
 OUTPUT_TITLE = "Response format"
 
@@ -242,7 +242,7 @@ def _messages_of(prompt: Prompt[Any]) -> tuple[bytes, ...]:
     """What the digest covers of the messages that the conversation opens with."""
     if not prompt.messages:
         return ()
-    from runtime.opening import digest_text  # and with it pydantic
+    from turnledger.runtime.opening import digest_text  # and with it pydantic
 
     return (digest_text(prompt.messages),)
 

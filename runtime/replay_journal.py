@@ -17,7 +17,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     Clock,
@@ -35,14 +35,14 @@ from ledger import (
     ToolCallFailed,
     TurnledgerError,
 )
-from projections import Declarations
-from projections.projection import tags_of
-from runtime.divergence import Cause, Divergence, Trying, found_out
-from runtime.journal import Journal, Known, Listener, Pending
-from runtime.recording import Recording
+from turnledger.projections import Declarations
+from turnledger.projections.projection import tags_of
+from turnledger.runtime.divergence import Cause, Divergence, Trying, found_out
+from turnledger.runtime.journal import Journal, Known, Listener, Pending
+from turnledger.runtime.recording import Recording
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 EventT = TypeVar("EventT", bound=Event)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointReached,
     IntegrityFailureError,
     Ledger,
@@ -21,13 +21,13 @@ from ledger import (
     SliceEventApplied,
     TurnledgerError,
 )
-from ledger.requesting import RunId, canonical_id
-from projections import Declarations, RunState
-from runtime.divergence import Divergence, diff_of, plain
-from runtime.main_loop import MainLoop
-from runtime.re_executing import Execution
-from runtime.session import Session, enable_inner_message_recording
-from runtime.visibility import VisibilityOverrides
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.projections import Declarations, RunState
+from turnledger.runtime.divergence import Divergence, diff_of, plain
+from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.re_executing import Execution
+from turnledger.runtime.session import Session, enable_inner_message_recording
+from turnledger.runtime.visibility import VisibilityOverrides
 
 Depth = Literal["fold", "execute"]
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ledger import InvalidInputError
-from runtime.errors import CheckpointCorruptedError, RequestTypeMismatchError, SchemaError
-from runtime.json_values import to_plain
-from runtime.schemas import decode
+from turnledger.ledger import InvalidInputError
+from turnledger.runtime.errors import (
+    CheckpointCorruptedError,
+    RequestTypeMismatchError,
+    SchemaError,
+)
+from turnledger.runtime.json_values import to_plain
+from turnledger.runtime.schemas import decode
 
 
 def request_type_of(loop: Any, base: type, given: Any) -> Any:

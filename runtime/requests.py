@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ledger import BlobNotFoundError, TokenUsage
-from projections import ChatTurn, MessageHistory
-from projections.running_hash import canonical, combine
+from turnledger.ledger import BlobNotFoundError, TokenUsage
+from turnledger.projections import ChatTurn, MessageHistory
+from turnledger.projections.running_hash import canonical, combine
 
 # "auto", "none", "required", or what a provider spells it like for one tool.
 ToolChoice: TypeAlias = str | Mapping[str, Any]

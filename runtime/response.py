@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from runtime.bus_events import ToolInvoked
+    from turnledger.runtime.bus_events import ToolInvoked
 
 OutputT = TypeVar("OutputT")
 

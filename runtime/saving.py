@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ledger import EvaluationStarted, RunStarted
-from ledger.clock import to_datetime
-from projections.usage import Tokens
-from runtime.bus_events import CheckpointPhase
-from runtime.checkpoints import Checkpoint
-from runtime.errors import CheckpointCorruptedError
-from runtime.execution_state import ExecutionState
-from runtime.journal import Known
-from runtime.progress import EvaluationProgress
+from turnledger.ledger import EvaluationStarted, RunStarted
+from turnledger.ledger.clock import to_datetime
+from turnledger.projections.usage import Tokens
+from turnledger.runtime.bus_events import CheckpointPhase
+from turnledger.runtime.checkpoints import Checkpoint
+from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.execution_state import ExecutionState
+from turnledger.runtime.journal import Known
+from turnledger.runtime.progress import EvaluationProgress
 
 if TYPE_CHECKING:
-    from runtime.driving import Assignment
+    from turnledger.runtime.driving import Assignment
 
 
 # What the state that this module writes is known by: others may save what they like.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from projections.running_hash import canonical
-from runtime.errors import UnsupportedTypeError
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime.errors import UnsupportedTypeError
 
 Schema: TypeAlias = dict[str, Any]
 

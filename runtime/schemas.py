@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
-from runtime.errors import DataDecodeError, DataEncodeError, UnsupportedTypeError
-from runtime.extra_keys import refuse_extra_keys
-from runtime.json_values import at_key, pydantic_module, read_json, to_plain
-from runtime.schema_refs import Schema, closed, in_stable_order, self_contained
+from turnledger.runtime.errors import DataDecodeError, DataEncodeError, UnsupportedTypeError
+from turnledger.runtime.extra_keys import refuse_extra_keys
+from turnledger.runtime.json_values import at_key, pydantic_module, read_json, to_plain
+from turnledger.runtime.schema_refs import Schema, closed, in_stable_order, self_contained
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from projections import ChatTurn, ToolResultBlock, ToolUseBlock
-from runtime.adapter import ProviderAdapter
-from runtime.bus_events import TextReceived
-from runtime.requests import Reply, Request, Sending, ToolChoice
-from runtime.throttle import ThrottlePolicy
+from turnledger.projections import ChatTurn, ToolResultBlock, ToolUseBlock
+from turnledger.runtime.adapter import ProviderAdapter
+from turnledger.runtime.bus_events import TextReceived
+from turnledger.runtime.requests import Reply, Request, Sending, ToolChoice
+from turnledger.runtime.throttle import ThrottlePolicy
 
 OutputT = TypeVar("OutputT")
 

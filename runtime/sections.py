@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
-from runtime.errors import PromptDefinitionError, TemplateTextError
-from runtime.subscripts import ParamsT, Subscripted
-from runtime.template_text import TemplateText, field_names
-from runtime.tools import Tool
-from runtime.visibility import SectionVisibility
+from turnledger.runtime.errors import PromptDefinitionError, TemplateTextError
+from turnledger.runtime.subscripts import ParamsT, Subscripted
+from turnledger.runtime.template_text import TemplateText, field_names
+from turnledger.runtime.tools import Tool
+from turnledger.runtime.visibility import SectionVisibility
 
 # A key is one step of a dotted path.
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 from uuid import UUID
 
-from ledger import Clock, InnerMessage, Ledger
-from projections import inner_message_append
-from runtime import changes
-from runtime.bus import EventBus, InProcessEventBus
-from runtime.changes import Undeclared
-from runtime.journal import Journal
-from runtime.overlay import Overlay, scope_of
-from runtime.session_records import SessionRecords
-from runtime.session_slices import SessionMutation, SliceMutation, SliceView
-from runtime.slice_types import MESSAGES
-from runtime.snapshot import Snapshot, shown
+from turnledger.ledger import Clock, InnerMessage, Ledger
+from turnledger.projections import inner_message_append
+from turnledger.runtime import changes
+from turnledger.runtime.bus import EventBus, InProcessEventBus
+from turnledger.runtime.changes import Undeclared
+from turnledger.runtime.journal import Journal
+from turnledger.runtime.overlay import Overlay, scope_of
+from turnledger.runtime.session_records import SessionRecords
+from turnledger.runtime.session_slices import SessionMutation, SliceMutation, SliceView
+from turnledger.runtime.slice_types import MESSAGES
+from turnledger.runtime.snapshot import Snapshot, shown
 
 T = TypeVar("T")
 

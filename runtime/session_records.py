@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     NEW,
     AppendRefusedError,
     Clock,
@@ -23,14 +23,14 @@ from ledger import (
     RunStarted,
     SystemClock,
 )
-from projections import Declarations, RunState
-from runtime import changes
-from runtime.changes import Change
-from runtime.errors import ScopeClosedError
-from runtime.journal import Journal, Known
-from runtime.observers import Observers
-from runtime.overlay import Overlay, Scope, entered, scope_of
-from runtime.slice_types import SliceTypes
+from turnledger.projections import Declarations, RunState
+from turnledger.runtime import changes
+from turnledger.runtime.changes import Change
+from turnledger.runtime.errors import ScopeClosedError
+from turnledger.runtime.journal import Journal, Known
+from turnledger.runtime.observers import Observers
+from turnledger.runtime.overlay import Overlay, Scope, entered, scope_of
+from turnledger.runtime.slice_types import SliceTypes
 
 
 class SessionRecords:

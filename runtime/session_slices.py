@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from runtime import changes
-from runtime.snapshot import Snapshot
+from turnledger.runtime import changes
+from turnledger.runtime.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from runtime.session import Session
+    from turnledger.runtime.session import Session
 
 T = TypeVar("T")
 E = TypeVar("E")

@@ -15,16 +15,16 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from projections import ToolCallView
-from runtime.errors import PromptEvaluationError
-from runtime.overlay import Overlay
-from runtime.tool_calls import Invocation, PreparedCall, failed
-from runtime.tool_results import record
-from runtime.tool_runs import ended_by, handled, prepared_call, refuse, run_here, start
-from runtime.visibility import VisibilityExpansionRequired
+from turnledger.projections import ToolCallView
+from turnledger.runtime.errors import PromptEvaluationError
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.tool_calls import Invocation, PreparedCall, failed
+from turnledger.runtime.tool_results import record
+from turnledger.runtime.tool_runs import ended_by, handled, prepared_call, refuse, run_here, start
+from turnledger.runtime.visibility import VisibilityExpansionRequired
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 def run_tools(evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:

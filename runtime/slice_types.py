@@ -9,20 +9,25 @@ from __future__ import annotations
 from threading import RLock
 from typing import Any
 
-from ledger import InnerMessage, InvalidInputError
-from projections import (
+from turnledger.ledger import InnerMessage, InvalidInputError
+from turnledger.projections import (
     Declarations,
     Reducer,
     ReducerContext,
     append_all,
     inner_message_append,
 )
-from projections.declarations import written
-from projections.reducers import declared_reducers
-from runtime.errors import DataDecodeError, DataEncodeError, ReducerFailedError, SchemaError
-from runtime.json_values import at_key, to_plain
-from runtime.schemas import decode
-from runtime.visibility import VisibilityOverrides
+from turnledger.projections.declarations import written
+from turnledger.projections.reducers import declared_reducers
+from turnledger.runtime.errors import (
+    DataDecodeError,
+    DataEncodeError,
+    ReducerFailedError,
+    SchemaError,
+)
+from turnledger.runtime.json_values import at_key, to_plain
+from turnledger.runtime.schemas import decode
+from turnledger.runtime.visibility import VisibilityOverrides
 
 MESSAGES = "InnerMessage"
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from ledger import InnerMessage
-from projections import Declarations, get_inner_messages
-from projections.slices import SlicesState
-from runtime.errors import SchemaError, SnapshotRestoreError
-from runtime.json_values import read_json, to_plain
-from runtime.slice_types import MESSAGES, spelling
+from turnledger.ledger import InnerMessage
+from turnledger.projections import Declarations, get_inner_messages
+from turnledger.projections.slices import SlicesState
+from turnledger.runtime.errors import SchemaError, SnapshotRestoreError
+from turnledger.runtime.json_values import read_json, to_plain
+from turnledger.runtime.slice_types import MESSAGES, spelling
 
 
 class SnapshotSlice(msgspec.Struct, frozen=True, omit_defaults=True):

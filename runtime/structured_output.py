@@ -16,9 +16,9 @@ from typing import Any, Generic, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
-from runtime.errors import OutputParseError, SchemaError, UnsupportedTypeError
-from runtime.json_values import read_json, to_plain
-from runtime.schemas import Schema, decode, json_schema
+from turnledger.runtime.errors import OutputParseError, SchemaError, UnsupportedTypeError
+from turnledger.runtime.json_values import read_json, to_plain
+from turnledger.runtime.schemas import Schema, decode, json_schema
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from uuid import UUID
 
 import msgspec
 
-from runtime.errors import DataEncodeError, TemplateTextError
-from runtime.json_values import to_text
+from turnledger.runtime.errors import DataEncodeError, TemplateTextError
+from turnledger.runtime.json_values import to_text
 
 _PLACE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}\n]*)\}|\$\{|\$(?P<bare>[A-Za-z_]\w*)")
 _SAID_BY_STR = (str, int, float, date, datetime, time, timedelta, Decimal, UUID, PurePath)

@@ -15,9 +15,9 @@ from random import Random
 from threading import Event
 from typing import TypeVar
 
-from ledger.errors import InvalidInputError, TurnledgerError
-from runtime.errors import DeadlineExceededError, ThrottledError
-from runtime.limits import NO_TIME, Deadline
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.runtime.errors import DeadlineExceededError, ThrottledError
+from turnledger.runtime.limits import NO_TIME, Deadline
 
 ResultT = TypeVar("ResultT")
 

@@ -14,12 +14,17 @@ from typing import Any
 
 import msgspec
 
-from runtime.bus_events import RejectedToolParams
-from runtime.errors import DataDecodeError, DataEncodeError, DeadlineExceededError, SchemaError
-from runtime.json_values import read_json, to_plain
-from runtime.schemas import decode
-from runtime.tools import Tool, ToolContext, ToolRegistry, ToolResult
-from runtime.visibility import VisibilityExpansionRequired
+from turnledger.runtime.bus_events import RejectedToolParams
+from turnledger.runtime.errors import (
+    DataDecodeError,
+    DataEncodeError,
+    DeadlineExceededError,
+    SchemaError,
+)
+from turnledger.runtime.json_values import read_json, to_plain
+from turnledger.runtime.schemas import decode
+from turnledger.runtime.tools import Tool, ToolContext, ToolRegistry, ToolResult
+from turnledger.runtime.visibility import VisibilityExpansionRequired
 
 DONE = "Done."
 # How much of what an exception says the model is told: some hold whole pages.

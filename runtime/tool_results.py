@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
-from ledger.clock import to_datetime
-from projections import ToolCallView
-from runtime.bus import format_publish_failures
-from runtime.bus_events import ToolInvoked
-from runtime.journal import Journal, Known, Pending
-from runtime.overlay import Overlay
-from runtime.tool_calls import Invocation, failed
+from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
+from turnledger.ledger.clock import to_datetime
+from turnledger.projections import ToolCallView
+from turnledger.runtime.bus import format_publish_failures
+from turnledger.runtime.bus_events import ToolInvoked
+from turnledger.runtime.journal import Journal, Known, Pending
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.tool_calls import Invocation, failed
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 
 def record(

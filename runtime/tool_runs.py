@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ledger import EvaluationSuperseded, ToolCallInDoubt, ToolCallStarted
-from projections import ToolCallView
-from runtime.errors import DeadlineExceededError
-from runtime.limits import deadline_provider_payload
-from runtime.overlay import Overlay
-from runtime.tool_calls import Invocation, PreparedCall, call_prepared, prepared
-from runtime.tool_results import add_result, record
-from runtime.tools import ToolContext
-from runtime.visibility import VisibilityExpansionRequired
+from turnledger.ledger import EvaluationSuperseded, ToolCallInDoubt, ToolCallStarted
+from turnledger.projections import ToolCallView
+from turnledger.runtime.errors import DeadlineExceededError
+from turnledger.runtime.limits import deadline_provider_payload
+from turnledger.runtime.overlay import Overlay
+from turnledger.runtime.tool_calls import Invocation, PreparedCall, call_prepared, prepared
+from turnledger.runtime.tool_results import add_result, record
+from turnledger.runtime.tools import ToolContext
+from turnledger.runtime.visibility import VisibilityExpansionRequired
 
 if TYPE_CHECKING:
-    from runtime.evaluation import Evaluation
+    from turnledger.runtime.evaluation import Evaluation
 
 UNKNOWN = (
     "The outcome of this call is unknown: the process that ran it was interrupted. It may or may "

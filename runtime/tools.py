@@ -23,15 +23,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_type_hints
 
-from runtime.errors import SchemaError, ToolDefinitionError
-from runtime.schemas import Schema, json_schema
-from runtime.subscripts import ParamsT, ResultT, Subscripted
+from turnledger.runtime.errors import SchemaError, ToolDefinitionError
+from turnledger.runtime.schemas import Schema, json_schema
+from turnledger.runtime.subscripts import ParamsT, ResultT, Subscripted
 
 if TYPE_CHECKING:
-    from runtime.bus import EventBus
-    from runtime.limits import Deadline
-    from runtime.prompt import Prompt
-    from runtime.rendering import RenderedPrompt
+    from turnledger.runtime.bus import EventBus
+    from turnledger.runtime.limits import Deadline
+    from turnledger.runtime.prompt import Prompt
+    from turnledger.runtime.rendering import RenderedPrompt
 
 OnInterrupt = Literal["retry", "fail", "ask"]
 

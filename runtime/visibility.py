@@ -14,8 +14,8 @@ from enum import Enum
 
 import msgspec
 
-from ledger.errors import InvalidInputError, TurnledgerError
-from projections.reducers import reducer
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.projections.reducers import reducer
 
 
 class SectionVisibility(Enum):

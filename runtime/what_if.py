@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     NEW,
     CheckpointCleared,
     CheckpointReached,
@@ -39,14 +39,14 @@ from ledger import (
     ToolCallCompleted,
     ToolCallFailed,
 )
-from ledger.clock import to_datetime
-from ledger.requesting import RunId, canonical_id
-from projections import Declarations, PendingTools, RunState, fold, inner_message_append
-from runtime.commit_facts import belonging
-from runtime.event_changes import ChangeRefusedError, changed_event
-from runtime.facts import FactsState
-from runtime.journal import Known
-from runtime.progress import ProgressState
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.projections import Declarations, PendingTools, RunState, fold, inner_message_append
+from turnledger.runtime.commit_facts import belonging
+from turnledger.runtime.event_changes import ChangeRefusedError, changed_event
+from turnledger.runtime.facts import FactsState
+from turnledger.runtime.journal import Known
+from turnledger.runtime.progress import ProgressState
 
 change = msgspec.structs.replace
 # How a run stood: its fork stands otherwise.

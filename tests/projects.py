@@ -10,8 +10,8 @@ from io import BytesIO
 from pathlib import Path
 from uuid import UUID
 
-from ledger import Ledger, export_runs
 from tests.shop_agent import Order, loop
+from turnledger.ledger import Ledger, export_runs
 
 AGENT = Path(__file__).with_name("shop_agent.py")
 RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from ledger import Ledger
-from runtime import (
+from turnledger.ledger import Ledger
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

@@ -9,7 +9,7 @@ from multiprocessing import parent_process
 from typing import Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     Event,
@@ -26,7 +26,7 @@ from ledger import (
     ToolCallStarted,
     new_run_id,
 )
-from projections import Table, ToolStatistics, UsageByDay
+from turnledger.projections import Table, ToolStatistics, UsageByDay
 
 SOME_ID = UUID("0195f5a0-0000-7000-8000-00000000abcd")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.progress import bar
-from ledger.backing_up import back_up
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.progress import bar
+from turnledger.ledger.backing_up import back_up
 
 
 @click.command(

@@ -17,9 +17,9 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.output import say
-from ledger import Ledger, export_runs
-from ledger.transfer import Totals
+from turnledger.adapters.cli.output import say
+from turnledger.ledger import Ledger, export_runs
+from turnledger.ledger.transfer import Totals
 
 FOLDER = "histories"
 
@@ -114,7 +114,7 @@ def test_text(app: App, test: Path, run: UUID, totals: Totals) -> str:
 
 def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
     """Whether the test passes with today's code; an error if it is no test of this code."""
-    from adapters.histories import HistoryError, HistoryFailedError, replay_file
+    from turnledger.adapters.histories import HistoryError, HistoryFailedError, replay_file
 
     factory = app.factory()
     content.seek(0)

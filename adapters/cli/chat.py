@@ -17,13 +17,13 @@ import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import Format, Printer, console_on, say
-from adapters.cli.parameters import RUN
-from adapters.cli.viewing import at_option, print_styled, records_until
-from adapters.cli.visible import safe_json, visible, visible_lines
-from projections import (
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer, console_on, say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.viewing import at_option, print_styled, records_until
+from turnledger.adapters.cli.visible import safe_json, visible, visible_lines
+from turnledger.projections import (
     ChatTurn,
     MediaBlock,
     MessageHistory,
@@ -31,7 +31,7 @@ from projections import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.one_conversation import OneConversation, one_conversation
+from turnledger.projections.one_conversation import OneConversation, one_conversation
 
 # Longer lines are hard to read, however wide the screen is.
 WIDEST = 100

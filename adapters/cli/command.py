@@ -7,24 +7,24 @@ import sys
 
 import click
 
-from adapters.cli.backing_up import backup
-from adapters.cli.chat import messages
-from adapters.cli.comparing import compare_command
-from adapters.cli.completion import completion
-from adapters.cli.deciding import abandon, pending, recover, resolve
-from adapters.cli.doings import timeline, tools
-from adapters.cli.invocation import LedgerGroup
-from adapters.cli.keeping import doctor, rebase, rebuild_index, verify
-from adapters.cli.meaning import blame, diff, state
-from adapters.cli.reading import log, show, tail
-from adapters.cli.rebuilding import projections, rebuild_command
-from adapters.cli.replaying import replay_command
-from adapters.cli.runs import runs
-from adapters.cli.sealing import seal
-from adapters.cli.spending import usage
-from adapters.cli.transferring import export, import_
-from adapters.cli.what_if import run_command
-from adapters.cli.writing import append, fork
+from turnledger.adapters.cli.backing_up import backup
+from turnledger.adapters.cli.chat import messages
+from turnledger.adapters.cli.comparing import compare_command
+from turnledger.adapters.cli.completion import completion
+from turnledger.adapters.cli.deciding import abandon, pending, recover, resolve
+from turnledger.adapters.cli.doings import timeline, tools
+from turnledger.adapters.cli.invocation import LedgerGroup
+from turnledger.adapters.cli.keeping import doctor, rebase, rebuild_index, verify
+from turnledger.adapters.cli.meaning import blame, diff, state
+from turnledger.adapters.cli.reading import log, show, tail
+from turnledger.adapters.cli.rebuilding import projections, rebuild_command
+from turnledger.adapters.cli.replaying import replay_command
+from turnledger.adapters.cli.runs import runs
+from turnledger.adapters.cli.sealing import seal
+from turnledger.adapters.cli.spending import usage
+from turnledger.adapters.cli.transferring import export, import_
+from turnledger.adapters.cli.what_if import run_command
+from turnledger.adapters.cli.writing import append, fork
 
 COMMANDS = (
     abandon,

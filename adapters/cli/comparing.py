@@ -12,16 +12,16 @@ from uuid import UUID
 import click
 from rich.text import Text
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer, redactor
-from adapters.cli.output import Printer, console_on, say
-from adapters.cli.parameters import RUN
-from adapters.cli.viewing import json_text, line_width, print_styled, shortened
-from adapters.cli.visible import visible
-from ledger import Ledger
-from projections import Comparison, compare
-from projections.comparing import Row, RowKind, compare_states
-from projections.json_changes import Change
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer, redactor
+from turnledger.adapters.cli.output import Printer, console_on, say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.viewing import json_text, line_width, print_styled, shortened
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import Ledger
+from turnledger.projections import Comparison, compare
+from turnledger.projections.comparing import Row, RowKind, compare_states
+from turnledger.projections.json_changes import Change
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

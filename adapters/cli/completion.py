@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from adapters.cli.invocation import LedgerCommand
+from turnledger.adapters.cli.invocation import LedgerCommand
 
 NAME = "turnledger"
 VARIABLE = "_TURNLEDGER_COMPLETE"

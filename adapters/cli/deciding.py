@@ -15,13 +15,13 @@ from uuid import UUID
 import click
 import msgspec
 
-from adapters.cli.exit_codes import ExitCode, exit_code_of
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import Format, say
-from adapters.cli.parameters import RUN
-from adapters.cli.viewing import shortened
-from adapters.cli.visible import visible
-from ledger import (
+from turnledger.adapters.cli.exit_codes import ExitCode, exit_code_of
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.output import Format, say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.viewing import shortened
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import (
     ANY,
     CheckpointCleared,
     Event,
@@ -33,10 +33,10 @@ from ledger import (
     ToolCallDecided,
     TurnledgerError,
 )
-from projections import ToolCallView, standing
+from turnledger.projections import ToolCallView, standing
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
-    from runtime import MainLoop, PromptResponse
+    from turnledger.runtime import MainLoop, PromptResponse
 
 # How much of a call's arguments a line shows.
 CELL = 60
@@ -256,7 +256,7 @@ def answer_of(value: dict[str, Any]) -> str:
 
 
 def _plain(output: Any) -> Any:
-    from runtime import to_plain
+    from turnledger.runtime import to_plain
 
     return to_plain(output)
 
@@ -290,7 +290,7 @@ def abandon(run: UUID, reason: str) -> None:
 
 def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
     """The loop that `module:factory` gives for a ledger."""
-    from runtime import MainLoop
+    from turnledger.runtime import MainLoop
 
     module, _, name = app.partition(":")
     here = str(Path.cwd())

@@ -13,11 +13,11 @@ import click
 import msgspec
 from rich.cells import cell_len
 
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Format, Printer, say
-from adapters.cli.parameters import RUN
-from adapters.cli.statistics import print_statistics
-from adapters.cli.viewing import (
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer, say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.statistics import print_statistics
+from turnledger.adapters.cli.viewing import (
     at_option,
     line_width,
     records_until,
@@ -25,12 +25,12 @@ from adapters.cli.viewing import (
     shortened,
     view_at,
 )
-from adapters.cli.visible import visible
-from ledger import Record, RunStarted
-from ledger.clock import to_micros
-from ledger.transfer import moment_text
-from projections import PendingTools, Timeline, ToolCallView, fold
-from projections.timeline import Gap, Gaps, Span, TimelineState
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import Record, RunStarted
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.transfer import moment_text
+from turnledger.projections import PendingTools, Timeline, ToolCallView, fold
+from turnledger.projections.timeline import Gap, Gaps, Span, TimelineState
 
 # How much of arguments and results a table shows.
 CELL = 60

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     Codec,
     Draft,
     EventDecodeError,
@@ -22,7 +22,7 @@ from ledger import (
     LimitExceededError,
     UnknownEventTypeError,
 )
-from ledger.events import CATALOGUE, Event
+from turnledger.ledger.events import CATALOGUE, Event
 
 
 class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from ledger import (
+from turnledger.ledger import (
     BlobNotFoundError,
     ConcurrentAppendError,
     IntegrityFailureError,
@@ -17,8 +17,8 @@ from ledger import (
     StaleEpochError,
     TurnledgerError,
 )
-from projections import TableNotMadeError
-from runtime.errors import CheckpointNotFoundError, DecisionRequiredError
+from turnledger.projections import TableNotMadeError
+from turnledger.runtime.errors import CheckpointNotFoundError, DecisionRequiredError
 
 
 class ExitCode(IntEnum):

@@ -18,8 +18,8 @@ from threading import Thread
 from types import FrameType
 from uuid import UUID
 
-from adapters.cli.invocation import silence_stdout
-from ledger import Ledger, Record
+from turnledger.adapters.cli.invocation import silence_stdout
+from turnledger.ledger import Ledger, Record
 
 # How long to wait between looks at a run, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.1

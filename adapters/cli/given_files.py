@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from ledger import InvalidInputError
+from turnledger.ledger import InvalidInputError
 
 # More than any append, blob or conversation may be; a file of many conversations can be split.
 MOST = 256 * 1024 * 1024

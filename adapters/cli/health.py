@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 
-from adapters.cli.health_check import Check, Verdict, number_of, span
-from adapters.cli.health_files import check_file, look_at
-from adapters.cli.health_postgres import check_postgres
-from ledger.errors import IntegrityFailureError, NotALedgerError, TurnledgerError
-from ledger.events import CATALOGUE
+from turnledger.adapters.cli.health_check import Check, Verdict, number_of, span
+from turnledger.adapters.cli.health_files import check_file, look_at
+from turnledger.adapters.cli.health_postgres import check_postgres
+from turnledger.ledger.errors import IntegrityFailureError, NotALedgerError, TurnledgerError
+from turnledger.ledger.events import CATALOGUE
 
 SECOND = 1_000_000
 # Before and after these a machine's clock is not set: 2024-01-01 and 2100-01-01.

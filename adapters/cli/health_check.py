@@ -9,8 +9,8 @@ from enum import Enum
 
 import msgspec
 
-from ledger.clock import to_datetime
-from ledger.errors import IntegrityFailureError
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import IntegrityFailureError
 
 # Facts that are moments, in microseconds since 1970.
 MOMENTS = ("newest_recorded_at", "server_clock")

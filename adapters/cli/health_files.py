@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from adapters.cli.health_check import Check, Verdict, judge, number_of
+from turnledger.adapters.cli.health_check import Check, Verdict, judge, number_of
 
 # SQLite before this can corrupt a WAL that several connections write and checkpoint at once.
 WAL_FIXED = (3, 51, 3)

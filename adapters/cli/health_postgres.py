@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from adapters.cli.health_check import Check, Verdict, judge, number_of, span
-from adapters.cli.health_files import MIB, Place, flushing, free_space
+from turnledger.adapters.cli.health_check import Check, Verdict, judge, number_of, span
+from turnledger.adapters.cli.health_files import MIB, Place, flushing, free_space
 
 # A write transaction this old (seconds) noticeably holds followers of the ledger back.
 LONG_TRANSACTION = 60.0

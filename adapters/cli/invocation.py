@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from adapters.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
-from adapters.cli.output import REDACTOR, Format, Printer, say, without_secrets
-from ledger import Ledger, Redactor, TurnledgerError
-from ledger.redacting import STANDARD
+from turnledger.adapters.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from turnledger.adapters.cli.output import REDACTOR, Format, Printer, say, without_secrets
+from turnledger.ledger import Ledger, Redactor, TurnledgerError
+from turnledger.ledger.redacting import STANDARD
 
 DB_VARIABLE = "TURNLEDGER_DB"
 DEFAULT_DB = "runs.db"

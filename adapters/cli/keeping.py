@@ -7,23 +7,29 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.given_files import read_path
-from adapters.cli.health import Check, Verdict, examine, examine_closed
-from adapters.cli.health_check import readable
-from adapters.cli.invocation import LedgerCommand, finish, ledger_url, open_ledger, printer
-from adapters.cli.output import Format, say
-from adapters.cli.parameters import RUN
-from adapters.cli.progress import verifying
-from ledger import (
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.given_files import read_path
+from turnledger.adapters.cli.health import Check, Verdict, examine, examine_closed
+from turnledger.adapters.cli.health_check import readable
+from turnledger.adapters.cli.invocation import (
+    LedgerCommand,
+    finish,
+    ledger_url,
+    open_ledger,
+    printer,
+)
+from turnledger.adapters.cli.output import Format, say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.progress import verifying
+from turnledger.ledger import (
     IntegrityFailureError,
     NotALedgerError,
     Report,
     StoreUnavailableError,
     SystemClock,
 )
-from ledger.sealing import Seal, check_seal, read_seal
-from ledger.signing import read_public_key
+from turnledger.ledger.sealing import Seal, check_seal, read_seal
+from turnledger.ledger.signing import read_public_key
 
 
 @click.command(

@@ -12,10 +12,10 @@ import click
 import jsonpatch
 from rich.text import Text
 
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Format, console_on, say, view_of
-from adapters.cli.parameters import RUN
-from adapters.cli.viewing import (
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import Format, console_on, say, view_of
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.viewing import (
     MISSING,
     POINTER,
     VIEWS,
@@ -29,11 +29,11 @@ from adapters.cli.viewing import (
     shortened,
     view_at,
 )
-from adapters.cli.visible import visible
-from ledger import InvalidInputError, Ledger
-from projections import blame as blamed
-from projections import state_at
-from projections.moments import changed
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.projections import blame as blamed
+from turnledger.projections import state_at
+from turnledger.projections.moments import changed
 
 # What a value in a line of `diff` gets at least, however long its path is.
 LEAST_ROOM = 20

@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from adapters.cli.visible import safe_json, visible, visible_lines
-from ledger import Record, Redactor
-from ledger.redacting import STANDARD
-from ledger.transfer import moment_text
-from projections.outlines import Items
+from turnledger.adapters.cli.visible import safe_json, visible, visible_lines
+from turnledger.ledger import Record, Redactor
+from turnledger.ledger.redacting import STANDARD
+from turnledger.ledger.transfer import moment_text
+from turnledger.projections.outlines import Items
 
 # How wide a line may be where nobody's screen sets the width.
 UNBOUNDED = 10_000

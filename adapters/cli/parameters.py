@@ -12,11 +12,11 @@ from uuid import UUID
 import click
 from click.shell_completion import CompletionItem
 
-from adapters.cli.invocation import open_ledger
-from ledger import ANY, NEW, TurnledgerError
-from ledger.events import EVENT_TYPES
-from ledger.requesting import Expected
-from ledger.upcasting import UPCASTERS
+from turnledger.adapters.cli.invocation import open_ledger
+from turnledger.ledger import ANY, NEW, TurnledgerError
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.requesting import Expected
+from turnledger.ledger.upcasting import UPCASTERS
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from adapters.cli.output import console_on
-from ledger import Ledger
-from ledger.verifying import every_run
+from turnledger.adapters.cli.output import console_on
+from turnledger.ledger import Ledger
+from turnledger.ledger.verifying import every_run
 
 
 @contextmanager

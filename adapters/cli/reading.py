@@ -11,13 +11,13 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.following import follow_run, until_stopped
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Format, Printer, RecordView, view_of
-from adapters.cli.parameters import RUN, TYPE
-from adapters.cli.runs import show_run
-from adapters.cli.visible import visible
-from ledger import Record
+from turnledger.adapters.cli.following import follow_run, until_stopped
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer, RecordView, view_of
+from turnledger.adapters.cli.parameters import RUN, TYPE
+from turnledger.adapters.cli.runs import show_run
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import Record
 
 # How much of an event a line shows where no screen sets the width.
 LINE_WIDTH = 240

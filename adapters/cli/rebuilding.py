@@ -9,15 +9,15 @@ from typing import Any
 import click
 import msgspec
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import Format, Printer, say
-from adapters.cli.tables import REBUILDABLE, Rebuildable, RebuildableParam, bar
-from adapters.cli.viewing import VIEWS, json_text, shortened
-from ledger import Ledger, StoreUnavailableError
-from projections import Rebuilt, TableNotMadeError
-from projections.ledger_tables import BUILT_IN_TABLES
-from projections.table_shelf import KeptTable, kept_tables
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer, say
+from turnledger.adapters.cli.tables import REBUILDABLE, Rebuildable, RebuildableParam, bar
+from turnledger.adapters.cli.viewing import VIEWS, json_text, shortened
+from turnledger.ledger import Ledger, StoreUnavailableError
+from turnledger.projections import Rebuilt, TableNotMadeError
+from turnledger.projections.ledger_tables import BUILT_IN_TABLES
+from turnledger.projections.table_shelf import KeptTable, kept_tables
 
 # How much of a value a table shows.
 CELL = 60

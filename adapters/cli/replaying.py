@@ -9,17 +9,17 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.deciding import ending_on_sigterm, loop_of
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import say
-from adapters.cli.parameters import RUN
-from adapters.cli.visible import visible, visible_lines
-from ledger import Ledger
+from turnledger.adapters.cli.deciding import ending_on_sigterm, loop_of
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.output import say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.visible import visible, visible_lines
+from turnledger.ledger import Ledger
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
-    from runtime import Divergence, Replayed
-    from runtime.live_choice import Part
+    from turnledger.runtime import Divergence, Replayed
+    from turnledger.runtime.live_choice import Part
 
 
 @click.command(
@@ -64,7 +64,7 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
             raise click.UsageError("--live needs your code: --app MODULE:FACTORY.")
         _live(run, app, until, live)
         return
-    from runtime import replay
+    from turnledger.runtime import replay
 
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
         loop = loop_of(app, nowhere) if app is not None else None
@@ -140,7 +140,7 @@ def told(divergence: Divergence) -> str:
 
 
 def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None:
-    from runtime import replay_live
+    from turnledger.runtime import replay_live
 
     with open_ledger() as ledger, ending_on_sigterm():
         found = replay_live(ledger, run, loop_of(app, ledger), live=live, until=until)

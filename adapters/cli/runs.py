@@ -12,13 +12,13 @@ from uuid import UUID
 import click
 import msgspec
 
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Format, Printer, say
-from adapters.cli.parameters import MOMENT, TagParam
-from ledger import Ledger, RunInfo
-from ledger.clock import to_micros
-from ledger.run_index import RunStatus
-from ledger.transfer import moment_text
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer, say
+from turnledger.adapters.cli.parameters import MOMENT, TagParam
+from turnledger.ledger import Ledger, RunInfo
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.run_index import RunStatus
+from turnledger.ledger.transfer import moment_text
 
 TABLE_LIMIT = 50
 

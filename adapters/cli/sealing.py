@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger
-from adapters.cli.output import say
-from adapters.cli.progress import verifying
-from ledger import SystemClock
-from ledger.sealing import make_seal, seal_lines
-from ledger.signing import new_key, read_signer
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger
+from turnledger.adapters.cli.output import say
+from turnledger.adapters.cli.progress import verifying
+from turnledger.ledger import SystemClock
+from turnledger.ledger.sealing import make_seal, seal_lines
+from turnledger.ledger.signing import new_key, read_signer
 
 
 @click.command(

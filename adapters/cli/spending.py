@@ -8,14 +8,14 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import Format, Printer
-from adapters.cli.parameters import RUN
-from adapters.cli.tables import up_to_date
-from adapters.cli.viewing import view_at
-from ledger import Ledger, ModelCallFailed, ModelReplied
-from projections import Usage, UsageByDay
-from projections.usage import Tokens, UsageState
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import Format, Printer
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.tables import up_to_date
+from turnledger.adapters.cli.viewing import view_at
+from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
+from turnledger.projections import Usage, UsageByDay
+from turnledger.projections.usage import Tokens, UsageState
 
 # Fields of a sum, under their headings.
 COUNTS = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.cli.invocation import open_ledger
-from adapters.cli.output import Format, Printer
-from adapters.cli.tables import up_to_date
-from adapters.cli.viewing import seconds_text
-from projections import ToolStatistics
+from turnledger.adapters.cli.invocation import open_ledger
+from turnledger.adapters.cli.output import Format, Printer
+from turnledger.adapters.cli.tables import up_to_date
+from turnledger.adapters.cli.viewing import seconds_text
+from turnledger.projections import ToolStatistics
 
 COUNTS = ("started", "completed", "failed", "in_doubt")
 

@@ -18,13 +18,13 @@ import click
 from click.shell_completion import CompletionItem
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from adapters.cli.output import console_on
-from ledger import Ledger
-from projections import Rebuilt, Table, TableRows, catch_up, rebuild, table_rows
-from projections.ledger_tables import BUILT_IN_TABLES
-from projections.rebuilding_folds import NAME as FOLDS
-from projections.rebuilding_folds import rebuild_folds
-from projections.table_shelf import kept_tables
+from turnledger.adapters.cli.output import console_on
+from turnledger.ledger import Ledger
+from turnledger.projections import Rebuilt, Table, TableRows, catch_up, rebuild, table_rows
+from turnledger.projections.ledger_tables import BUILT_IN_TABLES
+from turnledger.projections.rebuilding_folds import NAME as FOLDS
+from turnledger.projections.rebuilding_folds import rebuild_folds
+from turnledger.projections.table_shelf import kept_tables
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

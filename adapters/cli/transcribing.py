@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.given_files import read_whole
-from adapters.cli.invocation import finish, open_ledger, printer
-from adapters.cli.output import Format, pretty_json, say, to_json
-from adapters.cli.whole_files import written
-from adapters.transcripts import (
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.given_files import read_whole
+from turnledger.adapters.cli.invocation import finish, open_ledger, printer
+from turnledger.adapters.cli.output import Format, pretty_json, say, to_json
+from turnledger.adapters.cli.whole_files import written
+from turnledger.adapters.transcripts import (
     EvaluationNotFoundError,
     ImportedRun,
     NothingSaidError,
@@ -23,7 +23,7 @@ from adapters.transcripts import (
     import_transcripts,
     read_transcripts,
 )
-from ledger import Ledger
+from turnledger.ledger import Ledger
 
 # How many repairs and notes of a run people are told of.
 TOLD = 5

@@ -14,19 +14,19 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.bug_tests import write_test
-from adapters.cli.given_files import read_path
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import say
-from adapters.cli.parameters import RUN
-from adapters.cli.progress import counting
-from adapters.cli.transcribing import TOLD, take_transcripts, write_transcripts
-from adapters.cli.whole_files import written
-from adapters.transcripts import FORMATS, Wanted
-from ledger import ImportReport, NotAnExportError, export_runs, import_runs
-from ledger.sealing import Seal, read_seal, seal_lines
-from ledger.signing import read_public_key
-from ledger.verifying import every_run
+from turnledger.adapters.cli.bug_tests import write_test
+from turnledger.adapters.cli.given_files import read_path
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.progress import counting
+from turnledger.adapters.cli.transcribing import TOLD, take_transcripts, write_transcripts
+from turnledger.adapters.cli.whole_files import written
+from turnledger.adapters.transcripts import FORMATS, Wanted
+from turnledger.ledger import ImportReport, NotAnExportError, export_runs, import_runs
+from turnledger.ledger.sealing import Seal, read_seal, seal_lines
+from turnledger.ledger.signing import read_public_key
+from turnledger.ledger.verifying import every_run
 
 
 @click.command(

@@ -15,11 +15,11 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from adapters.cli.output import Printer, to_json
-from ledger import Ledger, Record, RecordNotFoundError
-from projections import Projection, fold
-from projections.moments import built_in
-from projections.outlines import NOTHING_THERE, pointed
+from turnledger.adapters.cli.output import Printer, to_json
+from turnledger.ledger import Ledger, Record, RecordNotFoundError
+from turnledger.projections import Projection, fold
+from turnledger.projections.moments import built_in
+from turnledger.projections.outlines import NOTHING_THERE, pointed
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

@@ -9,14 +9,20 @@ from uuid import UUID
 
 import click
 
-from adapters.cli.deciding import answer_of, ending_on_sigterm, loop_of, recovered, user_name
-from adapters.cli.exit_codes import ExitCode
-from adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
-from adapters.cli.output import say
-from adapters.cli.parameters import RUN
-from adapters.cli.visible import visible
-from ledger import ANY, Ledger, ToolCallDecided
-from projections import ToolCallView, standing
+from turnledger.adapters.cli.deciding import (
+    answer_of,
+    ending_on_sigterm,
+    loop_of,
+    recovered,
+    user_name,
+)
+from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.invocation import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.output import say
+from turnledger.adapters.cli.parameters import RUN
+from turnledger.adapters.cli.visible import visible
+from turnledger.ledger import ANY, Ledger, ToolCallDecided
+from turnledger.projections import ToolCallView, standing
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -34,7 +40,7 @@ class ChangeParam(_ParamType):
     name = "change"
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, Any]:
-        from runtime import DataDecodeError, read_json  # it takes its time to import
+        from turnledger.runtime import DataDecodeError, read_json  # it takes its time to import
 
         pointer, equals, text = str(value).partition("=")
         if not equals or not pointer.startswith("/"):
@@ -101,7 +107,7 @@ def run_command(run: UUID, app: str, yes: bool) -> None:
 
 
 def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
-    from runtime.recoverable import in_doubt
+    from turnledger.runtime.recoverable import in_doubt
 
     state = standing(ledger, run)
     is_over = state.summary.status in ("completed", "parked", "abandoned")

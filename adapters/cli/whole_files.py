@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from ledger import InvalidInputError
+from turnledger.ledger import InvalidInputError
 
 T = TypeVar("T")
 _DATABASE = b"SQLite format 3\0"

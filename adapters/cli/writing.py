@@ -10,15 +10,23 @@ from uuid import UUID
 import click
 import msgspec
 
-from adapters.cli.events_given import parse_events
-from adapters.cli.given_files import read_path, read_whole
-from adapters.cli.invocation import LedgerCommand, open_ledger, printer
-from adapters.cli.output import RecordView, say, view_of
-from adapters.cli.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
-from adapters.cli.runs import run_view
-from adapters.cli.what_if import CHANGE, changes_of
-from ledger import ANY, NEW, Appended, Ledger, StoreUnavailableError, blob_name, new_run_id
-from ledger.requesting import Expected
+from turnledger.adapters.cli.events_given import parse_events
+from turnledger.adapters.cli.given_files import read_path, read_whole
+from turnledger.adapters.cli.invocation import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.output import RecordView, say, view_of
+from turnledger.adapters.cli.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
+from turnledger.adapters.cli.runs import run_view
+from turnledger.adapters.cli.what_if import CHANGE, changes_of
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    Appended,
+    Ledger,
+    StoreUnavailableError,
+    blob_name,
+    new_run_id,
+)
+from turnledger.ledger.requesting import Expected
 
 
 class RecordedView(msgspec.Struct, frozen=True):
@@ -203,6 +211,6 @@ def _fork(
 ) -> UUID:
     if not changes:
         return ledger.fork(run, at, tags=tags)
-    from runtime import what_if  # it takes its time to import
+    from turnledger.runtime import what_if  # it takes its time to import
 
     return what_if(ledger, run, at, changes, tags=tags)

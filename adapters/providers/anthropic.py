@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, TypeVar
 
-from adapters.providers.anthropic_stream import MessageStream, streamed_error
-from adapters.providers.anthropic_wire import DEFAULT_MAX_TOKENS, AnthropicMessages
-from adapters.providers.sdk import SdkAdapter, require
-from adapters.providers.wire import WhenUnsupported, field_of
-from ledger import InvalidInputError
-from runtime import Sending, TextReceived, ThrottlePolicy, ToolChoice
+from turnledger.adapters.providers.anthropic_stream import MessageStream, streamed_error
+from turnledger.adapters.providers.anthropic_wire import DEFAULT_MAX_TOKENS, AnthropicMessages
+from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.wire import WhenUnsupported, field_of
+from turnledger.ledger import InvalidInputError
+from turnledger.runtime import Sending, TextReceived, ThrottlePolicy, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

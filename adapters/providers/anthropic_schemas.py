@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ledger import InvalidInputError
+from turnledger.ledger import InvalidInputError
 
 _AS_THEY_ARE = frozenset({"type", "title", "description", "required"})
 _NAMED = frozenset({"properties", "$defs", "definitions"})

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from adapters.providers.streams import InterruptedStreamError
-from adapters.providers.wire import as_data, field_of
-from ledger import TurnledgerError
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.adapters.providers.wire import as_data, field_of
+from turnledger.ledger import TurnledgerError
 
 # What another attempt may not meet again. All else would be refused once more.
 _PASSING = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})

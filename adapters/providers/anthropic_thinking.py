@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from adapters.providers.wire import count_of, field_of
-from projections import ChatTurn, MediaBlock, TextBlock, ToolUseBlock
+from turnledger.adapters.providers.wire import count_of, field_of
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolUseBlock
 
 THINKING = ("thinking", "redacted_thinking")
 

@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from adapters.providers.anthropic_schemas import fitted
-from adapters.providers.anthropic_thinking import (
+from turnledger.adapters.providers.anthropic_schemas import fitted
+from turnledger.adapters.providers.anthropic_thinking import (
     THINKING,
     arranged,
     can_not_think,
     texts_of,
     thought_in,
 )
-from adapters.providers.wire import (
+from turnledger.adapters.providers.wire import (
     BOTH,
     Capabilities,
     Page,
@@ -27,9 +27,9 @@ from adapters.providers.wire import (
     field_of,
     forced_tool,
 )
-from ledger import TokenUsage
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Reply, Request, ToolCall, ToolChoice
+from turnledger.ledger import TokenUsage
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import Reply, Request, ToolCall, ToolChoice
 
 # The API wants to be told. With more, the SDK refuses to wait for an answer in one piece.
 DEFAULT_MAX_TOKENS = 16_000

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from adapters.providers.streams import InterruptedStreamError
-from adapters.providers.wire import (
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.adapters.providers.wire import (
     BOTH,
     BYTES,
     Capabilities,
@@ -19,9 +19,9 @@ from adapters.providers.wire import (
     forced_tool,
     is_strict,
 )
-from ledger import TokenUsage
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Reply, Request, ToolCall, to_plain
+from turnledger.ledger import TokenUsage
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import Reply, Request, ToolCall, to_plain
 
 _AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 

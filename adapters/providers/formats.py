@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from adapters.providers.anthropic_wire import AnthropicMessages
-from adapters.providers.chat import ChatCompletions
-from adapters.providers.gemini_contents import GeminiContents
-from adapters.providers.responses import Responses
-from adapters.providers.wire import WireFormat
+from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
+from turnledger.adapters.providers.chat import ChatCompletions
+from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.responses import Responses
+from turnledger.adapters.providers.wire import WireFormat
 
 FORMATS: dict[str, type[WireFormat]] = {
     wire.name: wire for wire in (ChatCompletions, Responses, AnthropicMessages, GeminiContents)

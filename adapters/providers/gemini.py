@@ -8,11 +8,11 @@ from datetime import timedelta
 from math import ceil
 from typing import Any, TypeVar
 
-from adapters.providers.gemini_answers import GeminiStream
-from adapters.providers.gemini_contents import GeminiContents
-from adapters.providers.sdk import SdkAdapter, require
-from adapters.providers.wire import WhenUnsupported
-from runtime import RetryAdvice, Sending, TextReceived, ThrottlePolicy, ToolChoice
+from turnledger.adapters.providers.gemini_answers import GeminiStream
+from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.wire import WhenUnsupported
+from turnledger.runtime import RetryAdvice, Sending, TextReceived, ThrottlePolicy, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

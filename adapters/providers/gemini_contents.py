@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from adapters.providers.gemini_answers import rest_data
-from adapters.providers.gemini_parts import (
+from turnledger.adapters.providers.gemini_answers import rest_data
+from turnledger.adapters.providers.gemini_parts import (
     NO_SIGNATURE,
     as_they_came,
     kept_of,
@@ -22,8 +22,8 @@ from adapters.providers.gemini_parts import (
     sign_first_call,
     text_of,
 )
-from adapters.providers.media import LoadedMedia
-from adapters.providers.wire import (
+from turnledger.adapters.providers.media import LoadedMedia
+from turnledger.adapters.providers.wire import (
     BOTH,
     Capabilities,
     Page,
@@ -33,9 +33,9 @@ from adapters.providers.wire import (
     count_of,
     forced_tool,
 )
-from ledger import TokenUsage
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Reply, Request, ToolChoice
+from turnledger.ledger import TokenUsage
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import Reply, Request, ToolChoice
 
 _BEFORE_3 = re.compile(r"gemini-(?:[a-z]+-)*[12](?!\d)")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")

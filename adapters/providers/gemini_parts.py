@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from projections import ChatTurn, MediaBlock, TextBlock, ToolUseBlock
-from runtime import ToolCall
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolUseBlock
+from turnledger.runtime import ToolCall
 
 # What Google documents for a call that has no signature because no Gemini model made it.
 NO_SIGNATURE = "skip_thought_signature_validator"

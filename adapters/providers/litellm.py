@@ -10,14 +10,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
-from adapters.providers.chat import ChatCompletions
-from adapters.providers.openai import send_chat
-from adapters.providers.sdk import SdkAdapter, require
-from adapters.providers.streams import InterruptedStreamError
-from adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
-from ledger import InvalidInputError
-from projections import ChatTurn, ToolUseBlock
-from runtime import Reply, Sending, TextReceived, ThrottlePolicy, ToolChoice, to_plain
+from turnledger.adapters.providers.chat import ChatCompletions
+from turnledger.adapters.providers.openai import send_chat
+from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
+from turnledger.ledger import InvalidInputError
+from turnledger.projections import ChatTurn, ToolUseBlock
+from turnledger.runtime import Reply, Sending, TextReceived, ThrottlePolicy, ToolChoice, to_plain
 
 OutputT = TypeVar("OutputT")
 

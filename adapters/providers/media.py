@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ledger import InvalidInputError
-from projections import MediaBlock
+from turnledger.ledger import InvalidInputError
+from turnledger.projections import MediaBlock
 
 # What a file begins with. Each is (offset, bytes, type).
 _MAGIC = (

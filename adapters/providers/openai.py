@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Literal, TypeVar
 
-from adapters.providers.chat import ChatCompletions, ChatStream
-from adapters.providers.responses import Responses, ResponsesStream
-from adapters.providers.sdk import SdkAdapter, require
-from adapters.providers.wire import WhenUnsupported
-from ledger import InvalidInputError
-from runtime import Sending, TextReceived, ThrottlePolicy, ToolChoice
+from turnledger.adapters.providers.chat import ChatCompletions, ChatStream
+from turnledger.adapters.providers.responses import Responses, ResponsesStream
+from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.wire import WhenUnsupported
+from turnledger.ledger import InvalidInputError
+from turnledger.runtime import Sending, TextReceived, ThrottlePolicy, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

@@ -9,10 +9,15 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from adapters.providers.responses_reasoning import as_it_came, reasoning_of, said_item, texts_of
-from adapters.providers.retrying import PASSING
-from adapters.providers.streams import InterruptedStreamError
-from adapters.providers.wire import (
+from turnledger.adapters.providers.responses_reasoning import (
+    as_it_came,
+    reasoning_of,
+    said_item,
+    texts_of,
+)
+from turnledger.adapters.providers.retrying import PASSING
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.adapters.providers.wire import (
     BOTH,
     Capabilities,
     Page,
@@ -23,9 +28,9 @@ from adapters.providers.wire import (
     forced_tool,
     is_strict,
 )
-from ledger import TokenUsage, TurnledgerError
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Reply, Request, ToolCall
+from turnledger.ledger import TokenUsage, TurnledgerError
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import Reply, Request, ToolCall
 
 _SEALED = "reasoning.encrypted_content"
 # Models that reason. The others refuse to be asked for sealed reasoning, and so do the chat ones.

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from adapters.providers.wire import as_data, field_of
+from turnledger.adapters.providers.wire import as_data, field_of
 
 
 def reasoning_of(output: Sequence[Any]) -> list[dict[str, Any]] | None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from runtime import RetryAdvice
-from runtime.model_calls import BadReplyError
-from runtime.throttle import retry_advice
+from turnledger.runtime import RetryAdvice
+from turnledger.runtime.model_calls import BadReplyError
+from turnledger.runtime.throttle import retry_advice
 
 # Timeouts, conflicts and too many requests; what the server did wrong is all from 500 on.
 _RETRYABLE = frozenset({408, 409, 425, 429})

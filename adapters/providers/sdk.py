@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Any, TypeVar
 
-from adapters.providers.retrying import advice_for
-from adapters.providers.wire import Capabilities, WireFormat
-from ledger import InvalidInputError
-from runtime import (
+from turnledger.adapters.providers.retrying import advice_for
+from turnledger.adapters.providers.wire import Capabilities, WireFormat
+from turnledger.ledger import InvalidInputError
+from turnledger.runtime import (
     ProviderAdapter,
     Reply,
     Request,

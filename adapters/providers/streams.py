@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger import TurnledgerError
+from turnledger.ledger import TurnledgerError
 
 
 class InterruptedStreamError(TurnledgerError):

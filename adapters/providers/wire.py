@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from adapters.providers.media import LoadedMedia, UnsupportedMediaError, loaded
-from ledger.messages import Modality
-from projections import ChatTurn, MediaBlock
-from runtime import Reply, Request, ToolChoice
+from turnledger.adapters.providers.media import LoadedMedia, UnsupportedMediaError, loaded
+from turnledger.ledger.messages import Modality
+from turnledger.projections import ChatTurn, MediaBlock
+from turnledger.runtime import Reply, Request, ToolChoice
 
 Source: TypeAlias = Literal["url", "bytes"]
 WhenUnsupported: TypeAlias = Literal["error", "hint"]

@@ -4,17 +4,21 @@ Readers turn a provider's JSON into a conversation in no provider's words; the w
 through the wire formats of `adapters.providers`.
 """
 
-from adapters.transcripts.exporting import (
+from turnledger.adapters.transcripts.exporting import (
     EvaluationNotFoundError,
     NotExportedError,
     NothingSaidError,
     Wanted,
     export_transcript,
 )
-from adapters.transcripts.formats import FORMATS, reader_of
-from adapters.transcripts.importing import ImportedRun, import_transcripts, read_transcripts
-from adapters.transcripts.planning import Plan, plan_of
-from adapters.transcripts.transcript import Note, Transcript, TranscriptError
+from turnledger.adapters.transcripts.formats import FORMATS, reader_of
+from turnledger.adapters.transcripts.importing import (
+    ImportedRun,
+    import_transcripts,
+    read_transcripts,
+)
+from turnledger.adapters.transcripts.planning import Plan, plan_of
+from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 
 __all__ = [
     "FORMATS",

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.transcripts.envelopes import answer_in, refuse, request_in
-from adapters.transcripts.gathering import Gathering, modality_of
-from adapters.transcripts.nodes import Node, root_of
-from adapters.transcripts.transcript import Transcript
-from adapters.transcripts.wires import reply_of
-from ledger.messages import Modality
-from projections import Block, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.adapters.transcripts.envelopes import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.gathering import Gathering, modality_of
+from turnledger.adapters.transcripts.nodes import Node, root_of
+from turnledger.adapters.transcripts.transcript import Transcript
+from turnledger.adapters.transcripts.wires import reply_of
+from turnledger.ledger.messages import Modality
+from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 
 NAME = "anthropic"
 _ROLES = ("user", "assistant", "system")

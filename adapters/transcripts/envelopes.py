@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from adapters.transcripts.nodes import Node
+from turnledger.adapters.transcripts.nodes import Node
 
 _REQUESTS = ("request", "body", "params", "kwargs", "payload")
 _ANSWERS = ("response", "completion", "answer", "output", "result", "body", "message")

@@ -12,19 +12,26 @@ from uuid import UUID
 
 import msgspec
 
-from adapters.providers.media import UnsupportedMediaError
-from adapters.providers.wire import WhenUnsupported
-from adapters.transcripts.formats import FORMATS
-from adapters.transcripts.planning import REQUEST_TYPE
-from adapters.transcripts.wires import wire_of
-from ledger import InvalidInputError, Ledger, ModelReplied, Record, RunStarted, TurnledgerError
-from projections import Conversation, MessageHistory, Projection, fold_together
-from projections.conversation import ConversationState
-from projections.history import Incomplete
-from projections.persistent import OrderedMap
-from projections.projection import as_json
-from runtime import Request
-from runtime.progress import ByPlace
+from turnledger.adapters.providers.media import UnsupportedMediaError
+from turnledger.adapters.providers.wire import WhenUnsupported
+from turnledger.adapters.transcripts.formats import FORMATS
+from turnledger.adapters.transcripts.planning import REQUEST_TYPE
+from turnledger.adapters.transcripts.wires import wire_of
+from turnledger.ledger import (
+    InvalidInputError,
+    Ledger,
+    ModelReplied,
+    Record,
+    RunStarted,
+    TurnledgerError,
+)
+from turnledger.projections import Conversation, MessageHistory, Projection, fold_together
+from turnledger.projections.conversation import ConversationState
+from turnledger.projections.history import Incomplete
+from turnledger.projections.persistent import OrderedMap
+from turnledger.projections.projection import as_json
+from turnledger.runtime import Request
+from turnledger.runtime.progress import ByPlace
 
 
 class NotExportedError(InvalidInputError):

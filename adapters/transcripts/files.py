@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any, NamedTuple, NoReturn
 
-from adapters.transcripts.transcript import TranscriptError
+from turnledger.adapters.transcripts.transcript import TranscriptError
 
 # What marks an object as a whole transcript, and what as a message within one.
 _WHOLE = frozenset({"messages", "input", "contents", "request", "body", "choices", "candidates"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from adapters.transcripts import anthropic, gemini, openai_chat, openai_responses
-from adapters.transcripts.transcript import Transcript
-from ledger import InvalidInputError
+from turnledger.adapters.transcripts import anthropic, gemini, openai_chat, openai_responses
+from turnledger.adapters.transcripts.transcript import Transcript
+from turnledger.ledger import InvalidInputError
 
 READERS: Mapping[str, Callable[[Any], Transcript]] = {
     openai_chat.NAME: openai_chat.read_chat,

@@ -16,13 +16,20 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from adapters.transcripts.nodes import Node
-from adapters.transcripts.transcript import Note, Transcript
-from ledger import blob_name
-from ledger.messages import Modality
-from projections import Block, ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.blocks import STUB_TEXT
-from runtime import Reply
+from turnledger.adapters.transcripts.nodes import Node
+from turnledger.adapters.transcripts.transcript import Note, Transcript
+from turnledger.ledger import blob_name
+from turnledger.ledger.messages import Modality
+from turnledger.projections import (
+    Block,
+    ChatTurn,
+    MediaBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.projections.blocks import STUB_TEXT
+from turnledger.runtime import Reply
 
 # The line that stands before media when they are sent: with the hint, if there is one.
 _LABEL = re.compile(r"Media (\d{1,9}):(?: (.*))?", re.DOTALL)

@@ -13,11 +13,11 @@ from uuid import UUID
 
 import msgspec
 
-from adapters.transcripts.files import transcripts_in
-from adapters.transcripts.formats import reader_of
-from adapters.transcripts.planning import Plan, plan_of
-from adapters.transcripts.transcript import Note, TranscriptError
-from ledger import (
+from turnledger.adapters.transcripts.files import transcripts_in
+from turnledger.adapters.transcripts.formats import reader_of
+from turnledger.adapters.transcripts.planning import Plan, plan_of
+from turnledger.adapters.transcripts.transcript import Note, TranscriptError
+from turnledger.ledger import (
     NEW,
     ConcurrentAppendError,
     Draft,
@@ -26,10 +26,10 @@ from ledger import (
     Ledger,
     RunStarted,
 )
-from ledger.blobs import blobs_named
-from ledger.clock import Clock, SystemClock, to_datetime
-from ledger.limits import Limits
-from projections import Repair
+from turnledger.ledger.blobs import blobs_named
+from turnledger.ledger.clock import Clock, SystemClock, to_datetime
+from turnledger.ledger.limits import Limits
+from turnledger.projections import Repair
 
 # How often somebody else may import the same at the same time before it is an error.
 _TRIES = 3

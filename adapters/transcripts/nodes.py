@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from adapters.transcripts.transcript import TranscriptError
+from turnledger.adapters.transcripts.transcript import TranscriptError
 
 # Deeper data is nothing that a provider sends, and would take the interpreter's own stack.
 DEEPEST = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from adapters.transcripts.envelopes import answer_in, refuse, request_in
-from adapters.transcripts.gathering import Gathering, blocks_in
-from adapters.transcripts.nodes import Node, json_text, root_of
-from adapters.transcripts.transcript import Transcript
-from projections import Block, MediaBlock, TextBlock, ToolResultBlock
+from turnledger.adapters.transcripts.envelopes import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.gathering import Gathering, blocks_in
+from turnledger.adapters.transcripts.nodes import Node, json_text, root_of
+from turnledger.adapters.transcripts.transcript import Transcript
+from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock
 
 NAME = "openai-chat"
 _SOUND = {"wav": "audio/wav", "mp3": "audio/mpeg"}

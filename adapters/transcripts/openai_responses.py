@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.transcripts.envelopes import answer_in, refuse, request_in
-from adapters.transcripts.gathering import Gathering, blocks_in
-from adapters.transcripts.nodes import Node, json_text, root_of
-from adapters.transcripts.transcript import Transcript
-from adapters.transcripts.wires import reply_of
-from projections import Block, MediaBlock, TextBlock, ToolResultBlock
+from turnledger.adapters.transcripts.envelopes import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.gathering import Gathering, blocks_in
+from turnledger.adapters.transcripts.nodes import Node, json_text, root_of
+from turnledger.adapters.transcripts.transcript import Transcript
+from turnledger.adapters.transcripts.wires import reply_of
+from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock
 
 NAME = "openai-responses"
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")

@@ -17,8 +17,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from adapters.transcripts.transcript import Note, Transcript, TranscriptError
-from ledger import (
+from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
+from turnledger.ledger import (
     Draft,
     EvaluationFinished,
     EvaluationStarted,
@@ -32,7 +32,7 @@ from ledger import (
     TextContent,
     ToolCallRecord,
 )
-from projections import (
+from turnledger.projections import (
     Block,
     ChatTurn,
     MediaBlock,
@@ -42,9 +42,9 @@ from projections import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.blocks import SYNTHETIC_LEAD
-from projections.history_checks import well_formed
-from runtime.progress import provider_data
+from turnledger.projections.blocks import SYNTHETIC_LEAD
+from turnledger.projections.history_checks import well_formed
+from turnledger.runtime.progress import provider_data
 
 PROMPT_NS = "imported"
 REQUEST_TYPE = "transcript"

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ledger import InvalidInputError
-from projections import ChatTurn
+from turnledger.ledger import InvalidInputError
+from turnledger.projections import ChatTurn
 
 
 class TranscriptError(InvalidInputError):

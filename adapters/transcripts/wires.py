@@ -5,15 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from adapters.providers.wire import WhenUnsupported, WireFormat
-from ledger import TurnledgerError
-from runtime import Reply
+from turnledger.adapters.providers.wire import WhenUnsupported, WireFormat
+from turnledger.ledger import TurnledgerError
+from turnledger.runtime import Reply
 
 _WIRES = {
-    "openai-chat": ("adapters.providers.chat", "ChatCompletions"),
-    "openai-responses": ("adapters.providers.responses", "Responses"),
-    "anthropic": ("adapters.providers.anthropic_wire", "AnthropicMessages"),
-    "gemini": ("adapters.providers.gemini_contents", "GeminiContents"),
+    "openai-chat": ("turnledger.adapters.providers.chat", "ChatCompletions"),
+    "openai-responses": ("turnledger.adapters.providers.responses", "Responses"),
+    "anthropic": ("turnledger.adapters.providers.anthropic_wire", "AnthropicMessages"),
+    "gemini": ("turnledger.adapters.providers.gemini_contents", "GeminiContents"),
 }
 
 

@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from threading import Lock
 from uuid import uuid4
 
-from ledger.errors import StoreBusyError, StoreUnavailableError
-from ledger.stores.sqlite_faults import not_opened
+from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
+from turnledger.ledger.stores.sqlite_faults import not_opened
 
 AT_ONCE = LOCK_EX | LOCK_NB
 

@@ -19,13 +19,13 @@ from uuid import uuid4
 from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
 from eventsourcing.utils import EnvType
 
-from ledger.errors import IntegrityFailureError
-from ledger.events import CATALOGUE
-from ledger.recorder import LedgerRecorder, RunQuery
-from ledger.rows import NewRow, RawRow, Row
-from ledger.run_index import RunRow
-from ledger.stores.bell import Bell
-from ledger.transaction import EventIdTakenError, Lease, Mark, Transaction
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.events import CATALOGUE
+from turnledger.ledger.recorder import LedgerRecorder, RunQuery
+from turnledger.ledger.rows import NewRow, RawRow, Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.bell import Bell
+from turnledger.ledger.transaction import EventIdTakenError, Lease, Mark, Transaction
 
 
 class MemoryTables:

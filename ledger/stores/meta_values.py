@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger.errors import IntegrityFailureError
+from turnledger.ledger.errors import IntegrityFailureError
 
 
 def catalogue_number(value: Any) -> int:

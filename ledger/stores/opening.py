@@ -8,18 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     InvalidInputError,
     InvalidUrlError,
     MissingDependencyError,
     NotALedgerError,
     StoreUnavailableError,
 )
-from ledger.recorder import LedgerRecorder
-from ledger.redacting import STANDARD
-from ledger.stores.memory import MemoryLedgerFactory
-from ledger.stores.sqlite import SQLiteLedgerFactory
-from ledger.stores.sqlite_faults import READ_ONLY, not_opened
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.redacting import STANDARD
+from turnledger.ledger.stores.memory import MemoryLedgerFactory
+from turnledger.ledger.stores.sqlite import SQLiteLedgerFactory
+from turnledger.ledger.stores.sqlite_faults import READ_ONLY, not_opened
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
@@ -154,7 +154,7 @@ def _sqlite_store(path: Path, wait: float, *, read_only: bool = False) -> Ledger
 
 def _open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:
     try:
-        from ledger.stores.postgres import open_postgres
+        from turnledger.ledger.stores.postgres import open_postgres
     except ImportError as error:
         raise MissingDependencyError("A ledger in PostgreSQL", "postgres") from error
     return open_postgres(url, wait=wait, create=create)

@@ -18,32 +18,35 @@ from eventsourcing.persistence import BaseInfrastructureFactory
 from eventsourcing.postgres import PostgresApplicationRecorder, PostgresFactory
 from eventsourcing.utils import EnvType
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     LimitExceededError,
     StoreBusyError,
     StoreUnavailableError,
 )
-from ledger.group_commit import Job
-from ledger.limits import BATCH_CEILING
-from ledger.recorder import PAGE, LedgerRecorder, RunQuery
-from ledger.rows import Row
-from ledger.run_index import RunRow
-from ledger.stores.bell import Bell
-from ledger.stores.postgres_connection import DEFAULT_WAIT, parse
-from ledger.stores.postgres_datastore import LedgerPostgresDatastore
-from ledger.stores.postgres_facts import facts
-from ledger.stores.postgres_faults import (
+from turnledger.ledger.group_commit import Job
+from turnledger.ledger.limits import BATCH_CEILING
+from turnledger.ledger.recorder import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.rows import Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.bell import Bell
+from turnledger.ledger.stores.postgres_connection import DEFAULT_WAIT, parse
+from turnledger.ledger.stores.postgres_datastore import LedgerPostgresDatastore
+from turnledger.ledger.stores.postgres_facts import facts
+from turnledger.ledger.stores.postgres_faults import (
     CrowdedError,
     LostConnectionError,
     RolledBackError,
     unavailable,
 )
-from ledger.stores.postgres_raw import PostgresRawRows
-from ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
-from ledger.stores.postgres_shelves import PostgresShelves
-from ledger.stores.postgres_transaction import PostgresLedgerTransaction, TransactionFullError
-from ledger.stores.run_conditions import run_conditions
-from ledger.transaction import Lease, Transaction
+from turnledger.ledger.stores.postgres_raw import PostgresRawRows
+from turnledger.ledger.stores.postgres_schema import REBASE, RESTORED, ROW, RUN, SETTLED, prepare
+from turnledger.ledger.stores.postgres_shelves import PostgresShelves
+from turnledger.ledger.stores.postgres_transaction import (
+    PostgresLedgerTransaction,
+    TransactionFullError,
+)
+from turnledger.ledger.stores.run_conditions import run_conditions
+from turnledger.ledger.transaction import Lease, Transaction
 
 # How long a reader of the whole ledger waits for transactions that hide what is committed.
 GRACE = 1.0

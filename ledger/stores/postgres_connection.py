@@ -17,9 +17,9 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 
-from ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
-from ledger.stores.postgres_faults import unavailable
-from ledger.stores.postgres_line import Line
+from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
+from turnledger.ledger.stores.postgres_faults import unavailable
+from turnledger.ledger.stores.postgres_line import Line
 
 DEFAULT_WAIT = 30.0
 # PostgreSQL counts milliseconds in 32 bits.

@@ -16,8 +16,8 @@ from eventsourcing.postgres import PostgresDatastore
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
-from ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
-from ledger.stores.postgres_connection import (
+from turnledger.ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
+from turnledger.ledger.stores.postgres_connection import (
     LONGEST_WAIT,
     Address,
     Db,
@@ -26,10 +26,10 @@ from ledger.stores.postgres_connection import (
     close_quietly,
     reach,
 )
-from ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
-from ledger.stores.postgres_life import LifeSign
-from ledger.stores.postgres_schema import SETTLED
-from ledger.stores.postgres_writer import CONFIRM, Writer
+from turnledger.ledger.stores.postgres_faults import CrowdedError, LostConnectionError, unavailable
+from turnledger.ledger.stores.postgres_life import LifeSign
+from turnledger.ledger.stores.postgres_schema import SETTLED
+from turnledger.ledger.stores.postgres_writer import CONFIRM, Writer
 
 READERS = 8
 # How far nobody can add anything any more, and whether somebody else should have that too.

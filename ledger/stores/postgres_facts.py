@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ledger.errors import StoreUnavailableError
-from ledger.stores.postgres_schema import RESTORED
+from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.stores.postgres_schema import RESTORED
 
 _SETTINGS = (
     "server_version",

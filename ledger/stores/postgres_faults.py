@@ -9,8 +9,8 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors
 
-from ledger.errors import StoreBusyError, StoreUnavailableError
-from ledger.stores.postgres_line import Line
+from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
+from turnledger.ledger.stores.postgres_line import Line
 
 # The server ended the session, or says that it is about to.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})

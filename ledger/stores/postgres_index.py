@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 from psycopg import Cursor
 
-from ledger.recorder import PAGE
-from ledger.rows import Row
-from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import Db
-from ledger.stores.postgres_faults import unavailable
-from ledger.stores.postgres_leases import PostgresLeaseTransaction
-from ledger.stores.postgres_schema import ROW
-from ledger.stores.postgres_statements import REBUILT_RUN, run_values
+from turnledger.ledger.recorder import PAGE
+from turnledger.ledger.rows import Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.postgres_connection import Db
+from turnledger.ledger.stores.postgres_faults import unavailable
+from turnledger.ledger.stores.postgres_leases import PostgresLeaseTransaction
+from turnledger.ledger.stores.postgres_schema import ROW
+from turnledger.ledger.stores.postgres_statements import REBUILT_RUN, run_values
 
 _REBUILDING = "rebuilding the run index"
 

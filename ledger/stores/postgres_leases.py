@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger.stores.postgres_life import key_of
-from ledger.stores.postgres_shelves import PostgresShelfTransaction
-from ledger.stores.postgres_statements import PUT_LEASE
-from ledger.stores.postgres_writer import Writer
-from ledger.transaction import Lease
+from turnledger.ledger.stores.postgres_life import key_of
+from turnledger.ledger.stores.postgres_shelves import PostgresShelfTransaction
+from turnledger.ledger.stores.postgres_statements import PUT_LEASE
+from turnledger.ledger.stores.postgres_writer import Writer
+from turnledger.ledger.transaction import Lease
 
 
 class PostgresLeaseTransaction(PostgresShelfTransaction):

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import psycopg
 
-from ledger.stores.postgres_connection import (
+from turnledger.ledger.stores.postgres_connection import (
     Address,
     Db,
     Session,
@@ -17,7 +17,7 @@ from ledger.stores.postgres_connection import (
     lay_to_rest,
     reach,
 )
-from ledger.stores.postgres_faults import unavailable
+from turnledger.ledger.stores.postgres_faults import unavailable
 
 
 class LifeSign:

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from ledger.recorder import PAGE, LedgerRecorder
-from ledger.rows import RawRow
-from ledger.stores.meta_values import catalogue_number
+from turnledger.ledger.recorder import PAGE, LedgerRecorder
+from turnledger.ledger.rows import RawRow
+from turnledger.ledger.stores.meta_values import catalogue_number
 
 _RAW = """position, convert_to(run_id, 'UTF8'), version, convert_to(tag, 'UTF8'),
     convert_to(event_id, 'UTF8'), recorded_at, digest, convert_to(data, 'UTF8')"""

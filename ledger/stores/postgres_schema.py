@@ -14,9 +14,9 @@ from typing import Any
 from psycopg import Connection, errors
 from psycopg.sql import SQL, Identifier
 
-from ledger.errors import NotALedgerError, StoreUnavailableError
-from ledger.events import CATALOGUE
-from ledger.stores.postgres_faults import RIGHTS
+from turnledger.ledger.errors import NotALedgerError, StoreUnavailableError
+from turnledger.ledger.events import CATALOGUE
+from turnledger.ledger.stores.postgres_faults import RIGHTS
 
 APPLICATION = "turnledger"
 FORMAT = 2

@@ -9,10 +9,10 @@ from typing import Any
 
 from psycopg import Cursor
 
-from ledger.recorder import LedgerRecorder
-from ledger.run_index import RunRow
-from ledger.stores.shelf_rows import MARK, SHELF_NAMES, generations
-from ledger.transaction import Mark, Transaction
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.shelf_rows import MARK, SHELF_NAMES, generations
+from turnledger.ledger.transaction import Mark, Transaction
 
 # The space of advisory locks that stand for shelves.
 _SHELVES = 0x544C5348  # "TLSH"

@@ -11,10 +11,10 @@ from typing import Any
 
 import psycopg
 
-from ledger.stores.postgres import PostgresLedgerRecorder
-from ledger.stores.postgres_connection import Db, close_quietly
-from ledger.stores.postgres_datastore import LedgerPostgresDatastore
-from ledger.stores.postgres_faults import unavailable
+from turnledger.ledger.stores.postgres import PostgresLedgerRecorder
+from turnledger.ledger.stores.postgres_connection import Db, close_quietly
+from turnledger.ledger.stores.postgres_datastore import LedgerPostgresDatastore
+from turnledger.ledger.stores.postgres_faults import unavailable
 
 
 class SnapshotDatastore(LedgerPostgresDatastore):

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ledger.rows import NewRow
-from ledger.run_index import RunRow
-from ledger.stores.postgres_schema import FIRST_POSITION, OWN_POSITION, ROW, RUN
+from turnledger.ledger.rows import NewRow
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.postgres_schema import FIRST_POSITION, OWN_POSITION, ROW, RUN
 
 _FIRST = f"WITH tx AS MATERIALIZED (SELECT {FIRST_POSITION} + %(ordinal)s AS first)"
 _GO_ON = """moved AS (

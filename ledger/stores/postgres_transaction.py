@@ -18,34 +18,34 @@ import psycopg
 from psycopg import Cursor, errors
 from psycopg.pq import TransactionStatus
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     AppendRefusedError,
     InvalidEventError,
     LimitExceededError,
     StoreUnavailableError,
 )
-from ledger.limits import BATCH_CEILING
-from ledger.rows import NewRow, Row
-from ledger.run_index import RunRow
-from ledger.stores.postgres_connection import close_quietly
-from ledger.stores.postgres_faults import (
+from turnledger.ledger.limits import BATCH_CEILING
+from turnledger.ledger.rows import NewRow, Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.postgres_connection import close_quietly
+from turnledger.ledger.stores.postgres_faults import (
     RIGHTS,
     CrowdedError,
     LostConnectionError,
     told,
     unavailable,
 )
-from ledger.stores.postgres_index import PostgresIndexTransaction
-from ledger.stores.postgres_schema import ROW
-from ledger.stores.postgres_statements import (
+from turnledger.ledger.stores.postgres_index import PostgresIndexTransaction
+from turnledger.ledger.stores.postgres_schema import ROW
+from turnledger.ledger.stores.postgres_statements import (
     ADVANCE_MANY,
     LOCK_RUN,
     Move,
     advance_many,
     advance_one,
 )
-from ledger.stores.postgres_writer import CONFIRM, Writer
-from ledger.transaction import EventIdTakenError, RedoError
+from turnledger.ledger.stores.postgres_writer import CONFIRM, Writer
+from turnledger.ledger.transaction import EventIdTakenError, RedoError
 
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 
-from ledger.errors import StoreUnavailableError
-from ledger.stores.postgres_connection import (
+from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.stores.postgres_connection import (
     Address,
     Db,
     Session,
@@ -21,9 +21,9 @@ from ledger.stores.postgres_connection import (
     open_session,
     reach,
 )
-from ledger.stores.postgres_faults import unavailable
-from ledger.stores.postgres_schema import RESTORED
-from ledger.transaction import Mark
+from turnledger.ledger.stores.postgres_faults import unavailable
+from turnledger.ledger.stores.postgres_schema import RESTORED
+from turnledger.ledger.transaction import Mark
 
 # A commit that waits, like every other, until a synchronous standby has all before it.
 CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger.recorder import RunQuery
+from turnledger.ledger.recorder import RunQuery
 
 
 def run_conditions(query: RunQuery, mark: str) -> tuple[str, list[Any]]:

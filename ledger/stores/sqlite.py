@@ -20,30 +20,36 @@ from eventsourcing.sqlite import (
 )
 from eventsourcing.utils import EnvType
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     IntegrityFailureError,
     LedgerClosedError,
     NotALedgerError,
     StoreUnavailableError,
 )
-from ledger.events import CATALOGUE
-from ledger.stores.bell import Bell
-from ledger.stores.file_lock import FairLock, LifeSign, NoLock
-from ledger.stores.meta_values import catalogue_number
-from ledger.stores.sqlite_connection import DEFAULT_WAIT, NAP, LedgerDatastore
-from ledger.stores.sqlite_distrust import cut_wal, distrust_index
-from ledger.stores.sqlite_faults import code_of, is_busy, is_damage, not_opened, unavailable
-from ledger.stores.sqlite_reading import ChangedMeanwhileError, IndexMissingError
-from ledger.stores.sqlite_rows import SQLiteRows
-from ledger.stores.sqlite_schema import (
+from turnledger.ledger.events import CATALOGUE
+from turnledger.ledger.stores.bell import Bell
+from turnledger.ledger.stores.file_lock import FairLock, LifeSign, NoLock
+from turnledger.ledger.stores.meta_values import catalogue_number
+from turnledger.ledger.stores.sqlite_connection import DEFAULT_WAIT, NAP, LedgerDatastore
+from turnledger.ledger.stores.sqlite_distrust import cut_wal, distrust_index
+from turnledger.ledger.stores.sqlite_faults import (
+    code_of,
+    is_busy,
+    is_damage,
+    not_opened,
+    unavailable,
+)
+from turnledger.ledger.stores.sqlite_reading import ChangedMeanwhileError, IndexMissingError
+from turnledger.ledger.stores.sqlite_rows import SQLiteRows
+from turnledger.ledger.stores.sqlite_schema import (
     SCHEMA_VERSION,
     TABLES,
     format_of,
     make_tables,
     upgrade,
 )
-from ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
-from ledger.transaction import Transaction
+from turnledger.ledger.stores.sqlite_transaction import SQLiteLedgerTransaction
+from turnledger.ledger.transaction import Transaction
 
 T = TypeVar("T")
 # Move the WAL into the database after about this many pages (16 MB): the pages that every

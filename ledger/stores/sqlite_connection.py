@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from eventsourcing.sqlite import SQLiteDatastore
 
-from ledger.stores.sqlite_faults import code_of
-from ledger.stores.sqlite_forking import OwnConnection, check_not_shared
-from ledger.stores.sqlite_reading import reading
+from turnledger.ledger.stores.sqlite_faults import code_of
+from turnledger.ledger.stores.sqlite_forking import OwnConnection, check_not_shared
+from turnledger.ledger.stores.sqlite_reading import reading
 
 # How many connections are kept for the next reader.
 READERS = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 
-from ledger.errors import StoreBusyError, StoreUnavailableError
+from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

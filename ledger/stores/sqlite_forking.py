@@ -13,7 +13,7 @@ import sqlite3
 from typing import Any
 from weakref import ref
 
-from ledger.errors import StoreUnavailableError
+from turnledger.ledger.errors import StoreUnavailableError
 
 # By id. No weak set: what it does when one is collected is a place where Ctrl-C gets lost.
 _LIVE: dict[int, ref[OwnConnection]] = {}

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from ledger.errors import StoreBusyError, StoreUnavailableError
+from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
 
 Stamp = tuple[int, int, int, int]
 

@@ -8,15 +8,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ledger.errors import IntegrityFailureError
-from ledger.recorder import RunQuery
-from ledger.rows import RawRow, Row
-from ledger.run_index import RunRow
-from ledger.stores.meta_values import catalogue_number
-from ledger.stores.run_conditions import run_conditions
-from ledger.stores.sqlite_schema import RAW_ROW, ROW, RUN, as_text, changed_schema, stored_bytes
-from ledger.stores.sqlite_shelves import SQLiteShelves
-from ledger.transaction import Lease
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.recorder import RunQuery
+from turnledger.ledger.rows import RawRow, Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.meta_values import catalogue_number
+from turnledger.ledger.stores.run_conditions import run_conditions
+from turnledger.ledger.stores.sqlite_schema import (
+    RAW_ROW,
+    ROW,
+    RUN,
+    as_text,
+    changed_schema,
+    stored_bytes,
+)
+from turnledger.ledger.stores.sqlite_shelves import SQLiteShelves
+from turnledger.ledger.transaction import Lease
 
 # How many of its findings SQLite is asked for.
 FINDINGS = 20

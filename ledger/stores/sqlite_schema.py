@@ -11,8 +11,8 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from ledger.errors import NotALedgerError
-from ledger.events import CATALOGUE
+from turnledger.ledger.errors import NotALedgerError
+from turnledger.ledger.events import CATALOGUE
 
 APPLICATION_ID = 0x544C4447  # "TLDG"
 SCHEMA_VERSION = 2

@@ -7,12 +7,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ledger.errors import StoreUnavailableError
-from ledger.recorder import LedgerRecorder
-from ledger.run_index import RunRow
-from ledger.stores.shelf_rows import MARK, SHELF_NAMES, generations
-from ledger.stores.sqlite_faults import unwritten
-from ledger.transaction import Mark, Transaction
+from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.shelf_rows import MARK, SHELF_NAMES, generations
+from turnledger.ledger.stores.sqlite_faults import unwritten
+from turnledger.ledger.transaction import Mark, Transaction
 
 # Keys come in no order, so a row changes a page of its own, however short it is.
 _BYTES_PER_ROW = 4096

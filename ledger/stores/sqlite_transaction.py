@@ -9,14 +9,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ledger.errors import StoreUnavailableError
-from ledger.rows import NewRow, Row
-from ledger.run_index import RunRow
-from ledger.stores.file_lock import is_alive
-from ledger.stores.sqlite_faults import RETRY, unknown
-from ledger.stores.sqlite_schema import ROW, RUN
-from ledger.stores.sqlite_shelves import SQLiteShelfTransaction
-from ledger.transaction import EventIdTakenError, Lease, RedoError
+from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.rows import NewRow, Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.stores.file_lock import is_alive
+from turnledger.ledger.stores.sqlite_faults import RETRY, unknown
+from turnledger.ledger.stores.sqlite_schema import ROW, RUN
+from turnledger.ledger.stores.sqlite_shelves import SQLiteShelfTransaction
+from turnledger.ledger.transaction import EventIdTakenError, Lease, RedoError
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "

@@ -12,21 +12,21 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from ledger.blobs import blobs_named
-from ledger.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, link
-from ledger.clock import is_moment, to_micros
-from ledger.codec import Codec
-from ledger.errors import (
+from turnledger.ledger.blobs import blobs_named
+from turnledger.ledger.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, link
+from turnledger.ledger.clock import is_moment, to_micros
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import (
     EventDecodeError,
     LimitExceededError,
     TurnledgerError,
 )
-from ledger.events import CATALOGUE, Event, RunStarted
-from ledger.limits import Limits
-from ledger.rows import NewRow
-from ledger.run_index import RunRow, child_of
-from ledger.transfer.lineages import Lineages
-from ledger.transfer.lines import (
+from turnledger.ledger.events import CATALOGUE, Event, RunStarted
+from turnledger.ledger.limits import Limits
+from turnledger.ledger.rows import NewRow
+from turnledger.ledger.run_index import RunRow, child_of
+from turnledger.ledger.transfer.lineages import Lineages
+from turnledger.ledger.transfer.lines import (
     BlobLine,
     EndLine,
     RecordLine,
@@ -35,7 +35,7 @@ from ledger.transfer.lines import (
     moment_text,
     read_line,
 )
-from ledger.transfer.sealed import SealedRuns
+from turnledger.ledger.transfer.sealed import SealedRuns
 
 # What naming a blob takes in a record, and its own digest is the least of it.
 _NAME_BYTES = 64

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-from ledger.errors import IntegrityFailureError, RunNotFoundError
-from ledger.recorder import LedgerRecorder
-from ledger.requesting import RunId, canonical_id
-from ledger.run_index import RunRow, damaged
-from ledger.transfer.lineages import Lineages
-from ledger.verifying import every_run
+from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.requesting import RunId, canonical_id
+from turnledger.ledger.run_index import RunRow, damaged
+from turnledger.ledger.transfer.lineages import Lineages
+from turnledger.ledger.verifying import every_run
 
 # Of each run, the digests of the versions that others go on from.
 ForkPoints: TypeAlias = dict[str, dict[int, bytes]]

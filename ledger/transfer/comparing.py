@@ -10,17 +10,17 @@ import sqlite3
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     ImportConflictError,
     IntegrityFailureError,
     RunClaimedError,
     StoreUnavailableError,
 )
-from ledger.recorder import PAGE, LedgerRecorder
-from ledger.rows import Row
-from ledger.run_index import RunRow, damaged
-from ledger.transaction import Transaction
-from ledger.transfer.checking import FileRecord
+from turnledger.ledger.recorder import PAGE, LedgerRecorder
+from turnledger.ledger.rows import Row
+from turnledger.ledger.run_index import RunRow, damaged
+from turnledger.ledger.transaction import Transaction
+from turnledger.ledger.transfer.checking import FileRecord
 
 # How many bytes of records wait for the check of their ids.
 WAITING_BYTES = 4 * 1024 * 1024

@@ -11,19 +11,19 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from ledger.errors import (
+from turnledger.ledger.errors import (
     IntegrityFailureError,
     InvalidInputError,
     LimitExceededError,
     NotAnExportError,
 )
-from ledger.events import RunStarted
-from ledger.limits import Limits
-from ledger.recorder import PAGE
-from ledger.sealing import Seal
-from ledger.transfer.checking import Checker, FileRecord, Place, most_blobs
-from ledger.transfer.lineages import Lineages
-from ledger.transfer.lines import (
+from turnledger.ledger.events import RunStarted
+from turnledger.ledger.limits import Limits
+from turnledger.ledger.recorder import PAGE
+from turnledger.ledger.sealing import Seal
+from turnledger.ledger.transfer.checking import Checker, FileRecord, Place, most_blobs
+from turnledger.ledger.transfer.lineages import Lineages
+from turnledger.ledger.transfer.lines import (
     FORMAT,
     NOT_SPELT,
     SEALED_FORMAT,
@@ -35,7 +35,7 @@ from ledger.transfer.lines import (
     encode_line,
     read_line,
 )
-from ledger.transfer.sealed import SealedRuns, read_seal_line
+from turnledger.ledger.transfer.sealed import SealedRuns, read_seal_line
 
 # What a line may hold beside its data: ids, digest, names of fields.
 LINE_OVERHEAD = 4096

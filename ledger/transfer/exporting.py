@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from ledger.blobs import blob_name, blobs_named
-from ledger.chain import GENESIS, link
-from ledger.errors import IntegrityFailureError
-from ledger.events import CATALOGUE
-from ledger.ledger import Ledger
-from ledger.recorder import PAGE, LedgerRecorder
-from ledger.requesting import RunId
-from ledger.rows import Row
-from ledger.run_index import RunRow
-from ledger.sealing import Seal
-from ledger.transfer.choosing import Chosen
-from ledger.transfer.lines import (
+from turnledger.ledger.blobs import blob_name, blobs_named
+from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.events import CATALOGUE
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.recorder import PAGE, LedgerRecorder
+from turnledger.ledger.requesting import RunId
+from turnledger.ledger.rows import Row
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.sealing import Seal
+from turnledger.ledger.transfer.choosing import Chosen
+from turnledger.ledger.transfer.lines import (
     FORMAT,
     SEALED_FORMAT,
     BlobLine,
@@ -26,7 +26,7 @@ from ledger.transfer.lines import (
     encode_line,
     record_line,
 )
-from ledger.transfer.sealed import check_exported, seal_line
+from turnledger.ledger.transfer.sealed import check_exported, seal_line
 
 
 def export_runs(

@@ -13,13 +13,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from ledger.errors import StoreUnavailableError, TurnledgerError
-from ledger.ledger import Ledger
-from ledger.sealing import Seal
-from ledger.transfer.comparing import Comparison
-from ledger.transfer.export_file import ExportFile, look_through
-from ledger.transfer.without_secrets import WithoutSecrets
-from ledger.transfer.writing import batches, write_batch
+from turnledger.ledger.errors import StoreUnavailableError, TurnledgerError
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.sealing import Seal
+from turnledger.ledger.transfer.comparing import Comparison
+from turnledger.ledger.transfer.export_file import ExportFile, look_through
+from turnledger.ledger.transfer.without_secrets import WithoutSecrets
+from turnledger.ledger.transfer.writing import batches, write_batch
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from ledger.blobs import blob_name
-from ledger.clock import to_datetime
-from ledger.errors import IntegrityFailureError
-from ledger.rows import Row
+from turnledger.ledger.blobs import blob_name
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.rows import Row
 
 # A file without a seal is what it always was. One with a seal has a line that an older
 # program can't check, so it has a number that an older program refuses, by its right name.

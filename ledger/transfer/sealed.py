@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ledger.errors import IntegrityFailureError
-from ledger.recorder import LedgerRecorder
-from ledger.run_index import RunRow
-from ledger.sealing import Head, Seal, read_seal
-from ledger.transfer.lines import SealLine, encode_line
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.sealing import Head, Seal, read_seal
+from turnledger.ledger.transfer.lines import SealLine, encode_line
 
 
 def seal_line(seal: Seal) -> bytes:

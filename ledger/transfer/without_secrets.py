@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ledger.chain import link
-from ledger.codec import Codec
-from ledger.errors import IntegrityFailureError, InvalidInputError
-from ledger.events import RunStarted
-from ledger.redacting_events import redacted
-from ledger.transfer.checking import FileRecord
-from ledger.transfer.export_file import ExportFile
-from ledger.transfer.lineages import Lineages
+from turnledger.ledger.chain import link
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError
+from turnledger.ledger.events import RunStarted
+from turnledger.ledger.redacting_events import redacted
+from turnledger.ledger.transfer.checking import FileRecord
+from turnledger.ledger.transfer.export_file import ExportFile
+from turnledger.ledger.transfer.lineages import Lineages
 
 
 class WithoutSecrets:

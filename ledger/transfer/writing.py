@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ledger.blobs import blobs_named
-from ledger.errors import BlobNotFoundError, ImportConflictError
-from ledger.limits import Limits
-from ledger.recorder import LedgerRecorder
-from ledger.run_index import INDEXED_TAGS, RunRow, advance, damaged
-from ledger.transaction import Transaction
-from ledger.transfer.checking import FileRecord
-from ledger.transfer.comparing import check_ids, conflict, next_of, refuse_if_claimed, version_of
+from turnledger.ledger.blobs import blobs_named
+from turnledger.ledger.errors import BlobNotFoundError, ImportConflictError
+from turnledger.ledger.limits import Limits
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.run_index import INDEXED_TAGS, RunRow, advance, damaged
+from turnledger.ledger.transaction import Transaction
+from turnledger.ledger.transfer.checking import FileRecord
+from turnledger.ledger.transfer.comparing import (
+    check_ids,
+    conflict,
+    next_of,
+    refuse_if_claimed,
+    version_of,
+)
 
 # Of a transaction that holds several commits; a commit that is larger has one of its own.
 ENOUGH_BYTES = 64 * 1024 * 1024

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
 from tests.conformance.harness import STORES, StoreUnderTest, store_under_test
+from turnledger.ledger import Ledger
 
 
 @pytest.fixture(params=STORES)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event, Thread
 from typing import Any
 
-from ledger import Ledger, TurnledgerError
+from turnledger.ledger import Ledger, TurnledgerError
 
 
 def together(count: int, act: Callable[[int], Any]) -> list[Any]:

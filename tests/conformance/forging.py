@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
-from ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, new_run_id
-from ledger.chain import GENESIS, link
 from tests.conformance.harness import Vandal
+from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, new_run_id
+from turnledger.ledger.chain import GENESIS, link
 
 
 def small_book(ledger: Ledger) -> dict[str, UUID]:

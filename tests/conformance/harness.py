@@ -18,8 +18,8 @@ from uuid import uuid4
 import msgspec
 import psycopg
 
-from ledger import Ledger
 from tests.postgres import new_database
+from turnledger.ledger import Ledger
 
 COLUMNS = ("position", "run_id", "version", "tag", "event_id", "recorded_at", "digest", "data")
 TEXT = frozenset({"run_id", "tag", "event_id", "data"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from ledger import (
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,

@@ -6,7 +6,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import PICTURE, draft, message, note, notes, one_of_each, started
+from turnledger.ledger import (
     ANY,
     NEW,
     ConcurrentAppendError,
@@ -19,9 +21,7 @@ from ledger import (
     RunStarted,
     new_run_id,
 )
-from ledger.events import EVENT_TYPES
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import PICTURE, draft, message, note, notes, one_of_each, started
+from turnledger.ledger.events import EVENT_TYPES
 
 
 def test_versions_count_from_one_without_gaps(ledger: Ledger) -> None:

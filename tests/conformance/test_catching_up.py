@@ -9,7 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.tables import TABLES, Notes, NotesAnew, Pairs, clean_fold, completes, fill, note, starts
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -19,7 +21,7 @@ from ledger import (
     ToolCallStarted,
     new_run_id,
 )
-from projections import (
+from turnledger.projections import (
     Table,
     TableDamagedError,
     TableNotMadeError,
@@ -29,8 +31,6 @@ from projections import (
     rebuild,
     table_rows,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.tables import TABLES, Notes, NotesAnew, Pairs, clean_fold, completes, fill, note, starts
 
 
 def is_exact(ledger: Ledger, table: Table[Any]) -> bool:

@@ -8,7 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import draft, message, note
+from tests.postgres import eventually
+from turnledger.ledger import (
     ANY,
     NEW,
     AppendRefusedError,
@@ -23,9 +26,6 @@ from ledger import (
     ToolCallDecided,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import draft, message, note
-from tests.postgres import eventually
 
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)
@@ -269,7 +269,7 @@ def test_a_workers_name_is_text_that_every_store_can_hold(ledger: Ledger, worker
 HOLDER = """
 import sys
 from datetime import timedelta
-from ledger import Ledger
+from turnledger.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 claim = ledger.claim(sys.argv[2], worker="the dead", ttl=timedelta(hours=1))
 print(claim.epoch, flush=True)

@@ -7,9 +7,9 @@ import warnings
 
 import pytest
 
-from ledger import ANY, NEW, InvalidUrlError, Ledger, LedgerClosedError, new_run_id
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import note, notes
+from turnledger.ledger import ANY, NEW, InvalidUrlError, Ledger, LedgerClosedError, new_run_id
 
 
 def test_a_closed_ledger_says_so(store: StoreUnderTest) -> None:

@@ -6,7 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import message, note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     ConcurrentAppendError,
@@ -21,8 +23,6 @@ from ledger import (
     StaleEpochError,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import message, note, notes
 
 
 def line(ledger: Ledger, run: UUID) -> list[tuple[UUID, int]]:
@@ -137,7 +137,7 @@ def test_forks_of_forks_read_the_whole_lineage(ledger: Ledger, parent: UUID) -> 
 
 def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID) -> None:
     """Two children at different versions have different digests for the same event."""
-    from ledger.chain import link
+    from turnledger.ledger.chain import link
 
     child = ledger.fork(parent, 3)
     first = ledger.record(child, 4)

@@ -11,7 +11,9 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
+from turnledger.ledger import (
     ANY,
     NEW,
     EvaluationStarted,
@@ -27,8 +29,6 @@ from ledger import (
     ToolCallDecided,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
 
 DECIDED = ToolCallDecided(call_id="c", decision="retry")
 STATUSES: list[tuple[list[Event], str]] = [

@@ -6,7 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import PICTURE, message, note
+from turnledger.ledger import (
     ANY,
     NEW,
     BlobNotFoundError,
@@ -18,8 +20,6 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import PICTURE, message, note
 
 
 def showing(content: bytes) -> object:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from eventsourcing.persistence import ApplicationRecorder, Notification, StoredEvent
 
-from ledger import ANY, NEW, Ledger, new_run_id
 from tests.conformance.samples import message, note, notes
+from turnledger.ledger import ANY, NEW, Ledger, new_run_id
 
 
 def test_a_store_is_a_recorder_of_the_library(ledger: Ledger) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import message, note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -20,10 +22,8 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.events import EvaluationStarted
-from ledger.limits import INDEXED_BYTES
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import message, note, notes
+from turnledger.ledger.events import EvaluationStarted
+from turnledger.ledger.limits import INDEXED_BYTES
 
 
 def exceeds(ledger: Ledger, setting: str, events: Any, **options: Any) -> LimitExceededError:

@@ -8,7 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     EvaluationStarted,
@@ -19,8 +21,6 @@ from ledger import (
     RunWaiting,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import note, notes
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

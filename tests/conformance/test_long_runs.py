@@ -18,7 +18,9 @@ import pytest
 
 from benchmarks.long_events import START, long_run, write
 from benchmarks.long_steps import Taken
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.soaking import rounds
+from turnledger.ledger import (
     ANY,
     CheckpointReached,
     CustomEvent,
@@ -27,9 +29,9 @@ from ledger import (
     Limits,
     new_run_id,
 )
-from ledger.recorder import PAGE
-from ledger.transfer import export_runs, import_runs
-from projections import (
+from turnledger.ledger.recorder import PAGE
+from turnledger.ledger.transfer import export_runs, import_runs
+from turnledger.projections import (
     Declarations,
     RunState,
     attic,
@@ -38,11 +40,9 @@ from projections import (
     persistent,
     state_at,
 )
-from projections.attic import AwayList
-from projections.one_conversation import one_conversation
-from runtime import replay
-from tests.conformance.harness import StoreUnderTest
-from tests.soaking import rounds
+from turnledger.projections.attic import AwayList
+from turnledger.projections.one_conversation import one_conversation
+from turnledger.runtime import replay
 
 SHORT, LONG = 1_200, 3_600
 # Three times the events may take this much more memory: the allocator's and the caches' noise.

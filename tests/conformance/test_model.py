@@ -27,7 +27,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ledger import (
+from tests.conformance.harness import STORES, store_under_test
+from tests.conformance.samples import message, note
+from tests.soaking import rounds
+from turnledger.ledger import (
     ANY,
     NEW,
     Claim,
@@ -51,9 +54,6 @@ from ledger import (
     TurnledgerError,
     new_run_id,
 )
-from tests.conformance.harness import STORES, store_under_test
-from tests.conformance.samples import message, note
-from tests.soaking import rounds
 
 # How many lives `make test` has time for; opening and closing costs more on some.
 LIVES = {"memory": 60, "sqlite": 30, "postgres": 15}

@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger import (
+from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
+from tests.postgres import new_database, new_schema
+from tests.unit.ledger.strategies import events
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     Event,
@@ -31,10 +34,7 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.sealing import Seal, make_seal
-from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
-from tests.postgres import new_database, new_schema
-from tests.unit.ledger.strategies import events
+from turnledger.ledger.sealing import Seal, make_seal
 
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
 GOLDEN = {str(path.relative_to(HISTORIES)): path for path in sorted(HISTORIES.rglob("*.jsonl"))}

@@ -7,7 +7,9 @@ from itertools import islice, product
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import draft, message, note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     InvalidInputError,
@@ -17,9 +19,7 @@ from ledger import (
     RunNotFoundError,
     new_run_id,
 )
-from ledger.stores import memory
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import draft, message, note, notes
+from turnledger.ledger.stores import memory
 
 
 def test_read_gives_all_records_in_order(ledger: Ledger) -> None:

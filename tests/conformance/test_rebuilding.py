@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import ANY, NEW, InvalidInputError, Ledger, new_run_id
-from projections import (
+from tests.conformance.harness import StoreUnderTest
+from tests.tables import TABLES, Deadly, Faulty, Notes, clean_fold, completes, fill, note, starts
+from turnledger.ledger import ANY, NEW, InvalidInputError, Ledger, new_run_id
+from turnledger.projections import (
     RebuildOvertakenError,
     Table,
     TableNotMadeError,
@@ -24,8 +26,6 @@ from projections import (
     rebuilding,
     table_rows,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.tables import TABLES, Deadly, Faulty, Notes, clean_fold, completes, fill, note, starts
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-from ledger import Ledger
-from projections import standing, state_at
-from projections.rebuilding_folds import rebuild_folds
-from projections.stored import FEWEST_EVENTS, SHELF
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.test_standing import begun, digests, goes_on, rows_of
+from turnledger.ledger import Ledger
+from turnledger.projections import standing, state_at
+from turnledger.projections.rebuilding_folds import rebuild_folds
+from turnledger.projections.stored import FEWEST_EVENTS, SHELF
 
 VIEWS = 7
 

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest, Vandal
+from tests.conformance.samples import note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     AppendRefusedError,
@@ -17,10 +19,8 @@ from ledger import (
     export_runs,
     new_run_id,
 )
-from ledger.chain import GENESIS, link
-from ledger.clock import LAST_MOMENT
-from tests.conformance.harness import StoreUnderTest, Vandal
-from tests.conformance.samples import note, notes
+from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.clock import LAST_MOMENT
 
 
 class Late(SystemClock):

@@ -10,7 +10,10 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from ledger import (
+from tests.conformance.harness import PostgresStore, SQLiteStore, StoreUnderTest
+from tests.conformance.samples import WHEN
+from tests.secret_samples import MAKERS, Sample, samples
+from turnledger.ledger import (
     ANY,
     NEW,
     CheckpointStored,
@@ -38,10 +41,7 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.chain import GENESIS, link
-from tests.conformance.harness import PostgresStore, SQLiteStore, StoreUnderTest
-from tests.conformance.samples import WHEN
-from tests.secret_samples import MAKERS, Sample, samples
+from turnledger.ledger.chain import GENESIS, link
 
 SEED, EACH = 20261116, 20
 

@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import draft, message, note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     ConcurrentAppendError,
@@ -19,8 +21,6 @@ from ledger import (
     StaleEpochError,
     new_run_id,
 )
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import draft, message, note, notes
 
 Expect = object
 

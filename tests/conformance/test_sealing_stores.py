@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, IntegrityFailureError, Ledger, export_runs, import_runs
-from ledger.sealing import Seal, check_seal, make_seal
 from tests.conformance.forging import cut, paid, remove, rewrite, small_book
 from tests.conformance.harness import STORES, StoreUnderTest, store_under_test
+from turnledger.ledger import ANY, IntegrityFailureError, Ledger, export_runs, import_runs
+from turnledger.ledger.sealing import Seal, check_seal, make_seal
 
 NOW = 1_700_000_000_000_000
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.conformance.crowds import grouped, together
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import export, take
+from turnledger.ledger import (
     ANY,
     NEW,
     NO_MARK,
@@ -21,11 +25,7 @@ from ledger import (
     StoreBusyError,
     new_run_id,
 )
-from ledger.transaction import Transaction
-from tests.conformance.crowds import grouped, together
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import export, take
+from turnledger.ledger.transaction import Transaction
 
 FIRST, SECOND = Mark("f", 1, 10, "one"), Mark("f", 2, 20, "two")
 # Where orders by language, by letter case or by UTF-16 would differ from code points.

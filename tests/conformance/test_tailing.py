@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from ledger import ANY, NEW, Ledger, LedgerClosedError, Record, new_run_id
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import note, notes
+from turnledger.ledger import ANY, NEW, Ledger, LedgerClosedError, Record, new_run_id
 
 
 def fill(ledger: Ledger, runs: int = 3, turns: int = 4) -> list[Record]:
@@ -156,9 +156,9 @@ def assert_whole(records: list[Record]) -> None:
 
 def test_no_reader_sees_what_is_not_committed(store: StoreUnderTest) -> None:
     """Records of an append that is undone are never seen, by no kind of read."""
-    from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-    from ledger.clock import SystemClock
-    from ledger.codec import Codec
+    from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+    from turnledger.ledger.clock import SystemClock
+    from turnledger.ledger.codec import Codec
 
     ledger, other = store.open(), store.open()
     run = new_run_id()
@@ -190,7 +190,7 @@ def test_no_reader_sees_what_is_not_committed(store: StoreUnderTest) -> None:
 
 APPENDER = """
 import sys
-from ledger import ANY, CustomEvent, Ledger, new_run_id
+from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
 url, number, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Ledger.open(url) as ledger:
     run = new_run_id()

@@ -15,7 +15,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import (
+    COLUMNS,
+    NUMBERS,
+    RUN_COLUMNS,
+    STORES,
+    RawRow,
+    StoreUnderTest,
+    Vandal,
+    store_under_test,
+)
+from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
+from turnledger.ledger import (
     ANY,
     NEW,
     IntegrityFailureError,
@@ -28,19 +39,8 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.chain import link
-from ledger.events import EVENT_TYPES
-from tests.conformance.harness import (
-    COLUMNS,
-    NUMBERS,
-    RUN_COLUMNS,
-    STORES,
-    RawRow,
-    StoreUnderTest,
-    Vandal,
-    store_under_test,
-)
-from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
+from turnledger.ledger.chain import link
+from turnledger.ledger.events import EVENT_TYPES
 
 # How many single-byte changes each store is put through; a round trip costs more on some.
 CHANGES = {"memory": 2000, "sqlite": 2000, "postgres": 400}

@@ -9,7 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.crowds import grouped, together
+from tests.conformance.harness import StoreUnderTest
+from tests.conformance.samples import draft, note, notes
+from turnledger.ledger import (
     ANY,
     NEW,
     BlobNotFoundError,
@@ -25,9 +28,6 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from tests.conformance.crowds import grouped, together
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import draft, note, notes
 
 THREADS, TURNS = 32, 50
 

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, NEW, Ledger, RunNotFoundError, RunStarted, new_run_id
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import SystemClock
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
+from turnledger.ledger import ANY, NEW, Ledger, RunNotFoundError, RunStarted, new_run_id
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import SystemClock
 
 
 def populate(ledger: Ledger) -> list[UUID]:

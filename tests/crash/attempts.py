@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     Draft,
@@ -27,7 +27,7 @@ from ledger import (
     SystemClock,
     blob_name,
 )
-from ledger.transfer import export_runs
+from turnledger.ledger.transfer import export_runs
 
 # The last bits of an attempt's first id are free, to be counted in.
 COUNTED_BITS = 12

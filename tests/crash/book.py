@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from uuid import UUID, uuid5
 
-from ledger import Event, Ledger, Record, RunStarted
-from ledger.blobs import blobs_named
-from ledger.verifying import every_run
 from tests.crash.attempts import Attempt
 from tests.crash.processes import Message
+from turnledger.ledger import Event, Ledger, Record, RunStarted
+from turnledger.ledger.blobs import blobs_named
+from turnledger.ledger.verifying import every_run
 
 
 @dataclass

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from ledger import ANY, CustomEvent, Draft, Ledger
 from tests.crash.book import unsound
 from tests.crash.processes import Crew, Voice
+from turnledger.ledger import ANY, CustomEvent, Draft, Ledger
 
 OPENERS = 6
 RUN = "00000000-0000-4000-8000-000000000004"

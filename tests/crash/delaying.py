@@ -6,8 +6,8 @@ from typing import Any
 
 import psycopg
 
-from ledger import ANY, CustomEvent, Ledger, Record
 from tests.crash.processes import Crew, Voice
+from turnledger.ledger import ANY, CustomEvent, Ledger, Record
 
 RUN = "00000000-0000-4000-8000-000000000003"
 

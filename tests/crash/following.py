@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from ledger import ANY, CustomEvent, Ledger
 from tests.crash.processes import Child, Crew, Message, Voice
 from tests.crash.worker import new_id
+from turnledger.ledger import ANY, CustomEvent, Ledger
 
 APPENDERS = 8
 END = "crash.end"

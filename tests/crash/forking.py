@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from threading import Event, Thread
 from typing import Any
 
-from ledger import ANY, CustomEvent, Ledger, StoreUnavailableError
 from tests.crash.processes import Crew, Voice
+from turnledger.ledger import ANY, CustomEvent, Ledger, StoreUnavailableError
 
 RUN = "00000000-0000-4000-8000-000000000003"
 NOTE = CustomEvent(kind="crash.note", data="x" * 2000)

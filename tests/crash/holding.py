@@ -6,7 +6,9 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from ledger import (
+from tests.crash.processes import Crew, Voice
+from tests.crash.stopping import StoppingClock
+from turnledger.ledger import (
     ANY,
     CustomEvent,
     Ledger,
@@ -14,8 +16,6 @@ from ledger import (
     RunResumed,
     StaleEpochError,
 )
-from tests.crash.processes import Crew, Voice
-from tests.crash.stopping import StoppingClock
 
 RUN = "00000000-0000-4000-8000-000000000002"
 LONG, EXPIRED = timedelta(hours=1), timedelta(0)

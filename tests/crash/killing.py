@@ -16,12 +16,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ledger.stores import sqlite
 from tests.crash.attempts import new_id
 from tests.crash.book import Book, Slot, problems
 from tests.crash.processes import Child, Crew, Message, Voice
 from tests.crash.quiet import wait_until_alone
 from tests.crash.worker import Worker
+from turnledger.ledger.stores import sqlite
 
 WORKERS = 8
 # Every fourth worker has threads, whose appends share commits.

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from ledger import Ledger
-from projections import state_at
-from runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
 from tests.crash.agents import Agent, Order
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
+from turnledger.ledger import Ledger
+from turnledger.projections import state_at
+from turnledger.runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     ANY,
     CustomEvent,
     Event,
@@ -25,7 +25,7 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.backing_up import back_up
+from turnledger.ledger.backing_up import back_up
 
 
 def commit(number: int, size: int, bulk: int = 0) -> list[Event]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from ledger import Ledger, RunClaimedError, StaleEpochError
-from projections import state_at
 from tests.crash.agents import Agent, Order
 from tests.crash.processes import Crew, Voice
 from tests.crash.shared_memory import StartLine
+from turnledger.ledger import Ledger, RunClaimedError, StaleEpochError
+from turnledger.projections import state_at
 
 RUNS = UUID("0b1c2d3e-4f50-4a61-8b72-9c83ad94be05")
 # The holder is alive, though it stands still: only time voids its lease.

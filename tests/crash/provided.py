@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from runtime import ProviderAdapter, Sending
 from tests.conformance.providers.harness import PROVIDERS
 from tests.crash.agents import parallel_tools, reply_of
 from tests.servers.serving import Answer, Asked, Call, Script
+from turnledger.runtime import ProviderAdapter, Sending
 
 _SDKS = {
     "openai-chat": "openai",

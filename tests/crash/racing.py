@@ -5,7 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from ledger import (
+from tests.crash.processes import Crew, Voice
+from tests.crash.shared_memory import StartLine
+from tests.crash.worker import new_id
+from turnledger.ledger import (
     ANY,
     NEW,
     ConcurrentAppendError,
@@ -16,9 +19,6 @@ from ledger import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from tests.crash.processes import Crew, Voice
-from tests.crash.shared_memory import StartLine
-from tests.crash.worker import new_id
 
 
 def run(crew: Crew, *, url: str, seed: int, races: int, prize: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ import signal
 import time
 from typing import Any
 
-from ledger import (
+from tests.crash.attempts import Attempt
+from tests.crash.processes import Voice
+from turnledger.ledger import (
     ANY,
     NEW,
     Appended,
@@ -23,9 +25,7 @@ from ledger import (
     StoreBusyError,
     StoreUnavailableError,
 )
-from ledger.transfer import import_runs
-from tests.crash.attempts import Attempt
-from tests.crash.processes import Voice
+from turnledger.ledger.transfer import import_runs
 
 # An expectation in a message: a version, 0 for a new run, ANYWHERE for any.
 ANYWHERE = -1

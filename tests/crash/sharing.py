@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ledger import ANY, CustomEvent, Ledger, new_run_id
 from tests.crash.processes import Crew, Voice
 from tests.crash.shared_memory import Numbers, StartLine
+from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
 
 
 def run(crew: Crew, *, url: str, writers: int, appends: int) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ledger import ANY, CustomEvent, Draft, Ledger, StoreBusyError, SystemClock
 from tests.crash.processes import Child, Crew, Voice
+from turnledger.ledger import ANY, CustomEvent, Draft, Ledger, StoreBusyError, SystemClock
 
 RUN = "00000000-0000-4000-8000-000000000001"
 HOLDERS_FIRST, HOLDERS_SECOND = 100, 101

@@ -16,10 +16,17 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
-from ledger import Ledger
-from projections import ToolStatistics, catch_up, over_runs, rebuild, rebuilding, table_rows
 from tests.crash.processes import Child, Crew, Voice
 from tests.tables import clean_fold, fill
+from turnledger.ledger import Ledger
+from turnledger.projections import (
+    ToolStatistics,
+    catch_up,
+    over_runs,
+    rebuild,
+    rebuilding,
+    table_rows,
+)
 
 TABLE = ToolStatistics()
 READS = ("rows_after", "rows", "list_runs", "max_notification_id", "shelf_mark", "shelf_get")

@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ledger import ANY, CustomEvent, Ledger, new_run_id
-from ledger.stores import sqlite
 from tests.crash.book import unsound
 from tests.crash.processes import Child, Crew, Voice
+from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
+from turnledger.ledger.stores import sqlite
 
 WRITERS = 4
 FRAME_HEADER, WAL_HEADER = 24, 32

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ledger import Ledger
 from tests.crash.driver import drive
 from tests.crash.holding import RUN
+from turnledger.ledger import Ledger
 
 
 def tags(url: str) -> list[str]:

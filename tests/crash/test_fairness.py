@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ledger import Ledger
 from tests.crash.driver import drive
 from tests.crash.stopping import HOLDERS_FIRST, HOLDERS_SECOND, RUN, SHORT
+from turnledger.ledger import Ledger
 
 
 def test_no_writer_starves(file_url: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledger import Ledger
 from tests.crash.driver import drive
+from turnledger.ledger import Ledger
 
 
 def recorded(url: str) -> list[list[Any]]:

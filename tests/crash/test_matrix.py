@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger, new_run_id
-from projections import state_at
-from runtime import ToolContext, ToolResult
-from runtime.tool_runs import UNKNOWN
 from tests.crash.agents import KINDS, Agent, Order, Pay
 from tests.crash.driver import drive
 from tests.postgres import new_database
 from tests.soaking import Search
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import ToolContext, ToolResult
+from turnledger.runtime.tool_runs import UNKNOWN
 
 PAYMENTS = {
     "none": [],

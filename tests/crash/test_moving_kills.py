@@ -16,10 +16,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, import_runs
-from ledger.backing_up import back_up
 from tests.crash.moving import exported, fill, torn
 from tests.soaking import Search
+from turnledger.ledger import Ledger, import_runs
+from turnledger.ledger.backing_up import back_up
 
 ROOT = Path(__file__).parents[2]
 
@@ -242,7 +242,7 @@ def test_a_full_disk_is_an_error_of_ours(role: str, tmp_path: Path) -> None:
         "import resource, runpy, sys\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))\n"
         f"sys.argv[1:] = {arguments!r}\n"
-        "from ledger import StoreUnavailableError\n"
+        "from turnledger.ledger import StoreUnavailableError\n"
         "try:\n    runpy.run_module('tests.crash.moving', run_name='__main__')\n"
         "except StoreUnavailableError as error:\n    print('typed:', error)\n"
     )

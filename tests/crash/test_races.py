@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ledger import Ledger
 from tests.crash.driver import drive
+from turnledger.ledger import Ledger
 
 
 def test_of_two_writers_for_one_version_exactly_one_wins(ledger_url: str) -> None:

@@ -13,11 +13,11 @@ from random import Random
 from threading import Thread
 from typing import Any
 
-from ledger import Ledger, StoreUnavailableError, SystemClock
 from tests.crash.attempts import first_id, new_id
 from tests.crash.book import Slot
 from tests.crash.processes import Message, Voice
 from tests.crash.recording import ANYWHERE, Recording
+from turnledger.ledger import Ledger, StoreUnavailableError, SystemClock
 
 __all__ = ["ANYWHERE", "Worker", "new_id"]
 

@@ -10,11 +10,11 @@ from random import Random
 from threading import Event
 from typing import Any
 
-from ledger import Ledger, StoreUnavailableError
 from tests.crash.book import Book, Slot, problems
 from tests.crash.processes import Child, Crew, Message, Voice
 from tests.crash.quiet import wait_until_alone
 from tests.crash.worker import Worker, new_id
+from turnledger.ledger import Ledger, StoreUnavailableError
 
 WRITERS = 8
 # Seconds; half of the writers let the ledger find out what became of an append, and half

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 from click.testing import CliRunner
 
-from adapters.cli import turnledger
-from ledger import Event, Ledger
+from turnledger.adapters.cli import turnledger
+from turnledger.ledger import Event, Ledger
 
 PROGRAM = Path(sys.executable).with_name("turnledger")
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -102,7 +102,7 @@ class Processes:
 # Claims the run it is told, says so, and holds it until its stdin ends.
 HOLDER = """
 import sys
-from ledger import Ledger
+from turnledger.ledger import Ledger
 with Ledger.open(sys.argv[1]) as ledger, ledger.claim(sys.argv[2], worker="holder") as claim:
     print(claim.epoch, flush=True)
     sys.stdin.read()

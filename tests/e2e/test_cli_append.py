@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import NEW, CustomEvent, Ledger, RunStarted
 from tests.e2e.driving import NOBODY, InProcess, Processes, hold, json_lines, note
+from turnledger.ledger import NEW, CustomEvent, Ledger, RunStarted
 
 
 def test_new_mints_a_run_and_says_where_everything_stands(processes: Processes) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger
 from tests.conformance.forging import rewrite, small_book
 from tests.conformance.harness import SQLiteVandal
 from tests.e2e.driving import InProcess, Processes, hold
 from tests.postgres import new_database
+from turnledger.ledger import Ledger
 
 
 @pytest.fixture

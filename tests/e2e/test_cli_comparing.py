@@ -10,10 +10,10 @@ import jsonpatch
 import msgspec
 import pytest
 
-from ledger import CustomEvent, Event, MessageAppended, RunResumed, RunStarted
 from tests.e2e.driving import NOBODY, InProcess, Processes
 from tests.e2e.test_cli_meaning import known, record, said, story
 from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from turnledger.ledger import CustomEvent, Event, MessageAppended, RunResumed, RunStarted
 
 DIVERGED = 6
 

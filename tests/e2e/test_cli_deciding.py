@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import NEW, Ledger, RunStarted, new_run_id
-from projections import state_at
-from runtime import LedgerCheckpointBackend
 from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold
+from turnledger.ledger import NEW, Ledger, RunStarted, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import LedgerCheckpointBackend
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.e2e.agent_for_cli"

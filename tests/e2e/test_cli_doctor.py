@@ -13,15 +13,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import NEW, Ledger, RunStarted, SystemClock, new_run_id
 from tests.e2e.driving import InProcess, Outcome, Processes
 from tests.postgres import ROOT, PostgresServer, new_database
+from turnledger.ledger import NEW, Ledger, RunStarted, SystemClock, new_run_id
 
 # Loads everything, then goes on as a user whom the file does not belong to, superuser or not.
 AS_SOMEBODY_ELSE = """
 import os, sys
 from click.testing import CliRunner
-from adapters.cli import turnledger
+from turnledger.adapters.cli import turnledger
 command = ["doctor", "--db", sys.argv[1], "-o", "json"]
 CliRunner().invoke(turnledger, command)
 if os.geteuid() == 0:

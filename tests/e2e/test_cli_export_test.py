@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from adapters.cli import bug_tests
-from ledger import NEW, Ledger, RunStarted, new_run_id
 from tests.e2e.driving import NOBODY, InProcess, Outcome
 from tests.projects import RUN, agent_text
 from tests.shop_agent import CALLED, Order, loop
+from turnledger.adapters.cli import bug_tests
+from turnledger.ledger import NEW, Ledger, RunStarted, new_run_id
 
 APP = "tests.shop_agent:loop"
 

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, new_run_id
 from tests.e2e.driving import PROGRAM, InProcess, Processes, json_lines, note
+from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, new_run_id
 
 
 @pytest.fixture

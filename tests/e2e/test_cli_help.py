@@ -9,12 +9,12 @@ from uuid import UUID
 import click
 import pytest
 
-import ledger
-from adapters.cli import turnledger
-from adapters.cli.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
-from adapters.cli.invocation import LedgerCommand
-from ledger import NEW, RunStarted, TurnledgerError, new_run_id
 from tests.e2e.driving import InProcess, Processes
+from turnledger import ledger
+from turnledger.adapters.cli import turnledger
+from turnledger.adapters.cli.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
+from turnledger.adapters.cli.invocation import LedgerCommand
+from turnledger.ledger import NEW, RunStarted, TurnledgerError, new_run_id
 
 COMMANDS = sorted(turnledger.commands)
 

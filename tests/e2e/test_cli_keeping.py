@@ -9,8 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from ledger import NEW, CustomEvent, ResourceSnapshotted, RunStarted, blob_name, new_run_id
 from tests.e2e.driving import InProcess, Processes
+from turnledger.ledger import (
+    NEW,
+    CustomEvent,
+    ResourceSnapshotted,
+    RunStarted,
+    blob_name,
+    new_run_id,
+)
 
 
 @pytest.fixture

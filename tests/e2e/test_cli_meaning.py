@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.e2e.driving import NOBODY, InProcess
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     EvaluationStarted,
@@ -27,11 +28,10 @@ from ledger import (
     ToolCallStarted,
     new_run_id,
 )
-from ledger.clock import SystemClock
-from ledger.messages import ToolCallRecord
-from projections import state_at
-from projections.moments import built_in
-from tests.e2e.driving import NOBODY, InProcess
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.messages import ToolCallRecord
+from turnledger.projections import state_at
+from turnledger.projections.moments import built_in
 
 EVALUATION = "first"
 VERSIONS = (0, 1, 4, 8, 13, 19)

@@ -7,10 +7,10 @@ from uuid import UUID
 import jsonpatch
 import pytest
 
-from ledger import Event, RunStarted, SliceEventApplied
 from tests.e2e.driving import InProcess, Processes
 from tests.e2e.test_cli_meaning import known, record, said, story
 from tests.e2e.test_cli_safety import on_a_terminal
+from turnledger.ledger import Event, RunStarted, SliceEventApplied
 
 
 @pytest.fixture

@@ -7,19 +7,19 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from ledger import (
+from tests.e2e.driving import InProcess, Processes
+from tests.e2e.test_cli_meaning import record, record_custom_only, said, story
+from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Event,
     RunStarted,
     new_run_id,
 )
-from ledger.messages import MediaContent, TextContent, ToolCallRecord
-from projections import state_at
-from projections.projection import as_json
-from tests.e2e.driving import InProcess, Processes
-from tests.e2e.test_cli_meaning import record, record_custom_only, said, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from turnledger.ledger.messages import MediaContent, TextContent, ToolCallRecord
+from turnledger.projections import state_at
+from turnledger.projections.projection import as_json
 
 CHAT = """\
 system

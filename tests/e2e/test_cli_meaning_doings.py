@@ -7,7 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.e2e.driving import InProcess, Processes
+from tests.e2e.test_cli_meaning import MOMENT, HeldClock, record, record_custom_only, said, story
+from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from turnledger.ledger import (
     Ledger,
     ModelCalled,
     ModelReplied,
@@ -18,12 +21,9 @@ from ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
-from ledger.clock import new_message_id
-from ledger.messages import ToolCallRecord
-from projections import state_at
-from tests.e2e.driving import InProcess, Processes
-from tests.e2e.test_cli_meaning import MOMENT, HeldClock, record, record_custom_only, said, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from turnledger.ledger.clock import new_message_id
+from turnledger.ledger.messages import ToolCallRecord
+from turnledger.projections import state_at
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     EvaluationStarted,
@@ -17,7 +18,6 @@ from ledger import (
     ToolCallStarted,
     new_run_id,
 )
-from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes
 
 RECORD_FIELDS = [
     "run_id",

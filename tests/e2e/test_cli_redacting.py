@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import NEW, CustomEvent, Ledger, RunStarted, export_runs, new_run_id
 from tests.e2e.driving import InProcess, Processes
 from tests.secret_samples import MAKERS, samples
+from turnledger.ledger import NEW, CustomEvent, Ledger, RunStarted, export_runs, new_run_id
 
 KEY, OTHER = (sample.text for sample in samples(4, 2, ["github-token"]))
 

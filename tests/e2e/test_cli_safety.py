@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from adapters.cli.visible import safe_json, visible, visible_lines
-from ledger import NEW, CustomEvent, EvaluationStarted, RunStarted, new_run_id
 from tests.e2e.driving import PROGRAM, InProcess, Processes
+from turnledger.adapters.cli.visible import safe_json, visible, visible_lines
+from turnledger.ledger import NEW, CustomEvent, EvaluationStarted, RunStarted, new_run_id
 
 UNSAFE = "\x1b]0;evil\x07 \x1b[31m \x9b31m \x7f \r\n\t \u202egnp.exe\u2066 \u200f\u2028 \U000e0041"
 MARKUP = "[bold red]not markup[/bold red] [link=http://evil]x[/link] :smile:"

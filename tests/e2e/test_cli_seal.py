@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, Ledger
 from tests.conformance.forging import cut, paid, remove, rewrite, small_book
 from tests.conformance.harness import SQLiteVandal, Vandal
 from tests.e2e.driving import InProcess, Outcome, Processes
 from tests.postgres import new_database
+from turnledger.ledger import ANY, Ledger
 
 
 class Desk:

@@ -11,17 +11,17 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, Ledger, RunStarted
-from projections import ToolStatistics, catch_up, table_rows
 from tests.e2e.driving import PROGRAM, InProcess, Processes
 from tests.e2e.test_cli_meaning import record, story
 from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE
 from tests.tables import Notes, NotesAnew, breaks, calls, note, replies, starts
+from turnledger.ledger import ANY, Ledger, RunStarted
+from turnledger.projections import ToolStatistics, catch_up, table_rows
 
 BUILT_IN = ("tool-statistics", "usage-by-day")
 OWN = """
-from ledger import ToolCallFailed
-from projections import Table
+from turnledger.ledger import ToolCallFailed
+from turnledger.projections import Table
 
 class Failures(Table[None]):
     name = "acme.failures"

@@ -12,8 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from adapters.transcripts import FORMATS, import_transcripts, read_transcripts
-from ledger import (
+from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, json_lines
+from turnledger.adapters.transcripts import FORMATS, import_transcripts, read_transcripts
+from turnledger.ledger import (
     NEW,
     EvaluationStarted,
     EvaluationSuperseded,
@@ -27,7 +28,6 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, json_lines
 
 PNG = b"\x89PNG\r\n\x1a\n pixels"
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"n": 1}'}}

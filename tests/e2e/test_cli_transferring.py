@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.e2e.driving import PROGRAM, InProcess, Processes, hold, json_lines, note
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     InnerMessage,
@@ -22,7 +23,6 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from tests.e2e.driving import PROGRAM, InProcess, Processes, hold, json_lines, note
 
 PICTURE = b"\x00\xffpixels"
 

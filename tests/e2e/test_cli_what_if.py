@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, new_run_id
 from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold
+from turnledger.ledger import Ledger, new_run_id
 
 ROOT = Path(__file__).parents[2]
 MODULE = "tests.e2e.traveller_for_cli"

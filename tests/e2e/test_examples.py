@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from ledger import Ledger
-from projections import standing
+from turnledger.ledger import Ledger
+from turnledger.projections import standing
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

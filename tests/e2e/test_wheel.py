@@ -51,9 +51,10 @@ def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_pa
     """The built wheel brings the four packages, their types and a command that works."""
     wheel, _, command = installed
     names = ZipFile(wheel).namelist()
-    packages = {"ledger", "projections", "runtime", "adapters"}
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == packages
-    assert all(f"{package}/py.typed" in names for package in packages)
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {"turnledger"}
+    assert "turnledger/py.typed" in names
+    for package in ("ledger", "projections", "runtime", "adapters"):
+        assert f"turnledger/{package}/__init__.py" in names
     assert "append" in run(command, "--help", cwd=tmp_path)
     assert "runs" in run(command, "--db", "memory://", "runs", "--help", cwd=tmp_path)
     # The core is small: no extra came along, and PostgreSQL says what it needs.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from ledger import Ledger
-from runtime import (
+from turnledger.ledger import Ledger
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

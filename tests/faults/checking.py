@@ -8,10 +8,19 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import ANY, NEW, CustomEvent, Draft, Ledger, RunStarted, TurnledgerError, new_run_id
-from ledger.verifying import every_run
 from tests.crash.book import unsound
 from tests.crash.processes import Crew, Voice
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    Draft,
+    Ledger,
+    RunStarted,
+    TurnledgerError,
+    new_run_id,
+)
+from turnledger.ledger.verifying import every_run
 
 
 def check(crew: Crew, url: str, accounts: Sequence[dict[str, Any]]) -> tuple[list[str], int]:

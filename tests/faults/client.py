@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ledger import (
+from tests.faults.lying_disk import FOREVER, SYNCS, LyingDisk, Plan
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -25,7 +26,6 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from tests.faults.lying_disk import FOREVER, SYNCS, LyingDisk, Plan
 
 T = TypeVar("T")
 FOR_SURE = "othing was written"

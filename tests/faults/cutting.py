@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-from ledger import Ledger
-from ledger.stores import sqlite
-from ledger.stores.sqlite_connection import LedgerDatastore
 from tests.crash.processes import Crew, Voice
 from tests.faults.checking import check
 from tests.faults.client import Client
 from tests.faults.images import LEFTOVERS, Platter
 from tests.faults.lying_disk import SYNCS, LyingDisk, Plan, Storm
 from tests.faults.vfs import put_under_sqlite
+from turnledger.ledger import Ledger
+from turnledger.ledger.stores import sqlite
+from turnledger.ledger.stores.sqlite_connection import LedgerDatastore
 
 
 def run(

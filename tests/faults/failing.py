@@ -14,13 +14,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ledger import Ledger
-from ledger.stores import sqlite
 from tests.crash.processes import ChildFailedError, Crew, Voice
 from tests.faults.checking import check
 from tests.faults.client import Client
 from tests.faults.lying_disk import FAULTS, FILES, SHARED, LyingDisk, Plan, Storm
 from tests.faults.vfs import put_under_sqlite
+from turnledger.ledger import Ledger
+from turnledger.ledger.stores import sqlite
 
 STEPS = 12
 # What a case is if it does not say otherwise. Without a fault it is a storm of them.

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ledger import ANY, NEW, CustomEvent, Ledger, StoreUnavailableError, new_run_id
 from tests.crash.processes import Crew, Voice
+from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, StoreUnavailableError, new_run_id
 
 NOBODY = 65534
 RUN = new_run_id()

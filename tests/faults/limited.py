@@ -8,10 +8,10 @@ from __future__ import annotations
 from resource import RLIM_INFINITY, RLIMIT_FSIZE, setrlimit
 from typing import Any
 
-from ledger import ANY, NEW, Ledger, StoreUnavailableError
 from tests.crash.processes import Crew, Voice
 from tests.faults.checking import check
 from tests.faults.small_disk import RUN, error_of, fact, ids
+from turnledger.ledger import ANY, NEW, Ledger, StoreUnavailableError
 
 
 def run(crew: Crew, *, url: str, limits: list[int]) -> dict[str, Any]:

@@ -16,8 +16,16 @@ from typing import Any
 
 import msgspec
 
-from ledger import ANY, NEW, CustomEvent, Draft, Ledger, StoreUnavailableError, new_run_id
-from ledger.backing_up import back_up
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    Draft,
+    Ledger,
+    StoreUnavailableError,
+    new_run_id,
+)
+from turnledger.ledger.backing_up import back_up
 
 RUN = new_run_id()
 
@@ -164,7 +172,7 @@ def read_only(folder: Path) -> dict[str, Any]:
             }
     told["no index"] = str(error_of(Ledger.open, folder / "no-index.db"))
     told["new"] = str(error_of(Ledger.open, folder / "new.db"))
-    turnledger = [sys.executable, "-c", "from adapters.cli import main; main()"]
+    turnledger = [sys.executable, "-c", "from turnledger.adapters.cli import main; main()"]
     for command in (["runs"], ["log", str(RUN)], ["verify", "--all"]):
         db = {**os.environ, "TURNLEDGER_DB": str(folder / "runs.db")}
         shown = subprocess.run([*turnledger, *command], env=db, capture_output=True, text=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from tests.crash.driver import drive
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -22,11 +23,10 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.stores import file_lock
-from ledger.stores.sqlite import SQLiteLedgerFactory
-from ledger.stores.sqlite_faults import code_of, unavailable, unknown, unwritten
-from ledger.stores.sqlite_reading import reading
-from tests.crash.driver import drive
+from turnledger.ledger.stores import file_lock
+from turnledger.ledger.stores.sqlite import SQLiteLedgerFactory
+from turnledger.ledger.stores.sqlite_faults import code_of, unavailable, unknown, unwritten
+from turnledger.ledger.stores.sqlite_reading import reading
 
 
 def fact(size: int = 10) -> CustomEvent:

@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from ledger import Ledger, Record, TurnledgerError, export_runs
 from tests.fuzz.material import CountingClock, populate
 from tests.fuzz.targets import Target, promise
+from turnledger.ledger import Ledger, Record, TurnledgerError, export_runs
 
 PAGE = 4096
 TABLES = ("events", "runs", "run_tags", "blobs", "meta")

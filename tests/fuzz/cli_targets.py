@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import click
 from click.testing import CliRunner
 
-from adapters.cli import turnledger
-from adapters.cli.exit_codes import ExitCode
 from tests.fuzz.export_targets import damaged_export
 from tests.fuzz.given_targets import GivenEvents, Seals
 from tests.fuzz.material import exports, make_ledger, named_id
 from tests.fuzz.mutating import mutate_bytes
 from tests.fuzz.targets import Target, promise
 from tests.fuzz.transcript_targets import Transcripts
+from turnledger.adapters.cli import turnledger
+from turnledger.adapters.cli.exit_codes import ExitCode
 
 ENDS = frozenset(int(code) for code in ExitCode)
 RUNS = [str(named_id(name)) for name in ("full", "plain", "fork", "of_fork", "single", "files")]

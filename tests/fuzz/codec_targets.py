@@ -15,13 +15,13 @@ from uuid import UUID
 
 import msgspec
 
-from ledger import Codec, EventDecodeError, InvalidInputError
-from ledger.events import EVENT_TYPES, Event
-from ledger.messages import InnerMessage
-from ledger.upcasting import UPCASTERS
 from tests.fuzz.material import payloads
 from tests.fuzz.mutating import JUNK, as_json, mutate_bytes, mutate_json
 from tests.fuzz.targets import Target, promise
+from turnledger.ledger import Codec, EventDecodeError, InvalidInputError
+from turnledger.ledger.events import EVENT_TYPES, Event
+from turnledger.ledger.messages import InnerMessage
+from turnledger.ledger.upcasting import UPCASTERS
 
 CODEC = Codec()
 TAGS = (*EVENT_TYPES, *UPCASTERS)

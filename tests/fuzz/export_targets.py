@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from adapters.histories import replay_file
-from ledger import Ledger, Record, TurnledgerError, export_runs, import_runs
-from ledger.chain import GENESIS, link
-from ledger.clock import to_micros
-from projections import (
+from tests.fuzz.codec_targets import TAGS, WORDS
+from tests.fuzz.material import exports, populate
+from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
+from tests.fuzz.targets import Target, promise
+from tests.replay.executing import AGENTS, RECORDED, agent
+from turnledger.adapters.histories import replay_file
+from turnledger.ledger import Ledger, Record, TurnledgerError, export_runs, import_runs
+from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.clock import to_micros
+from turnledger.projections import (
     CheckpointView,
     Conversation,
     PendingTools,
@@ -29,11 +34,6 @@ from projections import (
     Usage,
     fold,
 )
-from tests.fuzz.codec_targets import TAGS, WORDS
-from tests.fuzz.material import exports, populate
-from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
-from tests.fuzz.targets import Target, promise
-from tests.replay.executing import AGENTS, RECORDED, agent
 
 FIELDS = ("run_id", "version", "type", "event_id", "recorded_at", "digest", "data", "blob", "end")
 VIEWS = (Conversation, PendingTools, SessionSlices, CheckpointView, Usage, RunSummary, Timeline)

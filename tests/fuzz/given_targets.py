@@ -15,15 +15,15 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adapters.cli.events_given import parse_events
-from ledger import ANY, InvalidInputError, Ledger, TurnledgerError
-from ledger.record import Draft
-from ledger.sealing import Seal, make_seal, read_seal, seal_lines
-from ledger.signing import Signer
 from tests.fuzz.codec_targets import WORDS
 from tests.fuzz.material import CountingClock, exports, named_id, payloads, populate
 from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
 from tests.fuzz.targets import Target, promise
+from turnledger.adapters.cli.events_given import parse_events
+from turnledger.ledger import ANY, InvalidInputError, Ledger, TurnledgerError
+from turnledger.ledger.record import Draft
+from turnledger.ledger.sealing import Seal, make_seal, read_seal, seal_lines
+from turnledger.ledger.signing import Signer
 
 _DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 

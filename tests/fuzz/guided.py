@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what is imported before it is instrumented is not guided by
     from tests.fuzz.targets import Target
 
-PACKAGES = ["adapters", "ledger", "projections", "runtime"]
+PACKAGES = ["turnledger"]
 # Two counters that the process leaves where they can be read, however it ends.
 COUNTED = 16
 

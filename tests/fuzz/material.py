@@ -9,7 +9,8 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from ledger import (
+from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
+from turnledger.ledger import (
     ANY,
     NEW,
     Codec,
@@ -20,9 +21,8 @@ from ledger import (
     export_runs,
     import_runs,
 )
-from ledger.blobs import blob_name
-from ledger.events import ResourceSnapshotted
-from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
+from turnledger.ledger.blobs import blob_name
+from turnledger.ledger.events import ResourceSnapshotted
 
 ROOT = Path(__file__).resolve().parent.parent
 HISTORIES = ROOT / "replay" / "histories"

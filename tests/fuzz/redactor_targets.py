@@ -10,11 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from warnings import catch_warnings, simplefilter
 
-from ledger import InvalidInputError
-from ledger.redacting import Redactor
 from tests.fuzz.byte_changes import FAST
 from tests.fuzz.mutating import mutate_bytes
 from tests.fuzz.targets import Target, promise
+from turnledger.ledger import InvalidInputError
+from turnledger.ledger.redacting import Redactor
 
 FILES = (
     b"""also = ["password"]

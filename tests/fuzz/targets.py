@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
-from ledger import TurnledgerError
+from turnledger.ledger import TurnledgerError
 
 
 class BrokenPromiseError(AssertionError):

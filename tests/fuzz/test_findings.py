@@ -12,7 +12,11 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import SqlVandal, store_under_test
+from tests.conformance.samples import notes
+from tests.e2e.driving import InProcess, Processes
+from tests.fuzz.byte_changes import seen_in
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -28,12 +32,8 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.redacting import Redactor
-from ledger.signing import read_public_key
-from tests.conformance.harness import SqlVandal, store_under_test
-from tests.conformance.samples import notes
-from tests.e2e.driving import InProcess, Processes
-from tests.fuzz.byte_changes import seen_in
+from turnledger.ledger.redacting import Redactor
+from turnledger.ledger.signing import read_public_key
 
 
 @pytest.fixture

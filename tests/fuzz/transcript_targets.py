@@ -8,7 +8,10 @@ from base64 import b64encode
 from functools import cache
 from typing import Any
 
-from adapters.transcripts import (
+from tests.conformance.samples import note
+from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
+from tests.fuzz.targets import Target, promise
+from turnledger.adapters.transcripts import (
     FORMATS,
     TranscriptError,
     Wanted,
@@ -16,11 +19,8 @@ from adapters.transcripts import (
     import_transcripts,
     read_transcripts,
 )
-from ledger import ANY, InvalidInputError, Ledger, TurnledgerError
-from projections import Conversation, fold
-from tests.conformance.samples import note
-from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
-from tests.fuzz.targets import Target, promise
+from turnledger.ledger import ANY, InvalidInputError, Ledger, TurnledgerError
+from turnledger.projections import Conversation, fold
 
 PNG = "data:image/png;base64," + b64encode(b"\x89PNG\r\n\x1a\n pixels").decode()
 DATA = b64encode(b"%PDF-1.4 pages").decode()

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from adapters.providers.sdk import SdkAdapter
-from ledger import Ledger
-from runtime.replaying import Replayed, replay
 from tests.conformance.providers.harness import PROVIDERS
 from tests.crash.agents import Agent, parallel_tools
+from turnledger.adapters.providers.sdk import SdkAdapter
+from turnledger.ledger import Ledger
+from turnledger.runtime.replaying import Replayed, replay
 
 # Where a provider would be. Nobody listens there.
 NOWHERE = "http://127.0.0.1:9"

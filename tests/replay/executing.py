@@ -17,8 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-from ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
-from runtime import (
+from tests.crash.agents import KINDS, Agent, Order, Paid, Pay
+from turnledger.ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
+from turnledger.runtime import (
     DecisionRequiredError,
     Prompt,
     PromptEvaluationError,
@@ -29,7 +30,6 @@ from runtime import (
     ThrottlePolicy,
     Tool,
 )
-from tests.crash.agents import KINDS, Agent, Order, Paid, Pay
 
 HISTORIES = Path(__file__).parent / "histories"
 AGENTS = HISTORIES / "agents"

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Event, Ledger, new_run_id
-from runtime.replaying import Replayed
 from tests.replay.shepherd import Job, Shepherd, check_again
+from turnledger.ledger import Event, Ledger, new_run_id
+from turnledger.runtime.replaying import Replayed
 
 
 class Gone(BaseException):

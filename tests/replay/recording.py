@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid5
 
-from ledger import (
+from tests.replay.script import (
+    BEGIN,
+    NAMESPACE,
+    FixedClock,
+    Script,
+    change,
+    declarations,
+)
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -45,16 +53,8 @@ from ledger import (
     export_runs,
     import_runs,
 )
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from projections import state_at
-from tests.replay.script import (
-    BEGIN,
-    NAMESPACE,
-    FixedClock,
-    Script,
-    change,
-    declarations,
-)
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.projections import state_at
 
 HISTORIES = Path(__file__).parent / "histories"
 PICTURE = bytes(range(256))

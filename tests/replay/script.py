@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from ledger import (
+from turnledger.ledger import (
     ANY,
     CheckpointReached,
     Draft,
@@ -32,9 +32,9 @@ from ledger import (
     ToolCallRecord,
     ToolCallStarted,
 )
-from ledger.claiming import Claim
-from ledger.clock import to_micros
-from projections import (
+from turnledger.ledger.claiming import Claim
+from turnledger.ledger.clock import to_micros
+from turnledger.projections import (
     Declarations,
     RunState,
     inner_message_append,

@@ -15,8 +15,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ledger import Ledger
-from runtime import (
+from tests.secret_samples import samples
+from turnledger.ledger import Ledger
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
@@ -31,8 +32,7 @@ from runtime import (
     ToolContext,
     ToolResult,
 )
-from runtime.requests import Request
-from tests.secret_samples import samples
+from turnledger.runtime.requests import Request
 
 REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (
     sample.text

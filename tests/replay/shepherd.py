@@ -12,8 +12,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from ledger import Ledger, TokenUsage
-from runtime import (
+from turnledger.ledger import Ledger, TokenUsage
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
@@ -30,7 +30,7 @@ from runtime import (
     ToolContext,
     ToolResult,
 )
-from runtime.replaying import Replayed, replay
+from turnledger.runtime.replaying import Replayed, replay
 
 AT_ONCE = ThrottlePolicy(max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0))
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)

@@ -20,16 +20,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import CheckpointReached, Ledger, Record, RunCompleted, export_runs
-from ledger.events import EVENT_TYPES
-from ledger.upcasting import UPCASTERS
-from projections import NotLoadedError, RunState, state_at
-from projections.moments import built_in
-from projections.projection import fold_pages
-from projections.stored import Stored, row_of, state_of
 from tests.replay import recording
 from tests.replay.recording import KINDS, digests, kept, opened, recorded, run_ids
 from tests.replay.script import declarations
+from turnledger.ledger import CheckpointReached, Ledger, Record, RunCompleted, export_runs
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.projections import NotLoadedError, RunState, state_at
+from turnledger.projections.moments import built_in
+from turnledger.projections.projection import fold_pages
+from turnledger.projections.stored import Stored, row_of, state_of
 
 ROOT = Path(__file__).parents[2]
 DIGESTS: dict[str, dict[str, dict[str, Any]]] = json.loads(

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, import_runs
-from runtime import replay
 from tests.crash.agents import Agent
 from tests.replay.executing import AGENTS, DIVERGING, OTHERWISE, RECORDED, agent
+from turnledger.ledger import Ledger, import_runs
+from turnledger.runtime import replay
 
 
 @pytest.fixture

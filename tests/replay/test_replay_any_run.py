@@ -12,9 +12,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, CustomEvent, InnerMessage, TurnledgerError, new_run_id
-from ledger import ToolCallDecided as Decided
-from runtime import (
+from tests.replay.farm import Farm, Gone
+from tests.replay.shepherd import DONE, USAGE, Flock, Job, Sheep
+from turnledger.ledger import ANY, CustomEvent, InnerMessage, TurnledgerError, new_run_id
+from turnledger.ledger import ToolCallDecided as Decided
+from turnledger.runtime import (
     DeadlineExceededError,
     DecisionRequiredError,
     PromptEvaluationError,
@@ -27,8 +29,6 @@ from runtime import (
     ToolInvoked,
     ToolResult,
 )
-from tests.replay.farm import Farm, Gone
-from tests.replay.shepherd import DONE, USAGE, Flock, Job, Sheep
 
 SECTIONS = ("rams", "ewes")
 

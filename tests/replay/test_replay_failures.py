@@ -9,8 +9,21 @@ from typing import Any
 
 import pytest
 
-from ledger import ModelCallFailed, RunFailed, ToolCallFailed
-from runtime import (
+from tests.replay.farm import Farm
+from tests.replay.shepherd import (
+    DONE,
+    Flock,
+    Sheep,
+    Shepherd,
+    Tally,
+    asks,
+    calls,
+    remembers,
+    says,
+)
+from tests.unit.runtime.clocks import StandingClock
+from turnledger.ledger import ModelCallFailed, RunFailed, ToolCallFailed
+from turnledger.runtime import (
     Budget,
     Deadline,
     DeadlineExceededError,
@@ -25,19 +38,6 @@ from runtime import (
     ToolInvoked,
     ToolResult,
 )
-from tests.replay.farm import Farm
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Sheep,
-    Shepherd,
-    Tally,
-    asks,
-    calls,
-    remembers,
-    says,
-)
-from tests.unit.runtime.clocks import StandingClock
 
 
 class Flaky(Exception):  # noqa: N818 - as a provider may call it

@@ -11,7 +11,23 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.replay.farm import Farm, Gone
+from tests.replay.shepherd import (
+    DONE,
+    Flock,
+    Handler,
+    Job,
+    Sheep,
+    Shepherd,
+    Tally,
+    asks,
+    calls,
+    check_again,
+    remembers,
+    rerun,
+    says,
+)
+from turnledger.ledger import (
     ANY,
     CustomEvent,
     InnerMessage,
@@ -21,7 +37,7 @@ from ledger import (
     TurnledgerError,
     new_run_id,
 )
-from runtime import (
+from turnledger.runtime import (
     CheckpointSaved,
     DeadlineExceededError,
     DecisionRequiredError,
@@ -39,23 +55,7 @@ from runtime import (
     ToolResult,
     VisibilityExpansionRequired,
 )
-from runtime.replaying import replay
-from tests.replay.farm import Farm, Gone
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Handler,
-    Job,
-    Sheep,
-    Shepherd,
-    Tally,
-    asks,
-    calls,
-    check_again,
-    remembers,
-    rerun,
-    says,
-)
+from turnledger.runtime.replaying import replay
 
 THREE = [calls("a1"), calls("a2", "a3"), DONE]
 

@@ -17,8 +17,20 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import Ledger, MessageAppended
-from runtime import (
+from tests.replay.farm import Farm, farm_at
+from tests.replay.shepherd import (
+    DONE,
+    Flock,
+    Job,
+    Sheep,
+    Shepherd,
+    asks,
+    calls,
+    says,
+)
+from tests.replay.unsorted import recorded_with, replayed_with
+from turnledger.ledger import Ledger, MessageAppended
+from turnledger.runtime import (
     CheckpointSaved,
     MessageBuilder,
     Prompt,
@@ -32,20 +44,8 @@ from runtime import (
     ToolInvoked,
     ToolResult,
 )
-from runtime.divergence import Cause, Divergence
-from runtime.replaying import ReplayDivergedError, Replayed, replay
-from tests.replay.farm import Farm, farm_at
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Job,
-    Sheep,
-    Shepherd,
-    asks,
-    calls,
-    says,
-)
-from tests.replay.unsorted import recorded_with, replayed_with
+from turnledger.runtime.divergence import Cause, Divergence
+from turnledger.runtime.replaying import ReplayDivergedError, Replayed, replay
 
 REPLIES = [calls("a1"), calls("a2", "a3"), DONE]
 

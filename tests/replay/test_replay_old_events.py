@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import CustomEvent, Ledger, MessageAppended, Record, new_run_id
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import SystemClock
-from runtime import Reply, replay
 from tests.crash.agents import KINDS, Agent, Order
+from turnledger.ledger import CustomEvent, Ledger, MessageAppended, Record, new_run_id
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import SystemClock
+from turnledger.runtime import Reply, replay
 
 
 def _as_once(record: Record) -> tuple[str, bytes]:

@@ -8,14 +8,14 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, new_run_id
-from runtime import PromptEvaluationError
 from tests.conformance.providers.harness import PROVIDERS, under_test
 from tests.crash.agents import Agent, Order
 from tests.crash.provided import script_of
 from tests.replay import elsewhere
 from tests.replay.test_replay_providers import NAMES, WAYS, check
 from tests.servers.serving import Answer, Asked, CutBody, HalfStream, Raw, Script, Scripted, Status
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.runtime import PromptEvaluationError
 
 TOO_MUCH = Status(429, "slow down", {"retry-after": "0"})
 HELLO = Answer("Hello.")

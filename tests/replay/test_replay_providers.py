@@ -20,13 +20,13 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, ModelReplied, new_run_id
-from runtime import PromptEvaluationError
-from runtime.replaying import replay
 from tests.conformance.providers.harness import PROVIDERS, under_test
 from tests.crash.agents import KINDS, Agent, Order, parallel_tools
 from tests.crash.provided import script_of
 from tests.replay import elsewhere
+from turnledger.ledger import Ledger, ModelReplied, new_run_id
+from turnledger.runtime import PromptEvaluationError
+from turnledger.runtime.replaying import replay
 
 ROOT = Path(__file__).parents[2]
 WAYS = [(name, stream) for name in PROVIDERS for stream in (False, True)]

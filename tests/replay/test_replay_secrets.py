@@ -12,7 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.replay import secretive
+from tests.replay.secretive import ALL, Ask, Note, Secretive, loop
+from tests.secret_samples import samples
+from turnledger.ledger import (
     CheckpointReached,
     CheckpointStored,
     InvalidInputError,
@@ -22,7 +25,7 @@ from ledger import (
     SecretPattern,
     new_run_id,
 )
-from runtime import (
+from turnledger.runtime import (
     Checkpoint,
     FilesystemCheckpointBackend,
     InProcessEventBus,
@@ -31,9 +34,6 @@ from runtime import (
     ScriptedAdapter,
     replay,
 )
-from tests.replay import secretive
-from tests.replay.secretive import ALL, Ask, Note, Secretive, loop
-from tests.secret_samples import samples
 
 FIRST, SECOND = (sample.text for sample in samples(78, 2, ["anthropic-key"]))
 ROOT = Path(__file__).parents[2]

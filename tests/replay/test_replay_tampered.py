@@ -17,18 +17,18 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.replay.farm import Farm, Gone, farm_at
+from tests.replay.shepherd import DONE, Shepherd, calls, remembers
+from turnledger.ledger import (
     ANY,
     IntegrityFailureError,
     Ledger,
     ToolCallDecided,
     TurnledgerError,
 )
-from ledger.chain import link
-from runtime import MessageBuilder, Prompt
-from runtime.replaying import replay
-from tests.replay.farm import Farm, Gone, farm_at
-from tests.replay.shepherd import DONE, Shepherd, calls, remembers
+from turnledger.ledger.chain import link
+from turnledger.runtime import MessageBuilder, Prompt
+from turnledger.runtime.replaying import replay
 
 TEXTS = ("run_id", "tag", "event_id", "data")
 COLUMNS = "position, run_id, version, tag, event_id, recorded_at, digest, data"

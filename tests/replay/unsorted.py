@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from ledger import Ledger
-from runtime.replaying import replay
 from tests.replay.shepherd import DONE, Job, Shepherd, calls
+from turnledger.ledger import Ledger
+from turnledger.runtime.replaying import replay
 
 ROOT = Path(__file__).parents[2]
 RUN = UUID("0197b0a4-7c55-7a4e-9d0e-3b1d3a2f6c01")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
 import pytest
 
-import ledger
-from ledger import errors, events
+import turnledger
+from turnledger import ledger
+from turnledger.ledger import errors, events
 
+PACKAGES = ["ledger", "projections", "runtime", "adapters"]
 NAMED = {
     "ANY",
     "InnerMessage",
@@ -85,9 +88,27 @@ def test_a_record_has_the_fields_of_the_design(field: str) -> None:
     assert isinstance(getattr(ledger.Record, field), property)
 
 
-@pytest.mark.parametrize("package", ["ledger", "projections", "runtime", "adapters"])
-def test_packages_are_typed(package: str) -> None:
+def test_the_package_is_typed() -> None:
     """py.typed is shipped, so that users' type checkers look inside."""
     from importlib.resources import files
 
-    assert (files(package) / "py.typed").is_file()
+    assert (files("turnledger") / "py.typed").is_file()
+
+
+def test_the_front_door_fits_on_one_screen_and_opens() -> None:
+    """At most 60 names, sorted, and each is the object that its package exports."""
+    assert len(turnledger.__all__) <= 60
+    assert list(turnledger.__all__) == sorted(set(turnledger.__all__))
+    packages = [import_module(f"turnledger.{name}") for name in PACKAGES]
+    for name in turnledger.__all__:
+        (home,) = (package for package in packages if name in package.__all__)
+        assert getattr(turnledger, name) is getattr(home, name)
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        turnledger.Nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_bare_import_is_refused(package: str) -> None:
+    """A second identity of every class would pass silently otherwise."""
+    with pytest.raises(ImportError, match=f"Import turnledger.{package}, not the bare name"):
+        import_module(package)

@@ -8,15 +8,15 @@ from typing import get_args
 
 import pytest
 
-from adapters.providers.anthropic_wire import AnthropicMessages
-from adapters.providers.chat import ChatCompletions
-from adapters.providers.gemini_contents import GeminiContents
-from adapters.providers.litellm import LiteLLMChat
-from adapters.providers.responses import Responses
-from adapters.providers.wire import Capabilities, Source
-from ledger.messages import Modality
 from tests.unit.docs_providers import ADAPTERS, ANSWERS, LOCAL, Providers, are_needed
 from tests.unit.test_docs import ROOT, Reader, blocks, read
+from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
+from turnledger.adapters.providers.chat import ChatCompletions
+from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.litellm import LiteLLMChat
+from turnledger.adapters.providers.responses import Responses
+from turnledger.adapters.providers.wire import Capabilities, Source
+from turnledger.ledger.messages import Modality
 
 HOW_TO = ROOT / "docs" / "how-to"
 FORMATS: dict[str, Capabilities] = {
@@ -112,7 +112,7 @@ def test_a_page_whose_request_is_refused_is_noticed(tmp_path: Path) -> None:
     """Also if the page itself makes nothing of it."""
     page = (
         "```python\n"
-        "import runtime as tl\nfrom adapters import OpenAIAdapter\n"
+        "import turnledger.runtime as tl\nfrom turnledger.adapters import OpenAIAdapter\n"
         "adapter = OpenAIAdapter(model='m', request_options={'temperature': 9})\n"
         "template = tl.PromptTemplate(ns='a', key='b')\n"
         "try:\n    adapter.evaluate(tl.Prompt(template), session=tl.Session())\n"

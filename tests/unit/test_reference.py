@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from adapters.cli import turnledger
 from docs import generate
-from ledger.errors import TurnledgerError
-from ledger.events import Event
+from turnledger.adapters.cli import turnledger
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.ledger.events import Event
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))
@@ -47,7 +47,7 @@ def test_every_error_is_on_its_page() -> None:
     while todo:
         kind = todo.pop()
         kinds.add(kind)
-        todo.extend(k for k in kind.__subclasses__() if k.__module__ == "ledger.errors")
+        todo.extend(k for k in kind.__subclasses__() if k.__module__ == "turnledger.ledger.errors")
     for kind in kinds:
         assert f"| `{kind.__name__}` |" in page
 

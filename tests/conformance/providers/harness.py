@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from adapters.providers.anthropic import AnthropicAdapter
-from adapters.providers.gemini import GeminiAdapter
-from adapters.providers.litellm import LiteLLMAdapter
-from adapters.providers.openai import OpenAIAdapter
-from adapters.providers.sdk import SdkAdapter
-from adapters.providers.wire import Capabilities
-from runtime import ThrottlePolicy
 from tests.quiet_litellm import litellm_as_it_is
 from tests.servers.anthropic_messages import AnthropicMessages
 from tests.servers.gemini_contents import GeminiContents
 from tests.servers.openai_chat import OpenAIChat
 from tests.servers.openai_responses import OpenAIResponses
 from tests.servers.serving import Script, StrictServer, Wire
+from turnledger.adapters.providers.anthropic import AnthropicAdapter
+from turnledger.adapters.providers.gemini import GeminiAdapter
+from turnledger.adapters.providers.litellm import LiteLLMAdapter
+from turnledger.adapters.providers.openai import OpenAIAdapter
+from turnledger.adapters.providers.sdk import SdkAdapter
+from turnledger.adapters.providers.wire import Capabilities
+from turnledger.runtime import ThrottlePolicy
 
 # Attempts are made at once: what is tested is whether, not how long after.
 AT_ONCE = ThrottlePolicy(max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0))

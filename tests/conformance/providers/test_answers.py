@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger, ModelReplied, TokenUsage, ToolCallCompleted
-from runtime import PromptEvaluationError, Session, TextReceived, ToolInvoked
 from tests.conformance.providers.harness import UnderTest
 from tests.servers.serving import Answer, Call, Used, replies
 from tests.unit.runtime.evaluations import (
@@ -19,6 +17,8 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     tool,
 )
+from turnledger.ledger import Ledger, ModelReplied, TokenUsage, ToolCallCompleted
+from turnledger.runtime import PromptEvaluationError, Session, TextReceived, ToolInvoked
 
 ADD = Call("add", '{"n": 2}')
 

@@ -12,16 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.providers.wire import WireFormat
-from ledger import InnerMessage, MediaContent, MessageAppended, TextContent, ToolCallRecord
-from projections import MessageHistory
-from projections.conversation import Conversation
-from projections.projection import fold_together
-from runtime import Request
 from tests.conformance.providers.harness import PROVIDERS
 from tests.servers.serving import Wire
 from tests.unit.projections.given import records
 from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from turnledger.adapters.providers.wire import WireFormat
+from turnledger.ledger import (
+    InnerMessage,
+    MediaContent,
+    MessageAppended,
+    TextContent,
+    ToolCallRecord,
+)
+from turnledger.projections import MessageHistory
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.projection import fold_together
+from turnledger.runtime import Request
 
 texts = st.sampled_from(["hi", "", " ", "\n", "é ", "x" * 300, "\u0000", "trailing "]) | st.text(
     max_size=8
@@ -115,7 +121,7 @@ def _request(history: MessageHistory, kept: dict[str, Any], asking: str) -> Requ
 
 
 def _specs() -> list[dict[str, Any]]:
-    from runtime import ToolRegistry
+    from turnledger.runtime import ToolRegistry
 
     return ToolRegistry([tool()]).specs()
 

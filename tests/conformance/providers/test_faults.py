@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from ledger import MessageAppended, ModelCalled, ModelCallFailed, ToolCallFailed
-from runtime import Deadline, PromptEvaluationError, Session, ThrottlePolicy
 from tests.conformance.providers.harness import UnderTest
 from tests.servers.serving import (
     Answer,
@@ -23,6 +21,8 @@ from tests.servers.serving import (
     replies,
 )
 from tests.unit.runtime.evaluations import events, messages, prompt_of, tool
+from turnledger.ledger import MessageAppended, ModelCalled, ModelCallFailed, ToolCallFailed
+from turnledger.runtime import Deadline, PromptEvaluationError, Session, ThrottlePolicy
 
 WHOLE = Answer("The whole answer, all of it, to the end.")
 ADD = Call("add", '{"n": 2}')

@@ -7,15 +7,15 @@ from typing import Any, get_args
 
 import pytest
 
-from adapters.providers.media import UnsupportedMediaError
-from ledger import Ledger
-from ledger.messages import Modality
-from runtime import PromptEvaluationError
-from runtime.message_building import MessageBuilder
-from runtime.prompt import Prompt
 from tests.conformance.providers.harness import UnderTest
 from tests.servers.serving import Answer, replies
 from tests.unit.runtime.evaluations import messages, on, prompt_of
+from turnledger.adapters.providers.media import UnsupportedMediaError
+from turnledger.ledger import Ledger
+from turnledger.ledger.messages import Modality
+from turnledger.runtime import PromptEvaluationError
+from turnledger.runtime.message_building import MessageBuilder
+from turnledger.runtime.prompt import Prompt
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

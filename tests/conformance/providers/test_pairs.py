@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ledger import EvaluationFinished, Ledger, ModelReplied
 from tests.conformance.providers.harness import PROVIDERS, UnderTest, under_test
 from tests.servers.serving import Answer, Call, replies
 from tests.unit.runtime.evaluations import again, events, on, prompt_of, tool
+from turnledger.ledger import EvaluationFinished, Ledger, ModelReplied
 
 ANSWERS = (
     Answer("Two first.", calls=(Call("add", '{"n": 2}'),), thinking="A small sum."),

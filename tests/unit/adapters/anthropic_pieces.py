@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.providers.anthropic_wire import AnthropicMessages
-from projections import ChatTurn, MessageHistory, TextBlock
-from runtime import Request
 from tests.servers.anthropic_rules import signature
+from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
+from turnledger.projections import ChatTurn, MessageHistory, TextBlock
+from turnledger.runtime import Request
 
 WIRE = AnthropicMessages()
 ADD = {

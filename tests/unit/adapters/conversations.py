@@ -7,8 +7,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from projections import MediaBlock, MessageHistory, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Request
+from turnledger.projections import (
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.runtime import Request
 
 PNG = b"\x89PNG\r\n\x1a\n0123"
 PDF = b"%PDF-1.7 0123"

@@ -12,15 +12,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from adapters.providers.anthropic import AnthropicAdapter
-from ledger import InvalidInputError, Ledger, ModelCallFailed, ModelReplied, TokenUsage
-from runtime import (
-    InProcessEventBus,
-    PromptEvaluationError,
-    Session,
-    TextReceived,
-    ThrottlePolicy,
-)
 from tests.servers.anthropic_messages import AnthropicMessages as Wire
 from tests.servers.serving import (
     Answer,
@@ -43,6 +34,15 @@ from tests.unit.runtime.evaluations import (
     on,
     prompt_of,
     tool,
+)
+from turnledger.adapters.providers.anthropic import AnthropicAdapter
+from turnledger.ledger import InvalidInputError, Ledger, ModelCallFailed, ModelReplied, TokenUsage
+from turnledger.runtime import (
+    InProcessEventBus,
+    PromptEvaluationError,
+    Session,
+    TextReceived,
+    ThrottlePolicy,
 )
 
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), max_delay=timedelta(0))

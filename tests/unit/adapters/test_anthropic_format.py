@@ -7,17 +7,6 @@ from typing import Any
 
 import pytest
 
-from adapters.providers.anthropic_wire import AnthropicMessages
-from adapters.providers.media import UnsupportedMediaError
-from ledger import TokenUsage
-from projections import (
-    MediaBlock,
-    MessageHistory,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
-from runtime import ToolCall
 from tests.servers.anthropic_messages import AnthropicMessages as Server
 from tests.unit.adapters.anthropic_pieces import (
     ADD,
@@ -31,6 +20,17 @@ from tests.unit.adapters.anthropic_pieces import (
     use,
     user,
 )
+from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
+from turnledger.adapters.providers.media import UnsupportedMediaError
+from turnledger.ledger import TokenUsage
+from turnledger.projections import (
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.runtime import ToolCall
 
 # --- requests ---------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from adapters.providers.anthropic_schemas import UnfitSchemaError, fitted
 from tests.unit.adapters.anthropic_pieces import (
     encoded,
     user,
 )
+from turnledger.adapters.providers.anthropic_schemas import UnfitSchemaError, fitted
 
 
 def test_an_output_is_asked_for_beside_the_other_configuration() -> None:

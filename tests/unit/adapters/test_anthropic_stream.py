@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from adapters.providers.anthropic_stream import MessageStream, StreamedError
-from adapters.providers.retrying import advice_for
-from adapters.providers.streams import InterruptedStreamError
-from runtime import ToolCall
 from tests.unit.adapters.anthropic_pieces import (
     WIRE,
     text,
     use,
 )
+from turnledger.adapters.providers.anthropic_stream import MessageStream, StreamedError
+from turnledger.adapters.providers.retrying import advice_for
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.runtime import ToolCall
 
 
 def started(index: int, block: dict[str, Any]) -> dict[str, Any]:

@@ -8,14 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import (
-    ChatTurn,
-    MediaBlock,
-    MessageHistory,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
 from tests.servers.anthropic_messages import AnthropicMessages as Server
 from tests.unit.adapters.anthropic_pieces import (
     ADAPTIVE,
@@ -31,6 +23,14 @@ from tests.unit.adapters.anthropic_pieces import (
     thought,
     use,
     user,
+)
+from turnledger.projections import (
+    ChatTurn,
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
 )
 
 OFF = {"type": "disabled"}

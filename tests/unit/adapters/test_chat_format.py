@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from adapters.providers.chat import ChatCompletions, ChatStream
-from adapters.providers.media import UnknownMediaTypeError, UnsupportedMediaError
-from adapters.providers.streams import InterruptedStreamError
-from projections import MediaBlock, ToolResultBlock, ToolUseBlock
-from runtime import ToolCall
 from tests.unit.adapters.conversations import FORMAT, TOOL, begun, called, growing, plain, steps
 from tests.unit.adapters.conversations import request as asked
+from turnledger.adapters.providers.chat import ChatCompletions, ChatStream
+from turnledger.adapters.providers.media import UnknownMediaTypeError, UnsupportedMediaError
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.projections import MediaBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import ToolCall
 
 
 def answer(*messages: dict[str, Any], finish: str = "stop", **more: Any) -> dict[str, Any]:

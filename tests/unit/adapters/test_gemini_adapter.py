@@ -12,22 +12,6 @@ from typing import Any
 
 import pytest
 
-from adapters.providers.gemini import GeminiAdapter
-from adapters.providers.gemini_contents import GeminiContents
-from adapters.providers.gemini_parts import NO_SIGNATURE
-from ledger import ModelCalled, ModelCallFailed, ModelReplied
-from projections import MediaBlock, MessageHistory
-from runtime import (
-    Deadline,
-    PromptEvaluationError,
-    Reply,
-    Request,
-    Sending,
-    Session,
-    TextReceived,
-    ThrottlePolicy,
-    ToolContext,
-)
 from tests.servers.gemini_contents import GeminiContents as GeminiServer
 from tests.servers.gemini_rules import signature
 from tests.servers.gemini_shapes import decoded, shaped
@@ -45,6 +29,22 @@ from tests.servers.serving import (
 )
 from tests.unit.runtime.evaluations import Add, Sum, adding, again, calls, events, prompt_of, tool
 from tests.unit.runtime.evaluations import Scripted as ScriptedModel
+from turnledger.adapters.providers.gemini import GeminiAdapter
+from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.gemini_parts import NO_SIGNATURE
+from turnledger.ledger import ModelCalled, ModelCallFailed, ModelReplied
+from turnledger.projections import MediaBlock, MessageHistory
+from turnledger.runtime import (
+    Deadline,
+    PromptEvaluationError,
+    Reply,
+    Request,
+    Sending,
+    Session,
+    TextReceived,
+    ThrottlePolicy,
+    ToolContext,
+)
 
 TWO = Answer(text="Adding.", calls=(Call("add", '{"n": 1}'), Call("add", '{"n": 2}')))
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0))
@@ -429,7 +429,7 @@ def test_a_stream_is_closed_when_nobody_hears_it_any_more() -> None:
 
 def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """S4-21: when the adapter is made, and not at its first request."""
-    monkeypatch.setattr("adapters.providers.sdk.find_spec", lambda name: None)
+    monkeypatch.setattr("turnledger.adapters.providers.sdk.find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match=r"'google.genai'.*turnledger\[gemini\]"):
         GeminiAdapter(model=NEW)
 

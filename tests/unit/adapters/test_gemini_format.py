@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.providers.gemini_answers import GeminiStream
-from adapters.providers.gemini_contents import GeminiContents
-from adapters.providers.gemini_parts import NO_SIGNATURE
-from adapters.providers.media import UnsupportedMediaError
-from adapters.providers.streams import InterruptedStreamError
-from ledger import TokenUsage
-from projections import (
+from tests.servers.gemini_rules import check_rules
+from tests.servers.gemini_shapes import shaped
+from turnledger.adapters.providers.gemini_answers import GeminiStream
+from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.gemini_parts import NO_SIGNATURE
+from turnledger.adapters.providers.media import UnsupportedMediaError
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.ledger import TokenUsage
+from turnledger.projections import (
     ChatTurn,
     MediaBlock,
     MessageHistory,
@@ -27,9 +29,7 @@ from projections import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from runtime import Reply, Request, ToolCall
-from tests.servers.gemini_rules import check_rules
-from tests.servers.gemini_shapes import shaped
+from turnledger.runtime import Reply, Request, ToolCall
 
 PNG = b"\x89PNG\r\n\x1a\n\xff\xfe\xfb"
 SCHEMA = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from adapters.cli.health import Check, Verdict, clock, examine, examine_closed
-from adapters.cli.health_check import readable
-from adapters.cli.health_files import (
+from turnledger.adapters.cli.health import Check, Verdict, clock, examine, examine_closed
+from turnledger.adapters.cli.health_check import readable
+from turnledger.adapters.cli.health_files import (
     Mount,
     Place,
     access,
@@ -21,9 +21,9 @@ from adapters.cli.health_files import (
     privacy,
     sqlite_version,
 )
-from adapters.cli.health_postgres import check_postgres
-from ledger.errors import NotALedgerError, StoreUnavailableError
-from ledger.events import CATALOGUE
+from turnledger.adapters.cli.health_postgres import check_postgres
+from turnledger.ledger.errors import NotALedgerError, StoreUnavailableError
+from turnledger.ledger.events import CATALOGUE
 
 NOW = 1_800_000_000_000_000
 MINUTE = 60_000_000

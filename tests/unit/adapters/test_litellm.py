@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from adapters.providers.chat import ChatStream
-from adapters.providers.litellm import LiteLLMAdapter, LiteLLMChat
-from ledger import InvalidInputError
-from projections import TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import InProcessEventBus, PromptEvaluationError, Reply, Sending, Session
 from tests.servers.anthropic_messages import AnthropicMessages
 from tests.servers.openai_chat import OpenAIChat
 from tests.servers.serving import Answer, Call, StrictServer, Wire, replies
 from tests.unit.adapters.conversations import begun, growing, plain, steps
 from tests.unit.adapters.conversations import request as asked
 from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from turnledger.adapters.providers.chat import ChatStream
+from turnledger.adapters.providers.litellm import LiteLLMAdapter, LiteLLMChat
+from turnledger.ledger import InvalidInputError
+from turnledger.projections import TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Reply, Sending, Session
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 
@@ -101,7 +101,7 @@ def test_a_missing_package_is_named_with_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """When the adapter is made, and not in the middle of a run."""
-    monkeypatch.setattr("adapters.providers.sdk.find_spec", lambda _: None)
+    monkeypatch.setattr("turnledger.adapters.providers.sdk.find_spec", lambda _: None)
     with pytest.raises(RuntimeError, match=r"pip install 'turnledger\[litellm\]'"):
         LiteLLMAdapter(model=CLAUDE)
     LiteLLMAdapter(model=CLAUDE, completion=lambda **_: None)
@@ -331,7 +331,7 @@ import socket, warnings
 warnings.simplefilter("error")
 def no(*given, **more): raise SystemExit(f"it wants to reach {given}")
 socket.getaddrinfo = socket.socket.connect = no
-from adapters.providers.litellm import LiteLLMAdapter
+from turnledger.adapters.providers.litellm import LiteLLMAdapter
 import sys
 assert "litellm" not in sys.modules
 LiteLLMAdapter(model="openai/gpt-4o").client

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from adapters.cli import output
-from adapters.cli.output import Format, Printer
+from turnledger.adapters.cli import output
+from turnledger.adapters.cli.output import Format, Printer
 
 ROWS = [(f"{n:04}", "ünï" if n % 2 else "ab", "", f"\x1b[3{n % 7}m") for n in range(20)]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from adapters.no_network import NetworkRefusedError, no_network
+from turnledger.adapters.no_network import NetworkRefusedError, no_network
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from adapters import AnthropicAdapter, GeminiAdapter, LiteLLMAdapter, OpenAIAdapter
-from ledger import InvalidInputError
-from runtime import PromptEvaluationError, Session
 from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from turnledger.adapters import AnthropicAdapter, GeminiAdapter, LiteLLMAdapter, OpenAIAdapter
+from turnledger.ledger import InvalidInputError
+from turnledger.runtime import PromptEvaluationError, Session
 
 ADD = SimpleNamespace(
     id="c1", type="function", function=SimpleNamespace(name="add", arguments='{"n": 2}')
@@ -126,7 +126,7 @@ def test_a_package_that_is_not_there_is_named_with_its_cure(
     """S4-21: a RuntimeError when the adapter is made, unless it is given all it needs."""
     found, imported = importlib.util.find_spec, builtins.__import__
     monkeypatch.setattr(
-        "adapters.providers.sdk.find_spec",
+        "turnledger.adapters.providers.sdk.find_spec",
         lambda name: None if name == package else found(name),
     )
 

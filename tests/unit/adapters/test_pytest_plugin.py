@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger, export_runs, new_run_id
 from tests.projects import RUN, Outcome, Project, agent_text, recorded_history
 from tests.shop_agent import Order, loop
+from turnledger.ledger import Ledger, export_runs, new_run_id
 
 TEST = """\
 from shop import loop
@@ -155,7 +155,8 @@ def test_a_folder_of_histories_is_one_test(project: Project, history: bytes) -> 
     project.write("tests/histories/notes.txt", "not one of them")
     project.write(
         "tests/test_bug.py",
-        "import pytest\nfrom adapters.pytest_plugin import histories\nfrom shop import loop\n\n\n"
+        "import pytest\nfrom turnledger.adapters.pytest_plugin import histories\n"
+        "from shop import loop\n\n\n"
         '@pytest.mark.parametrize("history", histories("histories"))\n'
         "def test_history(history, turnledger_replay):\n"
         "    turnledger_replay(history, loop)\n",
@@ -170,7 +171,7 @@ def test_a_folder_without_histories_is_an_error(project: Project) -> None:
     """A test of nothing would be skipped, and never fail."""
     project.write(
         "tests/test_bug.py",
-        'from adapters.pytest_plugin import histories\n\nhistories("elsewhere")\n',
+        'from turnledger.adapters.pytest_plugin import histories\n\nhistories("elsewhere")\n',
     )
     done = project.pytest("-q")
     assert done.code == 2
@@ -434,7 +435,8 @@ def test_a_project_that_does_not_use_it_notices_nothing(project: Project) -> Non
         "tests/test_bug.py",
         "import sys\n\n\ndef test_light(pytestconfig):\n"
         '    assert pytestconfig.pluginmanager.has_plugin("turnledger")\n'
-        '    heavy = {"ledger", "projections", "runtime", "msgspec", "pydantic", "click"}\n'
+        '    heavy = {"turnledger.ledger", "turnledger.projections", "turnledger.runtime"}\n'
+        '    heavy |= {"msgspec", "pydantic", "click"}\n'
         "    assert not heavy & set(sys.modules)\n",
     )
     done = project.pytest("-q")

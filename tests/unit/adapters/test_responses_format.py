@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.providers.media import UnsupportedMediaError
-from adapters.providers.responses import FailedResponseError, Responses, ResponsesStream
-from adapters.providers.streams import InterruptedStreamError
-from projections import MediaBlock, MessageHistory, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import Reply, ToolCall
 from tests.unit.adapters.conversations import FORMAT, TOOL, begun, called, growing, plain, steps
 from tests.unit.adapters.conversations import request as asked
+from turnledger.adapters.providers.media import UnsupportedMediaError
+from turnledger.adapters.providers.responses import FailedResponseError, Responses, ResponsesStream
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.projections import (
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.runtime import Reply, ToolCall
 
 SEALED = "reasoning.encrypted_content"
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from adapters.providers.openai import OpenAIAdapter
-from runtime import InProcessEventBus, PromptEvaluationError, Session, ThrottlePolicy
 from tests.servers.openai_responses import OpenAIResponses
 from tests.servers.serving import (
     Answer,
@@ -22,6 +20,8 @@ from tests.servers.serving import (
     replies,
 )
 from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from turnledger.adapters.providers.openai import OpenAIAdapter
+from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Session, ThrottlePolicy
 
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), jitter=False)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

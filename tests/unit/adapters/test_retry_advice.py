@@ -12,17 +12,17 @@ import httpx
 import openai
 import pytest
 
-from adapters.providers.openai import OpenAIAdapter
-from adapters.providers.responses import FailedResponseError
-from adapters.providers.retrying import advice_for
-from adapters.providers.streams import InterruptedStreamError
-from runtime import RetryAdvice, Sending
-from runtime.model_calls import BadReplyError
 from tests.servers.openai_chat import OpenAIChat
 from tests.servers.serving import Answer, CutBody, HalfStream, Hang, Raw, Scripted, StrictServer
 from tests.servers.serving import Status as Refusal
 from tests.unit.adapters.conversations import begun
 from tests.unit.adapters.conversations import request as asked
+from turnledger.adapters.providers.openai import OpenAIAdapter
+from turnledger.adapters.providers.responses import FailedResponseError
+from turnledger.adapters.providers.retrying import advice_for
+from turnledger.adapters.providers.streams import InterruptedStreamError
+from turnledger.runtime import RetryAdvice, Sending
+from turnledger.runtime.model_calls import BadReplyError
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/")
 NO, YES = RetryAdvice(False), RetryAdvice(True)
@@ -167,7 +167,7 @@ def raised(strict: StrictServer, sdk: str, *, stream: bool = False) -> Exception
         said = {"base_url": f"{strict.url}/v1", "api_key": "k"}
         adapter = OpenAIAdapter(model="gpt-4o", client_kwargs=said)
     else:
-        from adapters.providers.litellm import LiteLLMAdapter
+        from turnledger.adapters.providers.litellm import LiteLLMAdapter
 
         said = {"api_base": f"{strict.url}/v1", "api_key": "k"}
         adapter = LiteLLMAdapter(model="openai/gpt-4o", completion_kwargs=said)
@@ -226,7 +226,7 @@ def test_a_missing_key_is_not_tried_again(
     monkeypatch: pytest.MonkeyPatch, real_litellm: None
 ) -> None:
     """LiteLLM makes a 500 of it, though nothing was sent."""
-    from adapters.providers.litellm import LiteLLMAdapter
+    from turnledger.adapters.providers.litellm import LiteLLMAdapter
 
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     adapter: LiteLLMAdapter[Any] = LiteLLMAdapter(model="openai/gpt-4o")

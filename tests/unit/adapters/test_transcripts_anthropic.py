@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.transcripts import TranscriptError, plan_of
-from adapters.transcripts.anthropic import read_anthropic
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.adapters.transcripts import TranscriptError, plan_of
+from turnledger.adapters.transcripts.anthropic import read_anthropic
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 
 ASKED = [{"role": "user", "content": "Who wrote Emma?"}]
 BLOCKS = [{"type": "text", "text": "Jane Austen."}]

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.transcripts import (
+from turnledger.adapters.transcripts import (
     FORMATS,
     TranscriptError,
     import_transcripts,
     plan_of,
     reader_of,
 )
-from ledger import Ledger
-from projections import Conversation, fold
+from turnledger.ledger import Ledger
+from turnledger.projections import Conversation, fold
 
 WORDS = re.findall(
     r"\w+",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.transcripts import TranscriptError, plan_of
-from adapters.transcripts.gemini import read_gemini
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.adapters.transcripts import TranscriptError, plan_of
+from turnledger.adapters.transcripts.gemini import read_gemini
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 
 ASKED = {"role": "user", "parts": [{"text": "Who wrote Emma?"}]}
 ANSWER = {"role": "model", "parts": [{"text": "Jane Austen."}]}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from adapters.transcripts import Note, TranscriptError, plan_of
-from adapters.transcripts.openai_chat import read_chat
-from ledger import blob_name
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.blocks import STUB_TEXT
+from turnledger.adapters.transcripts import Note, TranscriptError, plan_of
+from turnledger.adapters.transcripts.openai_chat import read_chat
+from turnledger.ledger import blob_name
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.blocks import STUB_TEXT
 
 PNG = b"\x89PNG\r\n\x1a\n pixels"
 DATA_URL = "data:image/png;base64," + b64encode(PNG).decode()

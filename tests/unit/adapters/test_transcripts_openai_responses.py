@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.transcripts import TranscriptError, plan_of
-from adapters.transcripts.openai_responses import read_responses
-from projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.adapters.transcripts import TranscriptError, plan_of
+from turnledger.adapters.transcripts.openai_responses import read_responses
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 
 ANSWER = {
     "type": "message",

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.providers.wire import WireFormat, arguments_object
-from adapters.transcripts import (
+from tests.servers import anthropic_messages, gemini_contents, openai_chat, openai_responses
+from tests.servers.serving import Wire
+from turnledger.adapters.providers.wire import WireFormat, arguments_object
+from turnledger.adapters.transcripts import (
     FORMATS,
     Plan,
     Transcript,
@@ -26,9 +28,9 @@ from adapters.transcripts import (
     plan_of,
     reader_of,
 )
-from adapters.transcripts.wires import wire_of
-from ledger import Ledger, blob_name
-from projections import (
+from turnledger.adapters.transcripts.wires import wire_of
+from turnledger.ledger import Ledger, blob_name
+from turnledger.projections import (
     ChatTurn,
     Conversation,
     MediaBlock,
@@ -39,9 +41,7 @@ from projections import (
     ToolUseBlock,
     fold,
 )
-from projections.blocks import STUB_TEXT
-from tests.servers import anthropic_messages, gemini_contents, openai_chat, openai_responses
-from tests.servers.serving import Wire
+from turnledger.projections.blocks import STUB_TEXT
 
 PNG = b"\x89PNG\r\n\x1a\n pixels"
 PDF = b"%PDF-1.4 pages"

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from ledger import (
+from tests.conformance.samples import note, notes
+from turnledger.ledger import (
     NEW,
     CustomEvent,
     Ledger,
@@ -21,12 +22,11 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.chain import GENESIS, link
-from ledger.clock import to_micros
-from ledger.sealing import Seal
-from ledger.transfer.lines import EndLine, Header, Totals, encode_line, record_line
-from ledger.transfer.sealed import seal_line
-from tests.conformance.samples import note, notes
+from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.sealing import Seal
+from turnledger.ledger.transfer.lines import EndLine, Header, Totals, encode_line, record_line
+from turnledger.ledger.transfer.sealed import seal_line
 
 Lines = list[dict[str, Any]]
 

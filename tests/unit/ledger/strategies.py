@@ -11,8 +11,8 @@ from uuid import UUID
 import msgspec
 from hypothesis import strategies as st
 
-from ledger import MediaContent, RunStarted
-from ledger.events import EVENT_TYPES, Event
+from turnledger.ledger import MediaContent, RunStarted
+from turnledger.ledger.events import EVENT_TYPES, Event
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()

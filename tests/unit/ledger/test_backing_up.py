@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import STORES, StoreUnderTest, store_under_test
+from tests.conformance.samples import note, notes
+from tests.postgres import new_database
+from tests.unit.ledger.export_files import export, family
+from turnledger.ledger import (
     ANY,
     NEW,
     IntegrityFailureError,
@@ -27,12 +31,8 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.backing_up import PAGES_AT_ONCE, back_up, snapshot_of
-from ledger.sealing import check_seal, make_seal
-from tests.conformance.harness import STORES, StoreUnderTest, store_under_test
-from tests.conformance.samples import note, notes
-from tests.postgres import new_database
-from tests.unit.ledger.export_files import export, family
+from turnledger.ledger.backing_up import PAGES_AT_ONCE, back_up, snapshot_of
+from turnledger.ledger.sealing import check_seal, make_seal
 
 
 @pytest.fixture(params=STORES)

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.chain import GENESIS, link
+from turnledger.ledger.chain import GENESIS, link
 
 fields = st.tuples(
     st.binary(min_size=32, max_size=32),

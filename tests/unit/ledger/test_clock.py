@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import IntegrityFailureError, SystemClock, new_run_id
-from ledger.clock import (
+from turnledger.ledger import IntegrityFailureError, SystemClock, new_run_id
+from turnledger.ledger.clock import (
     EPOCH,
     FIRST_MOMENT,
     LAST_MOMENT,

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-import ledger.events
-from ledger import (
+from tests.conformance.samples import message, one_of_each, started
+from tests.unit.ledger.strategies import of_struct
+from turnledger.ledger import (
     CheckpointReached,
     Codec,
     CustomEvent,
@@ -27,10 +28,9 @@ from ledger import (
     RunWaiting,
     TurnledgerError,
     UnknownEventTypeError,
+    events,
 )
-from ledger.events import CATALOGUE, EVENT_TYPES, BaseEvent
-from tests.conformance.samples import message, one_of_each, started
-from tests.unit.ledger.strategies import of_struct
+from turnledger.ledger.events import CATALOGUE, EVENT_TYPES, BaseEvent
 
 CODEC = Codec()
 
@@ -60,12 +60,14 @@ def subclasses(kind: type) -> set[type]:
 def test_every_event_is_in_the_union_and_in_the_registry() -> None:
     """A forgotten one could be written by nobody and read by nobody."""
     declared = {
-        one for one in subclasses(BaseEvent) - {BaseEvent} if one.__module__ == "ledger.events"
+        one
+        for one in subclasses(BaseEvent) - {BaseEvent}
+        if one.__module__ == "turnledger.ledger.events"
     }
     assert declared == set(get_args(Event)) == set(EVENT_TYPES.values())
     assert declared == {
         value
-        for value in vars(ledger.events).values()
+        for value in vars(events).values()
         if isinstance(value, type) and issubclass(value, BaseEvent) and value is not BaseEvent
     }
 

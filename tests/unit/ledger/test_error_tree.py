@@ -7,9 +7,9 @@ from inspect import getmembers, isclass
 
 import pytest
 
-import ledger
-from ledger import errors
-from ledger.errors import (
+from turnledger import ledger
+from turnledger.ledger import errors
+from turnledger.ledger.errors import (
     BlobNotFoundError,
     ConcurrentAppendError,
     EventIdConflictError,

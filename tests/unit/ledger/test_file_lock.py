@@ -14,15 +14,15 @@ from types import ModuleType
 
 import pytest
 
-from ledger import StoreBusyError, StoreUnavailableError
-from ledger.stores import file_lock
-from ledger.stores.file_lock import FairLock, LifeSign, is_alive
+from turnledger.ledger import StoreBusyError, StoreUnavailableError
+from turnledger.ledger.stores import file_lock
+from turnledger.ledger.stores.file_lock import FairLock, LifeSign, is_alive
 
 # A process that does as it is told, line by line, and answers each line.
 HANDLE = """
 import sys
 from pathlib import Path
-from ledger.stores.file_lock import FairLock, LifeSign
+from turnledger.ledger.stores.file_lock import FairLock, LifeSign
 folder = Path(sys.argv[1])
 lock, signs = FairLock(folder, wait=60), []
 for line in sys.stdin:

@@ -15,7 +15,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import (
+from tests.conformance.samples import PICTURE, note, one_of_each, started
+from tests.postgres import new_database
+from turnledger.ledger import (
     NEW,
     NO_MARK,
     Ledger,
@@ -24,9 +26,7 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.events import CATALOGUE
-from tests.conformance.samples import PICTURE, note, one_of_each, started
-from tests.postgres import new_database
+from turnledger.ledger.events import CATALOGUE
 
 FORMATS = Path(__file__).parent / "formats"
 ROOT = Path(__file__).parents[3]
@@ -192,7 +192,7 @@ def test_threads_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) -> N
 
 OPEN = """
 import sys
-from ledger import Ledger
+from turnledger.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.read(1)
 with Ledger.open(sys.argv[1], create=False) as ledger:

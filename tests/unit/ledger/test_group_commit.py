@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ledger import ANY, NEW, Ledger, StoreUnavailableError, new_run_id
-from ledger.group_commit import MAX_GROUP, GroupCommit, Job
 from tests.conformance.samples import draft, note
+from turnledger.ledger import ANY, NEW, Ledger, StoreUnavailableError, new_run_id
+from turnledger.ledger.group_commit import MAX_GROUP, GroupCommit, Job
 
 
 class Book:
@@ -233,7 +233,7 @@ def test_followers_of_an_interrupted_leader_learn_that_the_outcome_is_unknown() 
 INTERRUPTED_FOLLOWER = """
 import os, signal, sys
 from threading import Event, Thread
-from ledger import ANY, CustomEvent, Ledger, new_run_id
+from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
 
 ledger, run = Ledger.open("memory://"), new_run_id()
 entered, go_on, interrupted = Event(), Event(), Event()

@@ -16,7 +16,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import draft, note
+from turnledger.ledger import (
     ANY,
     NEW,
     Ledger,
@@ -25,9 +26,8 @@ from ledger import (
     TurnledgerError,
     new_run_id,
 )
-from ledger.stores.bell import Bell
-from ledger.stores.file_lock import FairLock
-from tests.conformance.samples import draft, note
+from turnledger.ledger.stores.bell import Bell
+from turnledger.ledger.stores.file_lock import FairLock
 
 # Where CPython looks for signals: after these.
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ledger import InvalidEventError, InvalidInputError, LimitExceededError, Limits
-from ledger.limits import BATCH_CEILING, check_json
+from turnledger.ledger import InvalidEventError, InvalidInputError, LimitExceededError, Limits
+from turnledger.ledger.limits import BATCH_CEILING, check_json
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)

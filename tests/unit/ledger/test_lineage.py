@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ledger import IntegrityFailureError, RunNotFoundError
-from ledger.lineage import NO_END, Segment, lineage
-from ledger.run_index import RunRow
+from turnledger.ledger import IntegrityFailureError, RunNotFoundError
+from turnledger.ledger.lineage import NO_END, Segment, lineage
+from turnledger.ledger.run_index import RunRow
 
 
 def index(**parents: tuple[str | None, int]) -> dict[str, RunRow]:

@@ -17,7 +17,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from ledger import (
+from tests.conformance.samples import PICTURE, note, one_of_each, started
+from turnledger.ledger import (
     ANY,
     NEW,
     Codec,
@@ -32,9 +33,8 @@ from ledger import (
     TurnledgerError,
     new_run_id,
 )
-from ledger.events import EVENT_TYPES
-from ledger.upcasting import UPCASTERS
-from tests.conformance.samples import PICTURE, note, one_of_each, started
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.upcasting import UPCASTERS
 
 AT_THE_CODEC = 7000
 AT_APPEND = {"memory": 2500, "sqlite": 500}
@@ -87,7 +87,15 @@ JUNK_JSON = [
 
 def junk(dice: random.Random) -> tuple[str, bytes]:
     """A tag, known or not, with something that never was its payload."""
-    tags = [*EVENT_TYPES, *UPCASTERS, "", "no.such", "RUN.STARTED", "custom\x00", "ledger.events:X"]
+    tags = [
+        *EVENT_TYPES,
+        *UPCASTERS,
+        "",
+        "no.such",
+        "RUN.STARTED",
+        "custom\x00",
+        "ledger.events:X",
+    ]
     raw = dice.choice(
         [
             dice.choice(JUNK_JSON),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from ledger import NEW, InnerMessage, Ledger, MessageAppended, ToolCallRecord, new_run_id
+from turnledger.ledger import NEW, InnerMessage, Ledger, MessageAppended, ToolCallRecord, new_run_id
 
 
 def test_a_tool_call_record_has_the_fields_of_the_seed() -> None:

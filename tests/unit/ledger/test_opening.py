@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import STORES, store_under_test
+from tests.conformance.samples import note
+from turnledger.ledger import (
     ANY,
     NEW,
     InvalidInputError,
@@ -20,9 +22,7 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.stores import opening
-from tests.conformance.harness import STORES, store_under_test
-from tests.conformance.samples import note
+from turnledger.ledger.stores import opening
 
 
 @pytest.mark.parametrize("wait", [-1, -5.0, -0.001, inf, -inf, nan, 1e10, 86_401])

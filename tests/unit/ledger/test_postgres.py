@@ -18,8 +18,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-import ledger.stores.postgres as store_module
-from ledger import (
+import turnledger.ledger.stores.postgres as store_module
+from tests.postgres import BINARIES, FAST, PostgresServer, eventually, new_database, new_schema
+from tests.postgres_proxy import Proxy
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -35,18 +37,16 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import SystemClock
-from ledger.codec import Codec
-from ledger.events import ResourceSnapshotted
-from ledger.group_commit import Job
-from ledger.shelves import _drop, _put
-from ledger.stores.postgres import PostgresLedgerRecorder
-from ledger.stores.postgres_connection import parse
-from ledger.stores.postgres_transaction import PostgresLedgerTransaction
-from ledger.transaction import Mark, Transaction
-from tests.postgres import BINARIES, FAST, PostgresServer, eventually, new_database, new_schema
-from tests.postgres_proxy import Proxy
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.codec import Codec
+from turnledger.ledger.events import ResourceSnapshotted
+from turnledger.ledger.group_commit import Job
+from turnledger.ledger.shelves import _drop, _put
+from turnledger.ledger.stores.postgres import PostgresLedgerRecorder
+from turnledger.ledger.stores.postgres_connection import parse
+from turnledger.ledger.stores.postgres_transaction import PostgresLedgerTransaction
+from turnledger.ledger.transaction import Mark, Transaction
 
 ROOT = Path(__file__).parents[3]
 
@@ -694,7 +694,7 @@ def test_a_server_that_crashed_is_used_again_when_it_is_back(
 
 HOLD = """
 import sys
-from ledger import Ledger
+from turnledger.ledger import Ledger
 ledger = Ledger.open(sys.argv[1])
 claim = ledger.claim(sys.argv[2])
 print(claim.epoch, flush=True)

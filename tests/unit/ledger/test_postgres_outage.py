@@ -17,7 +17,8 @@ from uuid import UUID
 import psutil
 import pytest
 
-from ledger import (
+from tests.postgres import PostgresServer, eventually, new_database
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -28,10 +29,9 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.backing_up import snapshot_of
-from ledger.events import ResourceSnapshotted
-from ledger.transaction import Mark
-from tests.postgres import PostgresServer, eventually, new_database
+from turnledger.ledger.backing_up import snapshot_of
+from turnledger.ledger.events import ResourceSnapshotted
+from turnledger.ledger.transaction import Mark
 
 MIB = 1024 * 1024
 

@@ -9,7 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import (
+from tests.postgres import new_database
+from tests.postgres_proxy import Proxy
+from tests.unit.ledger.test_postgres import add
+from turnledger.ledger import (
     ANY,
     NEW,
     AppendRefusedError,
@@ -23,16 +26,13 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.backing_up import snapshot_of
-from ledger.events import ResourceSnapshotted
-from ledger.group_commit import Job
-from ledger.stores import postgres_transaction
-from ledger.stores.postgres_connection import parse
-from ledger.stores.postgres_transaction import PostgresLedgerTransaction
-from ledger.transaction import Transaction
-from tests.postgres import new_database
-from tests.postgres_proxy import Proxy
-from tests.unit.ledger.test_postgres import add
+from turnledger.ledger.backing_up import snapshot_of
+from turnledger.ledger.events import ResourceSnapshotted
+from turnledger.ledger.group_commit import Job
+from turnledger.ledger.stores import postgres_transaction
+from turnledger.ledger.stores.postgres_connection import parse
+from turnledger.ledger.stores.postgres_transaction import PostgresLedgerTransaction
+from turnledger.ledger.transaction import Transaction
 
 
 def note(number: int = 0) -> CustomEvent:

@@ -16,7 +16,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from ledger import (
+from tests.crash.failover import both
+from tests.postgres import PostgresServer, eventually, new_database
+from tests.postgres_proxy import SOCKET, Proxy
+from turnledger.ledger import (
     ANY,
     NEW,
     Appended,
@@ -29,13 +32,10 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.backing_up import snapshot_of
-from ledger.stores import postgres_line
-from ledger.stores.postgres_connection import parse
-from ledger.transaction import Mark, Transaction
-from tests.crash.failover import both
-from tests.postgres import PostgresServer, eventually, new_database
-from tests.postgres_proxy import SOCKET, Proxy
+from turnledger.ledger.backing_up import snapshot_of
+from turnledger.ledger.stores import postgres_line
+from turnledger.ledger.stores.postgres_connection import parse
+from turnledger.ledger.transaction import Mark, Transaction
 
 
 def note(number: int = 0) -> CustomEvent:

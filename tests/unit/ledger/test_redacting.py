@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from turnledger.ledger import (
     ANY,
     NEW,
     CheckpointReached,
@@ -37,8 +37,8 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.quiet_logging import logger_of
-from ledger.redacting_events import redacted
+from turnledger.ledger.quiet_logging import logger_of
+from turnledger.ledger.redacting_events import redacted
 
 KEY = "sk-ant-api03-" + "aB3_" * 23 + "xAA"
 TOKEN = "ghp_" + "aB3" * 12

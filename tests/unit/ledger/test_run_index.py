@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note, one_of_each, started
+from turnledger.ledger import (
     Codec,
     EvaluationStarted,
     Event,
@@ -21,10 +22,17 @@ from ledger import (
     ToolCallDecided,
     new_run_id,
 )
-from ledger.chain import GENESIS
-from ledger.events import EVENT_TYPES
-from ledger.run_index import INDEXED_TAGS, RunRow, advance, child_of, describe, evolve, fold_index
-from tests.conformance.samples import note, one_of_each, started
+from turnledger.ledger.chain import GENESIS
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.run_index import (
+    INDEXED_TAGS,
+    RunRow,
+    advance,
+    child_of,
+    describe,
+    evolve,
+    fold_index,
+)
 
 RUN = str(new_run_id())
 ROW = RunRow(RUN)

@@ -16,10 +16,15 @@ from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ledger import IntegrityFailureError, InvalidInputError, Ledger, MissingDependencyError
-from ledger.sealing import FORMAT, Head, Seal, make_seal, read_seal, seal_lines
-from ledger.signing import Signer, is_signed_by, new_key, read_public_key, read_signer
 from tests.conformance.forging import small_book
+from turnledger.ledger import (
+    IntegrityFailureError,
+    InvalidInputError,
+    Ledger,
+    MissingDependencyError,
+)
+from turnledger.ledger.sealing import FORMAT, Head, Seal, make_seal, read_seal, seal_lines
+from turnledger.ledger.signing import Signer, is_signed_by, new_key, read_public_key, read_signer
 
 NOW = 1_700_000_000_000_000
 
@@ -245,5 +250,8 @@ def test_without_the_package_only_signatures_are_missing(
 
 def test_sealing_needs_no_extra_to_be_imported() -> None:
     """The package is loaded where a key is used, not before."""
-    code = "import sys, ledger.sealing, adapters.cli; sys.exit('cryptography' in sys.modules)"
+    code = (
+        "import sys, turnledger.ledger.sealing, turnledger.adapters.cli\n"
+        "sys.exit('cryptography' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

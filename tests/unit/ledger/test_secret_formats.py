@@ -8,8 +8,6 @@ from time import process_time
 
 import pytest
 
-from ledger.redacting import Redactor
-from ledger.secret_formats import BY_NAME, KNOWN
 from tests.secret_samples import (
     BASE62,
     BASE64,
@@ -21,6 +19,8 @@ from tests.secret_samples import (
     chars,
     samples,
 )
+from turnledger.ledger.redacting import Redactor
+from turnledger.ledger.secret_formats import BY_NAME, KNOWN
 
 REDACTOR = Redactor()
 

@@ -13,7 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from ledger import (
+from tests.postgres import eventually, new_database
+from tests.postgres_proxy import Proxy
+from turnledger.ledger import (
     ANY,
     NEW,
     NO_MARK,
@@ -24,12 +26,10 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.stores import postgres_shelves
-from ledger.stores.postgres_connection import parse
-from ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
-from ledger.transaction import Transaction
-from tests.postgres import eventually, new_database
-from tests.postgres_proxy import Proxy
+from turnledger.ledger.stores import postgres_shelves
+from turnledger.ledger.stores.postgres_connection import parse
+from turnledger.ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
+from turnledger.ledger.transaction import Transaction
 
 NOTE = CustomEvent(kind="test.note")
 FIRST, SECOND = Mark("f", 1, 1, "one"), Mark("f", 2, 2, "two")

@@ -12,7 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import draft, note
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -24,10 +25,9 @@ from ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from ledger.recorder import RunQuery
-from ledger.stores.file_lock import FairLock
-from ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
-from tests.conformance.samples import draft, note
+from turnledger.ledger.recorder import RunQuery
+from turnledger.ledger.stores.file_lock import FairLock
+from turnledger.ledger.stores.sqlite import CHECKPOINT_PAGES, PAGE_BYTES
 
 NOTE = CustomEvent(kind="test.note", data="x" * 3000)
 

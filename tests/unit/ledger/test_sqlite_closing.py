@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ledger import ANY, NEW, CustomEvent, Ledger, StoreBusyError, new_run_id
-from ledger.stores import sqlite_distrust
 from tests.conformance.samples import note
+from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, StoreBusyError, new_run_id
+from turnledger.ledger.stores import sqlite_distrust
 
 # In a process of its own: what went wrong here ended the interpreter.
 CLOSED_WHILE_READ = """
 import sys
 from threading import Barrier, Thread
-from ledger import ANY, CustomEvent, Ledger, LedgerClosedError, new_run_id
+from turnledger.ledger import ANY, CustomEvent, Ledger, LedgerClosedError, new_run_id
 
 run, answers = new_run_id(), []
 for _ in range(60):

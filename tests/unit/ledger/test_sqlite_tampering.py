@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger import NEW, IntegrityFailureError, Ledger, RunStarted, new_run_id
-from ledger.sealing import Seal, check_seal, make_seal
 from tests.conformance.harness import SQLiteVandal
 from tests.conformance.samples import notes
+from turnledger.ledger import NEW, IntegrityFailureError, Ledger, RunStarted, new_run_id
+from turnledger.ledger.sealing import Seal, check_seal, make_seal
 
 NOW = 1_700_000_000_000_000
 

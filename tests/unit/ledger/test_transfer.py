@@ -12,7 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import STORES, store_under_test
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import export, family, parsed, relinked, take
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -32,10 +35,7 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.events import CATALOGUE
-from tests.conformance.harness import STORES, store_under_test
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import export, family, parsed, relinked, take
+from turnledger.ledger.events import CATALOGUE
 
 
 @pytest.fixture(params=STORES)

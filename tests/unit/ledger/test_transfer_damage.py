@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import Lines, export, family, parsed, relinked, take, written
+from turnledger.ledger import (
     NEW,
     IntegrityFailureError,
     InvalidInputError,
@@ -18,9 +20,7 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from ledger.events import CATALOGUE
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import Lines, export, family, parsed, relinked, take, written
+from turnledger.ledger.events import CATALOGUE
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import Forger
+from turnledger.ledger import (
     NEW,
     ImportReport,
     IntegrityFailureError,
@@ -18,10 +20,8 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.sealing import Seal, check_seal, make_seal
-from ledger.signing import new_key, read_public_key, read_signer
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import Forger
+from turnledger.ledger.sealing import Seal, check_seal, make_seal
+from turnledger.ledger.signing import new_key, read_public_key, read_signer
 
 NOW = 1_700_000_000_000_000
 

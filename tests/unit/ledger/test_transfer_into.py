@@ -12,7 +12,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.harness import STORES, store_under_test
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import export, take
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -23,11 +26,8 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.recorder import LedgerRecorder
-from ledger.sealing import make_seal
-from tests.conformance.harness import STORES, store_under_test
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import export, take
+from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.sealing import make_seal
 
 # --- damaged --------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note
+from tests.unit.ledger.export_files import Forger, export, family, take
+from turnledger.ledger import (
     NEW,
     IntegrityFailureError,
     Ledger,
@@ -22,11 +24,9 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.clock import FIRST_MOMENT, LAST_MOMENT
-from ledger.sealing import make_seal
-from ledger.transfer.lines import BlobLine, Header, encode_line
-from tests.conformance.samples import note
-from tests.unit.ledger.export_files import Forger, export, family, take
+from turnledger.ledger.clock import FIRST_MOMENT, LAST_MOMENT
+from turnledger.ledger.sealing import make_seal
+from turnledger.ledger.transfer.lines import BlobLine, Header, encode_line
 
 FIRST_RECORD = b'{"run_id":'
 

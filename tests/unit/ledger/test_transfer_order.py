@@ -10,7 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import Forger, export, family, parsed, take
+from turnledger.ledger import (
     NEW,
     IntegrityFailureError,
     Ledger,
@@ -19,10 +21,8 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.run_index import RunRow
-from ledger.transfer.lineages import Lineages
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import Forger, export, family, parsed, take
+from turnledger.ledger.run_index import RunRow
+from turnledger.ledger.transfer.lineages import Lineages
 
 
 class Stepping(SystemClock):

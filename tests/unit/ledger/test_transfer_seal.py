@@ -10,7 +10,9 @@ from uuid import UUID, uuid4
 import msgspec
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import export, family, parsed, take, written
+from turnledger.ledger import (
     ANY,
     NEW,
     CustomEvent,
@@ -24,11 +26,9 @@ from ledger import (
     import_runs,
     new_run_id,
 )
-from ledger.sealing import Seal, check_seal, make_seal, read_seal, seal_lines
-from ledger.signing import Signer, new_key, read_public_key, read_signer
-from ledger.transfer.sealed import seal_line
-from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import export, family, parsed, take, written
+from turnledger.ledger.sealing import Seal, check_seal, make_seal, read_seal, seal_lines
+from turnledger.ledger.signing import Signer, new_key, read_public_key, read_signer
+from turnledger.ledger.transfer.sealed import seal_line
 
 NOW = 1_700_000_000_000_000
 
@@ -260,7 +260,7 @@ def test_a_signature_needs_its_package(
     def missing(*_: object) -> bool:
         raise MissingDependencyError("Checking", "seal")
 
-    monkeypatch.setattr("ledger.sealing.is_signed_by", missing)
+    monkeypatch.setattr("turnledger.ledger.sealing.is_signed_by", missing)
     with pytest.raises(MissingDependencyError):
         take(target, content)
     assert list(target.runs()) == []

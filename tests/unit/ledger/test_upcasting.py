@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import note
+from turnledger.ledger import (
     ANY,
     NEW,
     Codec,
@@ -22,11 +23,10 @@ from ledger import (
     UnknownEventTypeError,
     new_run_id,
 )
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import SystemClock
-from ledger.events import CATALOGUE, EVENT_TYPES
-from ledger.upcasting import UPCASTERS, Upcaster
-from tests.conformance.samples import note
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.events import CATALOGUE, EVENT_TYPES
+from turnledger.ledger.upcasting import UPCASTERS, Upcaster
 
 PAYLOADS = Path(__file__).parent / "payloads"
 AS_READ_TODAY = MessageAppended(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from ledger import (
+from turnledger.ledger import (
     Codec,
     EvaluationStarted,
     EvaluationSuperseded,
@@ -28,8 +28,8 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from ledger.clock import to_micros
-from projections import Declarations, RunState
+from turnledger.ledger.clock import to_micros
+from turnledger.projections import Declarations, RunState
 
 RUN = "0195f5a0-0000-7000-8000-00000000abcd"
 PARENT = UUID("0195f5a0-0000-7000-8000-000000000001")

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from projections.blocks import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.blocks import (
+    ChatTurn,
+    MediaBlock,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 
 ALLOWED = {
     "user": (TextBlock, MediaBlock, ToolResultBlock),

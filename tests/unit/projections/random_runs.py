@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from ledger import (
+from tests.unit.ledger.strategies import events
+from tests.unit.projections.given import PARENT, START, ident
+from turnledger.ledger import (
     CheckpointCleared,
     CheckpointReached,
     CustomEvent,
@@ -37,7 +39,7 @@ from ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from projections import (
+from turnledger.projections import (
     Declarations,
     inner_message_append,
     reducer,
@@ -45,9 +47,7 @@ from projections import (
     replace_latest_by,
     upsert_by,
 )
-from projections.projection import as_json
-from tests.unit.ledger.strategies import events
-from tests.unit.projections.given import PARENT, START, ident
+from turnledger.projections.projection import as_json
 
 evaluations = st.sampled_from(["e1", "e2", ""])
 calls = st.sampled_from(["c1", "c2", "c3"])
@@ -140,7 +140,7 @@ snapshots = st.fixed_dictionaries(
                 ),
                 st.fixed_dictionaries(
                     {
-                        "slice_type": st.just("ledger.messages:InnerMessage"),
+                        "slice_type": st.just("turnledger.ledger.messages:InnerMessage"),
                         "items": st.lists(messages.map(lambda m: as_json(m.message)), max_size=3),
                     }
                 ),

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections import aligning
-from projections.aligning import align, gaps, whole
+from turnledger.projections import aligning
+from turnledger.projections.aligning import align, gaps, whole
 
 few = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=30)
 many = st.lists(st.integers(0, 40).map(lambda n: b"%d" % n), max_size=60)

@@ -18,18 +18,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.long_events import declarations, long_run
-from ledger import Event
-from projections import RunState, attic, past_histories, persistent
-from projections.attic import Away, AwayList, StateFileError, away
-from projections.history import MessageHistory
-from projections.ordering import InOrder
-from projections.past_histories import PastHistories
-from projections.persistent import HashedList
-from projections.running_hash import canonical
 from tests.unit.ledger.strategies import json_values
 from tests.unit.projections.given import amends, answers, asks, records
 from tests.unit.projections.random_runs import beginnings, messages, small_world
 from tests.unit.projections.random_runs import declarations as random_declarations
+from turnledger.ledger import Event
+from turnledger.projections import RunState, attic, past_histories, persistent
+from turnledger.projections.attic import Away, AwayList, StateFileError, away
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.ordering import InOrder
+from turnledger.projections.past_histories import PastHistories
+from turnledger.projections.persistent import HashedList
+from turnledger.projections.running_hash import canonical
 
 real_statvfs = os.fstatvfs
 
@@ -212,7 +212,7 @@ def test_a_state_can_be_looked_at_until_the_interpreter_ends() -> None:
         "import atexit\n"
         "found = []\n"
         "atexit.register(lambda: print(found[0].fetched()))\n"
-        "from projections.attic import Away\n"
+        "from turnledger.projections.attic import Away\n"
         "found.append(Away('still here'))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from ledger import CheckpointCleared, CheckpointReached, CheckpointStored, RunStarted
-from projections import CheckpointEntry
 from tests.unit.projections.given import START, continues, folded, forks, ident
+from turnledger.ledger import CheckpointCleared, CheckpointReached, CheckpointStored, RunStarted
+from turnledger.projections import CheckpointEntry
 
 REACHED = CheckpointReached(
     phase="post_tool",

@@ -12,29 +12,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger import (
-    ANY,
-    NEW,
-    CheckpointReached,
-    CustomEvent,
-    Event,
-    Ledger,
-    ModelCallFailed,
-    RunClaimed,
-    RunCompleted,
-    RunNotFoundError,
-    RunResumed,
-    RunStarted,
-    RunWaiting,
-    ToolCallDecided,
-    ToolCallRecord,
-    new_run_id,
-)
-from ledger.events import EVENT_TYPES
-from ledger.messages import InnerMessage
-from projections import Comparison, compare, state_at
-from projections.comparing import Divergence, compare_states
-from projections.substance import BOOKKEEPING_FIELDS, LEFT_OUT, Listener
 from tests.unit.projections.given import (
     START,
     amends,
@@ -54,6 +31,29 @@ from tests.unit.projections.given import (
     system,
 )
 from tests.unit.projections.random_runs import small_world
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CheckpointReached,
+    CustomEvent,
+    Event,
+    Ledger,
+    ModelCallFailed,
+    RunClaimed,
+    RunCompleted,
+    RunNotFoundError,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    ToolCallDecided,
+    ToolCallRecord,
+    new_run_id,
+)
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.messages import InnerMessage
+from turnledger.projections import Comparison, compare, state_at
+from turnledger.projections.comparing import Divergence, compare_states
+from turnledger.projections.substance import BOOKKEEPING_FIELDS, LEFT_OUT, Listener
 
 CLAIM = RunClaimed(worker="w", epoch=1)
 SWAPPED = {

@@ -8,26 +8,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import (
-    MediaContent,
-    MessageAppended,
-    RunStarted,
-    TextContent,
-    ToolCallRecord,
-    ToolMessageAmended,
-)
-from projections import (
-    ChatTurn,
-    Conversation,
-    MediaBlock,
-    MessageHistory,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-    fold,
-)
-from projections.blocks import STUB_TEXT
-from projections.telling import blocks_of
 from tests.unit.projections.given import (
     amends,
     answers,
@@ -43,6 +23,26 @@ from tests.unit.projections.given import (
     system,
 )
 from tests.unit.projections.random_runs import messages
+from turnledger.ledger import (
+    MediaContent,
+    MessageAppended,
+    RunStarted,
+    TextContent,
+    ToolCallRecord,
+    ToolMessageAmended,
+)
+from turnledger.projections import (
+    ChatTurn,
+    Conversation,
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    fold,
+)
+from turnledger.projections.blocks import STUB_TEXT
+from turnledger.projections.telling import blocks_of
 
 USE = {call: ToolUseBlock(call, "search", '{"q":1}') for call in ("c1", "c2", "c3")}
 

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.long_events import long_run
-from ledger import Event
-from projections import RunState, attic, past_histories, persistent
-from projections.attic import AwayList, away
-from projections.containers import PersistentMap, Stack, in_order
-from projections.persistent import HashedList, HashedMap
-from projections.running_hash import canonical
 from tests.unit.projections.given import answers, asks, records, said
 from tests.unit.projections.random_runs import beginnings, small_world
+from turnledger.ledger import Event
+from turnledger.projections import RunState, attic, past_histories, persistent
+from turnledger.projections.attic import AwayList, away
+from turnledger.projections.containers import PersistentMap, Stack, in_order
+from turnledger.projections.persistent import HashedList, HashedMap
+from turnledger.projections.running_hash import canonical
 
 
 def pickled(value: Any) -> Any:

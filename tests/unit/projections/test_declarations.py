@@ -11,10 +11,10 @@ from typing import Any
 import pydantic
 import pytest
 
-from ledger import InvalidInputError
-from projections import Declarations, append_all, replace_latest
-from projections.declarations import dumped, plain, written
 from tests.unit.projections.given import changes, folded
+from turnledger.ledger import InvalidInputError
+from turnledger.projections import Declarations, append_all, replace_latest
+from turnledger.projections.declarations import dumped, plain, written
 
 
 class Tagged(pydantic.BaseModel):
@@ -99,7 +99,7 @@ def test_a_models_json_has_its_sets_in_one_order() -> None:
 
 
 DIGEST = """
-from projections import Declarations
+from turnledger.projections import Declarations
 from tests.unit.projections.given import changes, folded
 from tests.unit.projections.test_declarations import LABELS, Tagged
 declared = Declarations()

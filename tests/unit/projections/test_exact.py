@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from ledger import Codec, Event, ToolCallRecord
-from projections.exact import PACKING_ERRORS, packed, unpacked
-from projections.running_hash import canonical
-from projections.tool_views import ToolCallView
 from tests.unit.ledger.strategies import events
+from turnledger.ledger import Codec, Event, ToolCallRecord
+from turnledger.projections.exact import PACKING_ERRORS, packed, unpacked
+from turnledger.projections.running_hash import canonical
+from turnledger.projections.tool_views import ToolCallView
 
 
 class Odd(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import Event, Record, RunStarted
-from ledger.events import EVENT_TYPES
-from ledger.upcasting import UPCASTERS
-from projections import Declarations, Projection, RunState, fold, fold_together
-from projections.moments import built_in
-from projections.projection import tags_read
 from tests.conformance.samples import one_of_each
 from tests.unit.ledger.strategies import events as events_of
 from tests.unit.projections.given import records, replies
 from tests.unit.projections.random_runs import declarations, runs
+from turnledger.ledger import Event, Record, RunStarted
+from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.projections import Declarations, Projection, RunState, fold, fold_together
+from turnledger.projections.moments import built_in
+from turnledger.projections.projection import tags_read
 
 VIEWS = [type(view) for view in built_in()]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from projections.blocks import (
+from tests.unit.projections.provider_rules import violations
+from turnledger.projections.blocks import (
     STUB_TEXT,
     SYNTHETIC_LEAD,
     ChatTurn,
@@ -19,10 +20,9 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.containers import PersistentMap
-from projections.history import MessageHistory
-from projections.history_checks import Repair
-from tests.unit.projections.provider_rules import violations
+from turnledger.projections.containers import PersistentMap
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.history_checks import Repair
 
 X, Y = ToolUseBlock("x", "search", '{"q":"a"}'), ToolUseBlock("y", "fetch", "{}")
 RX, RY = ToolResultBlock("x", "found"), ToolResultBlock("y", "fetched")

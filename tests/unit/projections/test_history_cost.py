@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from projections import running_hash
-from projections.blocks import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.history import MessageHistory
+from turnledger.projections import running_hash
+from turnledger.projections.blocks import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.history import MessageHistory
 
 Step = Callable[[MessageHistory, int], MessageHistory]
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections import running_hash
-from projections.blocks import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.history import MessageHistory
-from projections.running_hash import (
+from turnledger.projections import running_hash
+from turnledger.projections.blocks import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.running_hash import (
     canonical,
     combine,
     list_add,

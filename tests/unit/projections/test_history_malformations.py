@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from projections.blocks import (
+from tests.unit.projections.provider_rules import violations
+from turnledger.projections.blocks import (
     STUB_TEXT,
     SYNTHETIC_LEAD,
     ChatTurn,
@@ -16,8 +17,7 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.history import MessageHistory
-from tests.unit.projections.provider_rules import violations
+from turnledger.projections.history import MessageHistory
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "message-history.md"
 

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from projections.blocks import (
+from tests.soaking import Search
+from tests.unit.projections.provider_rules import violations
+from turnledger.projections.blocks import (
     STUB_TEXT,
     SYNTHETIC_LEAD,
     ChatTurn,
@@ -24,9 +26,7 @@ from projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from projections.history import MessageHistory
-from tests.soaking import Search
-from tests.unit.projections.provider_rules import violations
+from turnledger.projections.history import MessageHistory
 
 # --- messages, from sensible to hostile --------------------------------------------
 

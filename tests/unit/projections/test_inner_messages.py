@@ -6,9 +6,13 @@ from typing import Any
 
 import msgspec
 
-from ledger import InnerMessage, ToolCallRecord
-from projections import get_inner_messages, get_latest_evaluation_id, get_pending_tool_calls
 from tests.unit.projections.given import START, answers, asks, inner, system
+from turnledger.ledger import InnerMessage, ToolCallRecord
+from turnledger.projections import (
+    get_inner_messages,
+    get_latest_evaluation_id,
+    get_pending_tool_calls,
+)
 
 
 class Session:

@@ -9,8 +9,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.json_changes import Change, changes
-from projections.running_hash import canonical
+from turnledger.projections.json_changes import Change, changes
+from turnledger.projections.running_hash import canonical
 
 texts = st.sampled_from(["", "a", "b", "a/b", "~", "~1", "é"])
 values = st.recursive(

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import (
+from tests.unit.projections.given import (
+    answers,
+    asks,
+    changes,
+    completes,
+    evaluation,
+    said,
+    starts,
+    system,
+)
+from tests.unit.projections.random_runs import declarations, small_world
+from turnledger.ledger import (
     ANY,
     NEW,
     Event,
@@ -25,23 +36,12 @@ from ledger import (
     SliceEventApplied,
     new_run_id,
 )
-from ledger.appending import ANY_VERSION, AppendRequest, Entry, append
-from ledger.clock import SystemClock
-from projections import RunState, blame, diff, state_at
-from projections.moments import built_in
-from projections.projection import tags_read
-from projections.running_hash import canonical
-from tests.unit.projections.given import (
-    answers,
-    asks,
-    changes,
-    completes,
-    evaluation,
-    said,
-    starts,
-    system,
-)
-from tests.unit.projections.random_runs import declarations, small_world
+from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.clock import SystemClock
+from turnledger.projections import RunState, blame, diff, state_at
+from turnledger.projections.moments import built_in
+from turnledger.projections.projection import tags_read
+from turnledger.projections.running_hash import canonical
 
 EVENTS: list[Event] = [
     RunStarted(),

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.cli.output import pieces, pretty_json, to_json
 from benchmarks.long_events import declarations, long_run
-from ledger import (
+from tests.unit.projections.given import asks, records, starts
+from tests.unit.projections.random_runs import beginnings, small_world
+from turnledger.adapters.cli.output import pieces, pretty_json, to_json
+from turnledger.ledger import (
     ANY,
     CustomEvent,
     EvaluationSuperseded,
@@ -27,22 +29,20 @@ from ledger import (
     ToolMessageAmended,
     new_run_id,
 )
-from projections import Conversation, RunState, blame, diff, fold, state_at
-from projections import blaming as blaming_module
-from projections import stored as stored_module
-from projections.comparing import compare_states
-from projections.moments import built_in, changed
-from projections.one_conversation import (
+from turnledger.projections import Conversation, RunState, blame, diff, fold, state_at
+from turnledger.projections import blaming as blaming_module
+from turnledger.projections import stored as stored_module
+from turnledger.projections.comparing import compare_states
+from turnledger.projections.moments import built_in, changed
+from turnledger.projections.one_conversation import (
     OneConversation,
     _latest,
     _superseded,
     one_conversation,
 )
-from projections.outlines import cut, unchanged
-from projections.running_hash import canonical
-from projections.stored import fold_cold
-from tests.unit.projections.given import asks, records, starts
-from tests.unit.projections.random_runs import beginnings, small_world
+from turnledger.projections.outlines import cut, unchanged
+from turnledger.projections.running_hash import canonical
+from turnledger.projections.stored import fold_cold
 
 EVENTS = 330
 

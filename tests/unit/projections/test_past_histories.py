@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import ANY, Ledger, MessageAppended, RunStarted, new_run_id
-from projections import Conversation, attic, fold, past_histories
-from projections import stored as stored_module
-from projections.blocks import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.conversation import ConversationState
-from projections.history import MessageHistory
-from projections.history_turns import chain_until, digest_of
-from projections.moments import built_in
-from projections.past_histories import PastHistories, _AwayHistory
-from projections.stored import fold_cold
 from tests.unit.projections.given import amends, answers, asks, records, said
+from turnledger.ledger import ANY, Ledger, MessageAppended, RunStarted, new_run_id
+from turnledger.projections import Conversation, attic, fold, past_histories
+from turnledger.projections import stored as stored_module
+from turnledger.projections.blocks import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.conversation import ConversationState
+from turnledger.projections.history import MessageHistory
+from turnledger.projections.history_turns import chain_until, digest_of
+from turnledger.projections.moments import built_in
+from turnledger.projections.past_histories import PastHistories, _AwayHistory
+from turnledger.projections.stored import fold_cold
 
 
 @pytest.fixture(autouse=True)

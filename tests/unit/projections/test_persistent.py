@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.containers import NotLoadedError
-from projections.persistent import (
+from tests.unit.ledger.strategies import json_values
+from turnledger.projections.containers import NotLoadedError
+from turnledger.projections.persistent import (
     HashedList,
     HashedMap,
     OrderedMap,
@@ -18,8 +19,7 @@ from projections.persistent import (
     over,
     owned,
 )
-from projections.running_hash import combine, list_add, list_start, map_add, map_digest
-from tests.unit.ledger.strategies import json_values
+from turnledger.projections.running_hash import combine, list_add, list_start, map_add, map_digest
 
 values = json_values.filter(lambda value: value is not None)
 keys = st.sampled_from([*"abcdefgh", "", "\n", "ü"])

@@ -8,8 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import InnerMessage
-from projections import (
+from tests.unit.projections.given import folded, ident, inner, said
+from turnledger.ledger import InnerMessage
+from turnledger.projections import (
     Declarations,
     ReducerContext,
     append_all,
@@ -19,8 +20,7 @@ from projections import (
     replace_latest_by,
     upsert_by,
 )
-from projections.reducers import declared_reducers
-from tests.unit.projections.given import folded, ident, inner, said
+from turnledger.projections.reducers import declared_reducers
 
 CONTEXT = ReducerContext()
 pairs = st.tuples(st.integers(0, 4), st.integers(0, 9))

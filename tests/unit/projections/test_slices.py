@@ -8,21 +8,6 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from ledger import InnerMessage, RunStarted, SliceEventApplied, StateRestored
-from projections import (
-    Declarations,
-    ReducerContext,
-    RunState,
-    SessionSlices,
-    append_all,
-    fold,
-    inner_message_append,
-    reducer,
-    replace_latest,
-    replace_latest_by,
-    upsert_by,
-)
-from projections.projection import as_json
 from tests.unit.projections.given import (
     RUN,
     START,
@@ -40,6 +25,21 @@ from tests.unit.projections.given import (
     said,
     system,
 )
+from turnledger.ledger import InnerMessage, RunStarted, SliceEventApplied, StateRestored
+from turnledger.projections import (
+    Declarations,
+    ReducerContext,
+    RunState,
+    SessionSlices,
+    append_all,
+    fold,
+    inner_message_append,
+    reducer,
+    replace_latest,
+    replace_latest_by,
+    upsert_by,
+)
+from turnledger.projections.projection import as_json
 
 
 class Step(msgspec.Struct, frozen=True):

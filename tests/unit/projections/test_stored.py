@@ -10,13 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Event, Record, RunStarted
-from projections import Declarations, RunState, SessionSlices
-from projections.containers import NotLoadedError
-from projections.moments import built_in
-from projections.projection import fold_pages
-from projections.reducers import append_all
-from projections.stored import Stored, row_of, state_of
 from tests.unit.projections.given import (
     amends,
     answers,
@@ -30,6 +23,13 @@ from tests.unit.projections.given import (
     system,
 )
 from tests.unit.projections.random_runs import small_world
+from turnledger.ledger import Event, Record, RunStarted
+from turnledger.projections import Declarations, RunState, SessionSlices
+from turnledger.projections.containers import NotLoadedError
+from turnledger.projections.moments import built_in
+from turnledger.projections.projection import fold_pages
+from turnledger.projections.reducers import append_all
+from turnledger.projections.stored import Stored, row_of, state_of
 
 TALK: list[Event] = [
     RunStarted(request_type="Talk"),

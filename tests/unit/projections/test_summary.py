@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ledger import (
+from tests.conformance.samples import one_of_each, started
+from tests.unit.projections.given import (
+    PARENT,
+    continues,
+    evaluation,
+    folded,
+    forks,
+    moment,
+)
+from turnledger.ledger import (
     EvaluationFinished,
     Event,
     Ledger,
@@ -20,17 +29,8 @@ from ledger import (
     ToolCallDecided,
     new_run_id,
 )
-from projections import RunSummary, state_at
-from projections.summary import Summary
-from tests.conformance.samples import one_of_each, started
-from tests.unit.projections.given import (
-    PARENT,
-    continues,
-    evaluation,
-    folded,
-    forks,
-    moment,
-)
+from turnledger.projections import RunSummary, state_at
+from turnledger.projections.summary import Summary
 
 FAILED = RunFailed(error_type="ValueError", error_message="bad")
 

@@ -12,11 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import NEW, CustomEvent, Event, InvalidInputError, Ledger, Record, new_run_id
-from ledger.clock import SystemClock, to_micros
-from projections import Table, ToolStatistics, UsageByDay, catch_up, table_rows
-from projections.running_hash import canonical
-from projections.tables import added, additions
 from tests.tables import (
     Notes,
     breaks,
@@ -28,6 +23,11 @@ from tests.tables import (
     replies,
     starts,
 )
+from turnledger.ledger import NEW, CustomEvent, Event, InvalidInputError, Ledger, Record, new_run_id
+from turnledger.ledger.clock import SystemClock, to_micros
+from turnledger.projections import Table, ToolStatistics, UsageByDay, catch_up, table_rows
+from turnledger.projections.running_hash import canonical
+from turnledger.projections.tables import added, additions
 
 numbers: st.SearchStrategy[Any] = st.integers(-5, 2**70)
 values = st.recursive(

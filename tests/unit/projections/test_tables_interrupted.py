@@ -9,8 +9,6 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import ANY, NEW, Ledger, RunStarted, new_run_id
-from projections import Table, catch_up, rebuild, table_rows
 from tests.tables import (
     TABLES,
     breaks,
@@ -23,6 +21,8 @@ from tests.tables import (
     replies,
     starts,
 )
+from turnledger.ledger import ANY, NEW, Ledger, RunStarted, new_run_id
+from turnledger.projections import Table, catch_up, rebuild, table_rows
 
 FOR_EVER = 10**9
 call_ids = st.sampled_from(["a", "b"])

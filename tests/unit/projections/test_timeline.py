@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ledger import ModelCalled, ModelCallFailed, RunStarted
-from projections.timeline import Gap, Span
 from tests.unit.projections.given import (
     calls_model,
     completes,
@@ -16,6 +14,8 @@ from tests.unit.projections.given import (
     replies,
     starts,
 )
+from turnledger.ledger import ModelCalled, ModelCallFailed, RunStarted
+from turnledger.projections.timeline import Gap, Span
 
 MODEL_FAILED = ModelCallFailed(
     evaluation_id="e1", turn=1, error_type="Timeout", error_message="slow"

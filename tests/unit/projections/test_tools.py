@@ -7,9 +7,6 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Event, MessageAppended, RunStarted, ToolCallDecided, ToolMessageAmended
-from projections import PendingTools, ToolCallView, fold
-from projections.tools import ToolsState
 from tests.unit.projections.given import (
     amends,
     answers,
@@ -27,6 +24,15 @@ from tests.unit.projections.given import (
     supersedes,
 )
 from tests.unit.projections.random_runs import beginnings, small_world
+from turnledger.ledger import (
+    Event,
+    MessageAppended,
+    RunStarted,
+    ToolCallDecided,
+    ToolMessageAmended,
+)
+from turnledger.projections import PendingTools, ToolCallView, fold
+from turnledger.projections.tools import ToolsState
 
 
 def only(state: ToolsState) -> ToolCallView:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ledger import ModelCallFailed, RunStarted
-from projections.usage import Tokens
 from tests.unit.projections.given import continues, folded, forks, replies
+from turnledger.ledger import ModelCallFailed, RunStarted
+from turnledger.projections.usage import Tokens
 
 FAILED = ModelCallFailed(evaluation_id="e1", turn=1, error_type="Timeout", error_message="slow")
 

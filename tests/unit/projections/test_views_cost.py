@@ -18,22 +18,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from ledger import (
-    CheckpointReached,
-    Event,
-    InnerMessage,
-    Record,
-    RunResumed,
-    RunStarted,
-)
-from projections import Declarations, Projection, append_all, inner_message_append, replace_latest
-from projections.checkpoints import CheckpointView
-from projections.conversation import Conversation
-from projections.moments import built_in
-from projections.projection import tags_read
-from projections.slices import SessionSlices
-from projections.timeline import Timeline
-from projections.tools import PendingTools
 from tests.unit.projections.given import (
     START,
     amends,
@@ -50,6 +34,28 @@ from tests.unit.projections.given import (
     starts,
     supersedes,
 )
+from turnledger.ledger import (
+    CheckpointReached,
+    Event,
+    InnerMessage,
+    Record,
+    RunResumed,
+    RunStarted,
+)
+from turnledger.projections import (
+    Declarations,
+    Projection,
+    append_all,
+    inner_message_append,
+    replace_latest,
+)
+from turnledger.projections.checkpoints import CheckpointView
+from turnledger.projections.conversation import Conversation
+from turnledger.projections.moments import built_in
+from turnledger.projections.projection import tags_read
+from turnledger.projections.slices import SessionSlices
+from turnledger.projections.timeline import Timeline
+from turnledger.projections.tools import PendingTools
 
 EARLY, LATE, STEPS = 50, 50_000, 64
 # A tree of 32 children a level is two levels deeper at 50,000 than at 50.

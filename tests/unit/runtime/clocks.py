@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from ledger.clock import to_datetime, to_micros
+from turnledger.ledger.clock import to_datetime, to_micros
 
 BEGIN = datetime(2025, 3, 1, 12, 0, tzinfo=UTC)
 

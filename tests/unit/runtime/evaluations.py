@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledger import Event, InnerMessage, Ledger, TokenUsage
-from runtime import (
+from turnledger.ledger import Event, InnerMessage, Ledger, TokenUsage
+from turnledger.runtime import (
     InProcessEventBus,
     MarkdownSection,
     PromptExecuted,
@@ -23,8 +23,8 @@ from runtime import (
     ToolInvoked,
     ToolResult,
 )
-from runtime.journal import Journal
-from runtime.prompt import Prompt
+from turnledger.runtime.journal import Journal
+from turnledger.runtime.prompt import Prompt
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 
@@ -89,7 +89,7 @@ def again(session: Session) -> Session:
     for kind in (Sum,):
         other.install(kind)
     if session.types.records_messages:
-        from runtime import enable_inner_message_recording
+        from turnledger.runtime import enable_inner_message_recording
 
         enable_inner_message_recording(other)
     other.attach(Journal(old.ledger, old.run_id, declarations=other.declarations))
@@ -104,7 +104,7 @@ def events(session: Session, *kinds: type[Any]) -> list[Any]:
 
 
 def messages(session: Session) -> list[InnerMessage]:
-    from ledger import MessageAppended
+    from turnledger.ledger import MessageAppended
 
     return [event.message for event in events(session, MessageAppended)]
 

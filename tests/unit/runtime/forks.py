@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from ledger import (
+from tests.unit.runtime.loops import Goal, Planner
+from turnledger.ledger import (
     ANY,
     NEW,
     CheckpointReached,
@@ -21,11 +22,10 @@ from ledger import (
     ToolCallStarted,
     new_run_id,
 )
-from projections import Declarations, RunState, fold_together
-from runtime import MessageBuilder, enable_inner_message_recording
-from runtime.facts import Facts
-from runtime.progress import Progress
-from tests.unit.runtime.loops import Goal, Planner
+from turnledger.projections import Declarations, RunState, fold_together
+from turnledger.runtime import MessageBuilder, enable_inner_message_recording
+from turnledger.runtime.facts import Facts
+from turnledger.runtime.progress import Progress
 
 TEXT = {"/message/content": "Something else."}
 

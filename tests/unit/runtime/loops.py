@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ledger import TokenUsage
-from runtime import (
+from turnledger.ledger import TokenUsage
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

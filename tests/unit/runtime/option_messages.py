@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ledger import InnerMessage, ToolCallRecord, blob_name
-from runtime.messages import (
+from tests.unit.ledger.strategies import json_values, of_struct
+from turnledger.ledger import InnerMessage, ToolCallRecord, blob_name
+from turnledger.runtime.messages import (
     MediaPart,
     Message,
     OptionCallPayload,
@@ -15,7 +16,6 @@ from runtime.messages import (
     PartsPayload,
     TextPart,
 )
-from tests.unit.ledger.strategies import json_values, of_struct
 
 BYTES = b"not really a picture"
 

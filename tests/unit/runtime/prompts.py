@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from runtime import (
+from tests.unit.runtime.kinds import PointDataclass, ShapeDataclass
+from turnledger.runtime import (
     MarkdownSection,
     Prompt,
     PromptTemplate,
@@ -15,7 +16,6 @@ from runtime import (
     ToolContext,
     ToolResult,
 )
-from tests.unit.runtime.kinds import PointDataclass, ShapeDataclass
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 import pydantic
 
-from ledger import InnerMessage, Ledger, RunStarted, ToolCallRecord, new_run_id
-from projections import ReducerContext, RunState, reducer, state_at
-from runtime import Session
-from runtime.journal import Journal
 from tests.unit.runtime.clocks import BEGIN
+from turnledger.ledger import InnerMessage, Ledger, RunStarted, ToolCallRecord, new_run_id
+from turnledger.projections import ReducerContext, RunState, reducer, state_at
+from turnledger.runtime import Session
+from turnledger.runtime.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import InvalidInputError, TurnledgerError
-from runtime.bus import (
+from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.runtime.bus import (
     ControlBus,
     EventBus,
     HandlerFailure,
@@ -20,8 +21,7 @@ from runtime.bus import (
     PublishResult,
     format_publish_failures,
 )
-from runtime.bus_events import MainLoopRequest
-from tests.unit.runtime.threads import side_by_side
+from turnledger.runtime.bus_events import MainLoopRequest
 
 
 @dataclass(frozen=True)

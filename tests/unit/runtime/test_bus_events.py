@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger.clock import utc_now
-from ledger.events import EVENT_TYPES, CheckpointPhaseName
-from projections.usage import Tokens
-from runtime import bus_events
-from runtime.bus_events import (
+from turnledger.ledger.clock import utc_now
+from turnledger.ledger.events import EVENT_TYPES, CheckpointPhaseName
+from turnledger.projections.usage import Tokens
+from turnledger.runtime import bus_events
+from turnledger.runtime.bus_events import (
     CheckpointPhase,
     CheckpointSaved,
     MainLoopCompleted,
@@ -31,9 +31,9 @@ from runtime.bus_events import (
     TextReceived,
     ToolInvoked,
 )
-from runtime.limits import Budget, Deadline
-from runtime.response import PromptResponse
-from runtime.tools import ToolResult
+from turnledger.runtime.limits import Budget, Deadline
+from turnledger.runtime.response import PromptResponse
+from turnledger.runtime.tools import ToolResult
 
 RUN, REQUEST, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
 RESPONSE: PromptResponse[str] = PromptResponse(

@@ -13,9 +13,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import CheckpointStored, Ledger, RunClaimedError, new_run_id
-from projections import state_at
-from runtime import (
+from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner, crash_in
+from turnledger.ledger import CheckpointStored, Ledger, RunClaimedError, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import (
     AdapterResumeState,
     Checkpoint,
     CheckpointBackend,
@@ -30,7 +31,6 @@ from runtime import (
     RecoveryError,
     Session,
 )
-from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner, crash_in
 
 NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import TokenLimits, TokenUsage
-from ledger.clock import utc_now
-from projections.usage import Tokens
-from runtime.errors import BudgetExceededError, DeadlineExceededError
-from runtime.limits import (
+from tests.unit.runtime.clocks import BEGIN, StandingClock
+from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger import TokenLimits, TokenUsage
+from turnledger.ledger.clock import utc_now
+from turnledger.projections.usage import Tokens
+from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError
+from turnledger.runtime.limits import (
     Budget,
     BudgetTracker,
     Deadline,
@@ -20,8 +22,6 @@ from runtime.limits import (
     deadline_for,
     deadline_provider_payload,
 )
-from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.threads import side_by_side
 
 MINUTE = timedelta(minutes=1)
 LIMITS = ("max_total_tokens", "max_input_tokens", "max_output_tokens")

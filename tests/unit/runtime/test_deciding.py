@@ -6,31 +6,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    EvaluationFinished,
-    EvaluationStarted,
-    Event,
-    ModelCalled,
-    ModelCallFailed,
-    RunStarted,
-    ToolCallDecided,
-    ToolCallInDoubt,
-)
-from projections import RunState
-from runtime.deciding import (
-    Begin,
-    CallModel,
-    Doubt,
-    Effect,
-    Finish,
-    RunTools,
-    Settle,
-    Wait,
-    decide,
-)
-from runtime.facts import Facts
-from runtime.journal import Known
-from runtime.progress import Progress
 from tests.unit.projections.given import (
     answers,
     asks,
@@ -44,6 +19,31 @@ from tests.unit.projections.given import (
     supersedes,
     system,
 )
+from turnledger.ledger import (
+    EvaluationFinished,
+    EvaluationStarted,
+    Event,
+    ModelCalled,
+    ModelCallFailed,
+    RunStarted,
+    ToolCallDecided,
+    ToolCallInDoubt,
+)
+from turnledger.projections import RunState
+from turnledger.runtime.deciding import (
+    Begin,
+    CallModel,
+    Doubt,
+    Effect,
+    Finish,
+    RunTools,
+    Settle,
+    Wait,
+    decide,
+)
+from turnledger.runtime.facts import Facts
+from turnledger.runtime.journal import Known
+from turnledger.runtime.progress import Progress
 
 STARTED = EvaluationStarted(evaluation_id="e1", prompt_ns="ns", prompt_key="key", prompt_digest="d")
 ASKED: list[Event] = [RunStarted(), STARTED, system()]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from runtime import (
+from tests.unit.runtime.prompts import PROMPT
+from turnledger.runtime import (
     OPEN_SECTIONS,
     SectionVisibility,
     ToolContext,
@@ -16,7 +17,6 @@ from runtime import (
     invoke,
     tool_to_spec,
 )
-from tests.unit.runtime.prompts import PROMPT
 
 FULL = SectionVisibility.FULL
 CONTEXT = ToolContext(call_id="c1", prompt=PROMPT, rendered_prompt=PROMPT.render())

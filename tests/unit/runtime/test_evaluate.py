@@ -9,8 +9,22 @@ from typing import Any
 
 import pytest
 
-from ledger import InvalidInputError, Ledger
-from runtime import (
+from tests.unit.runtime.evaluations import (
+    Add,
+    Heard,
+    Scripted,
+    Sum,
+    adding,
+    again,
+    calls,
+    messages,
+    on,
+    prompt_of,
+    says,
+    tool,
+)
+from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.runtime import (
     Budget,
     BudgetTracker,
     ExecutionState,
@@ -26,23 +40,9 @@ from runtime import (
     ToolResult,
     VisibilityExpansionRequired,
 )
-from runtime.adapter import ProviderAdapter
-from runtime.prompt import Prompt
-from runtime.visibility import SectionVisibility
-from tests.unit.runtime.evaluations import (
-    Add,
-    Heard,
-    Scripted,
-    Sum,
-    adding,
-    again,
-    calls,
-    messages,
-    on,
-    prompt_of,
-    says,
-    tool,
-)
+from turnledger.runtime.adapter import ProviderAdapter
+from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.visibility import SectionVisibility
 
 ADD = calls(("c1", "add", '{"n": 2}'))
 

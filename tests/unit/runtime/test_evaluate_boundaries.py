@@ -9,9 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, ModelCalled, ToolCallCompleted, ToolCallFailed
-from runtime import InProcessEventBus, Request, Session, ToolContext
-from runtime.journal import Journal, Known
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
@@ -25,6 +22,9 @@ from tests.unit.runtime.evaluations import (
     says,
     tool,
 )
+from turnledger.ledger import Ledger, ModelCalled, ToolCallCompleted, ToolCallFailed
+from turnledger.runtime import InProcessEventBus, Request, Session, ToolContext
+from turnledger.runtime.journal import Journal, Known
 
 
 def _or_fail(params: Add, *, context: ToolContext) -> Any:

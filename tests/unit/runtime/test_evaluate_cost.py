@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from ledger import InnerMessage, Ledger, MessageAppended, ToolCallCompleted
-from runtime import Reply, Session, enable_inner_message_recording
 from tests.unit.runtime.evaluations import (
     Scripted,
     Sum,
@@ -22,6 +20,8 @@ from tests.unit.runtime.evaluations import (
     says,
     tool,
 )
+from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallCompleted
+from turnledger.runtime import Reply, Session, enable_inner_message_recording
 
 
 @pytest.fixture(params=["memory", "sqlite"])

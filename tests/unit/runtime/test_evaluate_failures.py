@@ -9,29 +9,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    InnerMessage,
-    Ledger,
-    ModelCalled,
-    ModelCallFailed,
-    ModelReplied,
-    StaleEpochError,
-    StoreUnavailableError,
-    ToolCallFailed,
-)
-from projections import ReducerContext
-from runtime import (
-    Deadline,
-    PromptEvaluationError,
-    Reply,
-    RetryCancelledError,
-    ScriptError,
-    Session,
-    ThrottledError,
-    ThrottlePolicy,
-    ToolCall,
-)
-from runtime.journal import ATTEMPTS, Journal
 from tests.unit.runtime.clocks import BEGIN, StandingClock
 from tests.unit.runtime.evaluations import (
     Scripted,
@@ -44,6 +21,29 @@ from tests.unit.runtime.evaluations import (
     says,
     tool,
 )
+from turnledger.ledger import (
+    InnerMessage,
+    Ledger,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    StaleEpochError,
+    StoreUnavailableError,
+    ToolCallFailed,
+)
+from turnledger.projections import ReducerContext
+from turnledger.runtime import (
+    Deadline,
+    PromptEvaluationError,
+    Reply,
+    RetryCancelledError,
+    ScriptError,
+    Session,
+    ThrottledError,
+    ThrottlePolicy,
+    ToolCall,
+)
+from turnledger.runtime.journal import ATTEMPTS, Journal
 
 AT_ONCE = ThrottlePolicy(
     max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0), jitter=False

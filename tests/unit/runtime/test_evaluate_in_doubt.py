@@ -9,17 +9,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    ANY,
-    Ledger,
-    RunWaiting,
-    ToolCallCompleted,
-    ToolCallDecided,
-    ToolCallFailed,
-    ToolCallInDoubt,
-    ToolCallStarted,
-)
-from runtime import DecisionRequiredError, Session, Tool, ToolContext
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
@@ -35,6 +24,17 @@ from tests.unit.runtime.evaluations import (
     tool,
 )
 from tests.unit.runtime.test_evaluate_resume import Dying, Killed
+from turnledger.ledger import (
+    ANY,
+    Ledger,
+    RunWaiting,
+    ToolCallCompleted,
+    ToolCallDecided,
+    ToolCallFailed,
+    ToolCallInDoubt,
+    ToolCallStarted,
+)
+from turnledger.runtime import DecisionRequiredError, Session, Tool, ToolContext
 
 PAY = [calls(("p", "add", '{"n": 5}')), says("paid")]
 

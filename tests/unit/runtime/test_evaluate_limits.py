@@ -7,16 +7,6 @@ from typing import Any
 
 import pytest
 
-from ledger import ModelCalled, TokenUsage
-from runtime import (
-    Budget,
-    BudgetTracker,
-    Deadline,
-    PromptEvaluationError,
-    Session,
-    ToolContext,
-)
-from runtime.prompt import Prompt
 from tests.unit.runtime.clocks import BEGIN, StandingClock
 from tests.unit.runtime.evaluations import (
     Add,
@@ -28,6 +18,16 @@ from tests.unit.runtime.evaluations import (
     says,
     tool,
 )
+from turnledger.ledger import ModelCalled, TokenUsage
+from turnledger.runtime import (
+    Budget,
+    BudgetTracker,
+    Deadline,
+    PromptEvaluationError,
+    Session,
+    ToolContext,
+)
+from turnledger.runtime.prompt import Prompt
 
 ADD = calls(("c1", "add", '{"n": 2}'))
 

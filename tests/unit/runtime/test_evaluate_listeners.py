@@ -7,21 +7,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    InnerMessage,
-    InvalidInputError,
-    Ledger,
-    ToolCallCompleted,
-    ToolCallFailed,
-)
-from runtime import (
-    ExecutionState,
-    Session,
-    SnapshotableFilesystem,
-    ToolContext,
-    ToolInvoked,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
@@ -35,6 +20,21 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     says,
     tool,
+)
+from turnledger.ledger import (
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    ToolCallCompleted,
+    ToolCallFailed,
+)
+from turnledger.runtime import (
+    ExecutionState,
+    Session,
+    SnapshotableFilesystem,
+    ToolContext,
+    ToolInvoked,
+    enable_inner_message_recording,
 )
 
 

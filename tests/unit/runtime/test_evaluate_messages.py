@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger, MediaContent, MessageAppended, TextContent, blob_name
-from projections import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import PromptEvaluationError, PromptMismatch, PromptRenderError, Session
-from runtime.message_building import MessageBuilder
-from runtime.messages import Message
-from runtime.option_results import OptionResultBuilder
-from runtime.prompt import Prompt
 from tests.unit.runtime.evaluations import Scripted, again, events, messages, on, prompt_of, says
+from turnledger.ledger import Ledger, MediaContent, MessageAppended, TextContent, blob_name
+from turnledger.projections import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import PromptEvaluationError, PromptMismatch, PromptRenderError, Session
+from turnledger.runtime.message_building import MessageBuilder
+from turnledger.runtime.messages import Message
+from turnledger.runtime.option_results import OptionResultBuilder
+from turnledger.runtime.prompt import Prompt
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from ledger import EvaluationFinished, Ledger, ToolMessageAmended
-from runtime import PromptEvaluationError, Session
 from tests.unit.runtime.evaluations import (
     Scripted,
     Sum,
@@ -21,6 +19,8 @@ from tests.unit.runtime.evaluations import (
     says,
     tool,
 )
+from turnledger.ledger import EvaluationFinished, Ledger, ToolMessageAmended
+from turnledger.runtime import PromptEvaluationError, Session
 
 ADD = calls(("c1", "add", '{"n": 2}'))
 

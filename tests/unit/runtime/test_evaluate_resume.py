@@ -9,23 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InnerMessage, Ledger, MessageAppended, ToolCallRecord, ToolCallStarted
-from projections import (
-    get_inner_messages,
-    get_latest_evaluation_id,
-    get_pending_tool_calls,
-    inner_message_append,
-)
-from runtime import (
-    AdapterResumeState,
-    ConversationNotFound,
-    InProcessEventBus,
-    PromptMismatch,
-    Session,
-    Snapshot,
-    ToolContext,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.clocks import BEGIN
 from tests.unit.runtime.evaluations import (
     Add,
@@ -40,6 +23,23 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     says,
     tool,
+)
+from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallRecord, ToolCallStarted
+from turnledger.projections import (
+    get_inner_messages,
+    get_latest_evaluation_id,
+    get_pending_tool_calls,
+    inner_message_append,
+)
+from turnledger.runtime import (
+    AdapterResumeState,
+    ConversationNotFound,
+    InProcessEventBus,
+    PromptMismatch,
+    Session,
+    Snapshot,
+    ToolContext,
+    enable_inner_message_recording,
 )
 
 TWO = calls(("a", "add", '{"n": 1}'), ("b", "add", '{"n": 2}'), text="Adding.")
@@ -233,7 +233,7 @@ def test_after_a_crash_in_b_only_b_runs(store: str, tmp_path: Path) -> None:
 
 def test_after_a_final_answer_that_answer_is_returned() -> None:
     """S0-17: without a model call, also where time is up by now."""
-    from runtime import Deadline
+    from turnledger.runtime import Deadline
 
     session = Session()
     Scripted(SCRIPT).evaluate(prompt_of(tool()), session=session)

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from ledger import TokenUsage
-from projections import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from runtime import PromptEvaluationError, Reply, ScriptedAdapter, ScriptError, Session, ToolCall
-from runtime.scripted import malformed
 from tests.unit.runtime.evaluations import Scripted, again, calls, prompt_of, says, tool
+from turnledger.ledger import TokenUsage
+from turnledger.projections import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.runtime import (
+    PromptEvaluationError,
+    Reply,
+    ScriptedAdapter,
+    ScriptError,
+    Session,
+    ToolCall,
+)
+from turnledger.runtime.scripted import malformed
 
 
 def user(*blocks: Any) -> ChatTurn:

@@ -8,16 +8,6 @@ from typing import Any
 
 import pytest
 
-from ledger import EvaluationFinished, EvaluationStarted, InnerMessage, ToolCallStarted
-from runtime import (
-    ExecutionState,
-    PromptEvaluationError,
-    Session,
-    SessionError,
-    SnapshotableFilesystem,
-    ToolContext,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
@@ -32,6 +22,16 @@ from tests.unit.runtime.evaluations import (
     tool,
 )
 from tests.unit.runtime.test_evaluate_resume import Dying, Killed
+from turnledger.ledger import EvaluationFinished, EvaluationStarted, InnerMessage, ToolCallStarted
+from turnledger.runtime import (
+    ExecutionState,
+    PromptEvaluationError,
+    Session,
+    SessionError,
+    SnapshotableFilesystem,
+    ToolContext,
+    enable_inner_message_recording,
+)
 
 ADD = calls(("c1", "add", '{"n": 2}'))
 
@@ -184,7 +184,7 @@ def test_an_interrupt_while_tools_run_side_by_side_closes_their_part(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What they change later is refused, and their calls are in doubt."""
-    from runtime import side_by_side
+    from turnledger.runtime import side_by_side
 
     go_on, over, running = Event(), Event(), Event()
     refused: list[str] = []

@@ -9,24 +9,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    EvaluationSuperseded,
-    InvalidInputError,
-    Ledger,
-    ToolCallCompleted,
-    ToolCallFailed,
-    ToolCallStarted,
-)
-from projections import ReducerContext
-from runtime import (
-    DeadlineExceededError,
-    PromptEvaluationError,
-    Session,
-    ToolContext,
-    ToolInvoked,
-    VisibilityExpansionRequired,
-)
-from runtime.visibility import SectionVisibility
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
@@ -41,6 +23,24 @@ from tests.unit.runtime.evaluations import (
     tool,
 )
 from tests.unit.runtime.test_evaluate_resume import Killed
+from turnledger.ledger import (
+    EvaluationSuperseded,
+    InvalidInputError,
+    Ledger,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallStarted,
+)
+from turnledger.projections import ReducerContext
+from turnledger.runtime import (
+    DeadlineExceededError,
+    PromptEvaluationError,
+    Session,
+    ToolContext,
+    ToolInvoked,
+    VisibilityExpansionRequired,
+)
+from turnledger.runtime.visibility import SectionVisibility
 
 THREE = calls(*((name, "add", f'{{"n": {n}}}') for n, name in enumerate("abc")))
 SCRIPT = [THREE, says("done")]

@@ -7,18 +7,6 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger, MessageAppended, ModelCallFailed
-from runtime import (
-    Deadline,
-    InProcessEventBus,
-    PromptEvaluationError,
-    Reply,
-    Sending,
-    Session,
-    TextReceived,
-    ThrottlePolicy,
-    ToolCall,
-)
 from tests.unit.runtime.clocks import BEGIN, StandingClock
 from tests.unit.runtime.evaluations import (
     Scripted,
@@ -29,6 +17,18 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     says,
     tool,
+)
+from turnledger.ledger import Ledger, MessageAppended, ModelCallFailed
+from turnledger.runtime import (
+    Deadline,
+    InProcessEventBus,
+    PromptEvaluationError,
+    Reply,
+    Sending,
+    Session,
+    TextReceived,
+    ThrottlePolicy,
+    ToolCall,
 )
 
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), max_delay=timedelta(0))

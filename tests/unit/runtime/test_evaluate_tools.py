@@ -6,22 +6,6 @@ from typing import Any
 
 import pytest
 
-from ledger import (
-    InnerMessage,
-    SliceEventApplied,
-    ToolCallFailed,
-)
-from projections import ReducerContext, get_pending_tool_calls
-from runtime import (
-    DeadlineExceededError,
-    PromptEvaluationError,
-    RejectedToolParams,
-    Session,
-    ToolContext,
-    ToolInvoked,
-    ToolResult,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.evaluations import (
     Add,
     Heard,
@@ -35,6 +19,22 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     says,
     tool,
+)
+from turnledger.ledger import (
+    InnerMessage,
+    SliceEventApplied,
+    ToolCallFailed,
+)
+from turnledger.projections import ReducerContext, get_pending_tool_calls
+from turnledger.runtime import (
+    DeadlineExceededError,
+    PromptEvaluationError,
+    RejectedToolParams,
+    Session,
+    ToolContext,
+    ToolInvoked,
+    ToolResult,
+    enable_inner_message_recording,
 )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ledger import Ledger, ResourceSnapshotted, blob_name
-from runtime import (
+from tests.unit.runtime.states import Plan, Step, new_run, prepared
+from turnledger.ledger import Ledger, ResourceSnapshotted, blob_name
+from turnledger.runtime import (
     CompositeSnapshot,
     ExecutionState,
     Overlay,
@@ -21,8 +22,7 @@ from runtime import (
     SnapshotRestoreError,
     enable_inner_message_recording,
 )
-from runtime.journal import Journal
-from tests.unit.runtime.states import Plan, Step, new_run, prepared
+from turnledger.runtime.journal import Journal
 
 
 class Shelf:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import blob_name
-from runtime import (
+from tests.unit.runtime.clocks import StandingClock
+from turnledger.ledger import blob_name
+from turnledger.runtime import (
     FilesystemSnapshot,
     ResourceSnapshotError,
     SnapshotableFilesystem,
@@ -23,8 +24,7 @@ from runtime import (
     file_restoring,
     filesystem,
 )
-from runtime.file_tree import UNFINISHED
-from tests.unit.runtime.clocks import StandingClock
+from turnledger.runtime.file_tree import UNFINISHED
 
 
 def later() -> StandingClock:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from tests.unit.runtime.states import Step, message
+from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger import (
     ANY,
     AppendRefusedError,
     BlobNotFoundError,
@@ -26,10 +28,8 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from projections import Declarations
-from runtime.journal import Journal, Known
-from tests.unit.runtime.states import Step, message
-from tests.unit.runtime.threads import side_by_side
+from turnledger.projections import Declarations
+from turnledger.runtime.journal import Journal, Known
 
 
 @pytest.fixture(params=["memory", "sqlite"])

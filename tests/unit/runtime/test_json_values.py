@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import TurnledgerError
-from runtime import DataDecodeError, DataEncodeError, read_json, to_plain
-from runtime.json_values import MAX_DEPTH, to_text
 from tests.unit.runtime.kinds import Circle, Colour, json_data
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.runtime import DataDecodeError, DataEncodeError, read_json, to_plain
+from turnledger.runtime.json_values import MAX_DEPTH, to_text
 
 
 @dataclass

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from ledger import CustomEvent, Ledger, StaleEpochError, StoreUnavailableError, new_run_id
-from ledger.events import RunStarted
-from runtime.keeping_alive import KeptAlive
+from turnledger.ledger import (
+    CustomEvent,
+    Ledger,
+    StaleEpochError,
+    StoreUnavailableError,
+    new_run_id,
+)
+from turnledger.ledger.events import RunStarted
+from turnledger.runtime.keeping_alive import KeptAlive
 
 LONG = 30.0  # for what comes at once, or never
 

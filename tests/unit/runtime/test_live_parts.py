@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InvalidInputError, Ledger, ModelReplied, new_run_id
-from projections import state_at
-from runtime import Reply, ScriptedAdapter, ToolContext, ToolInvoked, ToolResult
-from runtime.live_parts import LiveReplay, NotRecordedError, replay_live
-from runtime.replaying import replay
 from tests.crash.agents import KINDS, Agent, Order, Pay, _calls, _says, parallel_tools, reply_of
+from turnledger.ledger import InvalidInputError, Ledger, ModelReplied, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import Reply, ScriptedAdapter, ToolContext, ToolInvoked, ToolResult
+from turnledger.runtime.live_parts import LiveReplay, NotRecordedError, replay_live
+from turnledger.runtime.replaying import replay
 
 # What each kind of agent pays, in order.
 PAID = {

@@ -7,15 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InvalidInputError, Ledger, new_run_id
-from projections import state_at
-from runtime import DecisionRequiredError
-from runtime.live_parts import NotRecordedError, replay_live
-from runtime.replaying import replay
 from tests.crash.agents import Agent, Order
 from tests.crash.matrix import _lay
 from tests.unit.runtime.test_live_parts import PAID, bytes_of
 from tests.unit.runtime.test_replay_killed import KilledError, _fuse
+from turnledger.ledger import InvalidInputError, Ledger, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import DecisionRequiredError
+from turnledger.runtime.live_parts import NotRecordedError, replay_live
+from turnledger.runtime.replaying import replay
 
 # Each has its moments, and all together every moment.
 POLICIES = ("retry", "fail", "ask")

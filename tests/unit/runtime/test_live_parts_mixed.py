@@ -10,9 +10,22 @@ from uuid import UUID
 
 import pytest
 
-from ledger import ANY, InvalidInputError, Ledger, ToolCallDecided, new_run_id
-from projections import state_at
-from runtime import (
+from tests.crash.agents import Agent, Order
+from tests.unit.runtime.loops import (
+    ANSWER,
+    REPLIES,
+    Answer,
+    Goal,
+    Plan,
+    Planner,
+    Step,
+    asks,
+    call,
+    simulated_crash,
+)
+from turnledger.ledger import ANY, InvalidInputError, Ledger, ToolCallDecided, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import (
     DeadlineExceededError,
     DecisionRequiredError,
     MainLoopConfig,
@@ -29,21 +42,8 @@ from runtime import (
     ToolContext,
     ToolInvoked,
 )
-from runtime.live_parts import LiveReplay, replay_live
-from runtime.replaying import replay
-from tests.crash.agents import Agent, Order
-from tests.unit.runtime.loops import (
-    ANSWER,
-    REPLIES,
-    Answer,
-    Goal,
-    Plan,
-    Planner,
-    Step,
-    asks,
-    call,
-    simulated_crash,
-)
+from turnledger.runtime.live_parts import LiveReplay, replay_live
+from turnledger.runtime.replaying import replay
 
 MIXED = [asks(call("c1"), call("r1", "refuse"), call("c2"), call("r2", "refuse")), ANSWER]
 

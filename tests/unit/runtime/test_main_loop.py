@@ -9,9 +9,26 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import ConcurrentAppendError, InnerMessage, InvalidInputError, Ledger, new_run_id
-from projections import state_at
-from runtime import (
+from tests.unit.runtime.loops import (
+    ANSWER,
+    Answer,
+    Crash,
+    Goal,
+    Plan,
+    Planner,
+    asks,
+    call,
+    crash_in,
+)
+from turnledger.ledger import (
+    ConcurrentAppendError,
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    new_run_id,
+)
+from turnledger.projections import state_at
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MainLoopCompleted,
@@ -25,17 +42,6 @@ from runtime import (
     RecoveryConfig,
     ScriptedAdapter,
     Session,
-)
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    asks,
-    call,
-    crash_in,
 )
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from runtime import (
+from tests.unit.runtime.test_main_loop_examples import (
+    GOOD,
+    CodeReviewLoop,
+    ReviewParams,
+    ReviewRequest,
+    ReviewResult,
+)
+from turnledger.runtime import (
     InProcessEventBus,
     MarkdownSection,
     Prompt,
@@ -22,13 +29,6 @@ from runtime import (
     ToolResult,
     VisibilityExpansionRequired,
     VisibilityOverrides,
-)
-from tests.unit.runtime.test_main_loop_examples import (
-    GOOD,
-    CodeReviewLoop,
-    ReviewParams,
-    ReviewRequest,
-    ReviewResult,
 )
 
 # --- With progressive disclosure -------------------------------------------------------

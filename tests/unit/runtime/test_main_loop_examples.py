@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import Ledger
-from projections import ReducerContext
-from runtime import (
+from turnledger.ledger import Ledger
+from turnledger.projections import ReducerContext
+from turnledger.runtime import (
     Budget,
     ControlBus,
     Deadline,

@@ -10,9 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import Ledger
-from projections import standing
-from runtime import (
+from tests.unit.runtime.clocks import BEGIN, StandingClock
+from tests.unit.runtime.loops import Answer, Crash, Goal, Planner
+from turnledger.ledger import Ledger
+from turnledger.projections import standing
+from turnledger.runtime import (
     Budget,
     Deadline,
     FilesystemCheckpointBackend,
@@ -23,8 +25,6 @@ from runtime import (
     RecoveryConfig,
     ToolContext,
 )
-from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.loops import Answer, Crash, Goal, Planner
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,16 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InnerMessage, Ledger, RunStarted, new_run_id
-from projections import state_at
-from runtime import (
-    FilesystemCheckpointBackend,
-    LedgerCheckpointBackend,
-    RecoveryConfig,
-    Session,
-    SnapshotableFilesystem,
-    ToolContext,
-)
 from tests.unit.runtime.loops import (
     ANSWER,
     Answer,
@@ -29,6 +19,16 @@ from tests.unit.runtime.loops import (
     asks,
     call,
     crash_in,
+)
+from turnledger.ledger import InnerMessage, Ledger, RunStarted, new_run_id
+from turnledger.projections import state_at
+from turnledger.runtime import (
+    FilesystemCheckpointBackend,
+    LedgerCheckpointBackend,
+    RecoveryConfig,
+    Session,
+    SnapshotableFilesystem,
+    ToolContext,
 )
 
 

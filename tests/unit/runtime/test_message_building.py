@@ -10,18 +10,18 @@ import pytest
 from msgspec.structs import replace
 from pydantic import HttpUrl
 
-from ledger import NEW, InvalidInputError, Ledger, MessageAppended, blob_name, new_run_id
-from runtime import DataEncodeError, DeadlineExceededError, ThrottledError
-from runtime.message_building import MessageBuilder, MessageBuildError
-from runtime.message_records import from_inner_messages, to_inner_messages
-from runtime.messages import MediaPart, Message, PartsPayload, TextPart
-from runtime.option_results import (
+from tests.unit.runtime.clocks import StandingClock
+from turnledger.ledger import NEW, InvalidInputError, Ledger, MessageAppended, blob_name, new_run_id
+from turnledger.runtime import DataEncodeError, DeadlineExceededError, ThrottledError
+from turnledger.runtime.message_building import MessageBuilder, MessageBuildError
+from turnledger.runtime.message_records import from_inner_messages, to_inner_messages
+from turnledger.runtime.messages import MediaPart, Message, PartsPayload, TextPart
+from turnledger.runtime.option_results import (
     NotAnOptionCallError,
     OptionMismatchError,
     OptionResultBuilder,
     run_option,
 )
-from tests.unit.runtime.clocks import StandingClock
 
 URL = "https://example.com/hat.png"
 

@@ -11,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ledger import (
+from tests.unit.runtime.clocks import BEGIN, StandingClock
+from tests.unit.runtime.option_messages import BYTES, messages, recorded
+from turnledger.ledger import (
     ANY,
     InnerMessage,
     InvalidInputError,
@@ -24,11 +26,15 @@ from ledger import (
     blob_name,
     new_run_id,
 )
-from projections.blocks import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from projections.telling import blocks_of
-from runtime.message_building import MessageBuilder
-from runtime.message_records import from_inner_message, from_inner_messages, to_inner_messages
-from runtime.messages import (
+from turnledger.projections.blocks import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections.telling import blocks_of
+from turnledger.runtime.message_building import MessageBuilder
+from turnledger.runtime.message_records import (
+    from_inner_message,
+    from_inner_messages,
+    to_inner_messages,
+)
+from turnledger.runtime.messages import (
     MediaPart,
     Message,
     OptionCallPayload,
@@ -36,9 +42,7 @@ from runtime.messages import (
     PartsPayload,
     TextPart,
 )
-from runtime.option_results import OptionResultBuilder
-from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.option_messages import BYTES, messages, recorded
+from turnledger.runtime.option_results import OptionResultBuilder
 
 
 def stored(*inner: InnerMessage, limits: Limits | None = None) -> list[InnerMessage]:

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from pydantic import HttpUrl, ValidationError
 
-from ledger import blob_name
-from runtime import to_plain
-from runtime.frozen_json import FrozenDict, FrozenList, frozen_json
-from runtime.json_values import MAX_DEPTH
-from runtime.messages import (
+from tests.unit.ledger.strategies import json_values
+from tests.unit.runtime.option_messages import messages
+from turnledger.ledger import blob_name
+from turnledger.runtime import to_plain
+from turnledger.runtime.frozen_json import FrozenDict, FrozenList, frozen_json
+from turnledger.runtime.json_values import MAX_DEPTH
+from turnledger.runtime.messages import (
     RESERVED_POLICIES,
     MediaPart,
     Message,
@@ -24,8 +26,6 @@ from runtime.messages import (
     PartsPayload,
     TextPart,
 )
-from tests.unit.ledger.strategies import json_values
-from tests.unit.runtime.option_messages import messages
 
 BLOB = blob_name(b"a picture")
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import TurnledgerError
-from runtime import (
+from tests.unit.runtime.kinds import PointDataclass, PointModel, PointStruct
+from tests.unit.runtime.prompts import LOOK, PROMPT, TEMPLATE, Style, Task, look
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.runtime import (
     MarkdownSection,
     Prompt,
     PromptDefinitionError,
@@ -16,8 +18,6 @@ from runtime import (
     PromptTemplate,
     Tool,
 )
-from tests.unit.runtime.kinds import PointDataclass, PointModel, PointStruct
-from tests.unit.runtime.prompts import LOOK, PROMPT, TEMPLATE, Style, Task, look
 
 
 def plain(key: str, **given: Any) -> MarkdownSection[Any]:

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger import Ledger, new_run_id
-from runtime import (
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from runtime import (
+from turnledger.runtime import (
     MarkdownSection,
     Prompt,
     PromptTemplate,

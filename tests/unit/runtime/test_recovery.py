@@ -9,7 +9,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.unit.runtime.clocks import StandingClock
+from tests.unit.runtime.loops import (
+    Answer,
+    Crash,
+    Goal,
+    Plan,
+    Planner,
+    crash_in,
+)
+from turnledger.ledger import (
     ANY,
     CustomEvent,
     InvalidInputError,
@@ -20,8 +29,8 @@ from ledger import (
     StaleEpochError,
     new_run_id,
 )
-from projections import standing, state_at
-from runtime import (
+from turnledger.projections import standing, state_at
+from turnledger.runtime import (
     CheckpointCorruptedError,
     CheckpointExpiredError,
     CheckpointNotFoundError,
@@ -31,15 +40,6 @@ from runtime import (
     RecoveryError,
     RequestTypeMismatchError,
     ToolContext,
-)
-from tests.unit.runtime.clocks import StandingClock
-from tests.unit.runtime.loops import (
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    crash_in,
 )
 
 

@@ -12,8 +12,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import Ledger
-from runtime import (
+from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner
+from turnledger.ledger import Ledger
+from turnledger.runtime import (
     Checkpoint,
     CheckpointBackend,
     CheckpointExpiredError,
@@ -28,7 +29,6 @@ from runtime import (
     RecoveryError,
     Session,
 )
-from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner
 
 log = logging.getLogger(__name__)
 request_with_tool_calls = request = Goal()

@@ -9,14 +9,25 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.unit.runtime.loops import (
+    ANSWER,
+    Answer,
+    Crash,
+    Goal,
+    Planner,
+    asks,
+    call,
+    crash_in,
+    simulated_crash,
+)
+from turnledger.ledger import (
     ANY,
     Ledger,
     ToolCallDecided,
     new_run_id,
 )
-from projections import standing
-from runtime import (
+from turnledger.projections import standing
+from turnledger.runtime import (
     CheckpointNotFoundError,
     CheckpointPhase,
     CheckpointSaved,
@@ -29,17 +40,6 @@ from runtime import (
     RecoveryError,
     RecoveryFailed,
     RecoveryStarted,
-)
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Planner,
-    asks,
-    call,
-    crash_in,
-    simulated_crash,
 )
 
 

@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import (
+from tests.unit.runtime.kinds import ShapeDataclass
+from tests.unit.runtime.prompts import LOOK, PROMPT, READ, SEARCH, TEMPLATE, Style, Task
+from turnledger.runtime import (
     OPEN_SECTIONS,
     MarkdownSection,
     Prompt,
@@ -25,9 +27,7 @@ from runtime import (
     ShownSection,
     VisibilityOverrides,
 )
-from runtime.limits import Deadline
-from tests.unit.runtime.kinds import ShapeDataclass
-from tests.unit.runtime.prompts import LOOK, PROMPT, READ, SEARCH, TEMPLATE, Style, Task
+from turnledger.runtime.limits import Deadline
 
 ROOT = Path(__file__).parents[3]
 GOLDEN_DIGEST = "bead1e69ef74b49e135835296e12002def47e0836c15f2ca21d3b1662d841c77"

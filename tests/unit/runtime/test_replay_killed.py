@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Ledger, new_run_id
-from runtime import DecisionRequiredError, RecoveryConfig
-from runtime.replaying import Replayed, replay
 from tests.crash.agents import KINDS, Agent, Order
 from tests.crash.matrix import _lay
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.runtime import DecisionRequiredError, RecoveryConfig
+from turnledger.runtime.replaying import Replayed, replay
 
 MOST = 400
 

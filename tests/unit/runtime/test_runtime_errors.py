@@ -8,10 +8,10 @@ from inspect import getmembers, isclass
 
 import pytest
 
-import runtime
-from ledger.errors import TurnledgerError
-from runtime import errors
-from runtime.errors import (
+from turnledger import runtime
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.runtime import errors
+from turnledger.runtime.errors import (
     BudgetExceededError,
     CheckpointCorruptedError,
     CheckpointExpiredError,

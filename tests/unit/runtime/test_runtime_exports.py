@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-import runtime
+from turnledger import runtime
 
 NAMED = {
     "MarkdownSection",

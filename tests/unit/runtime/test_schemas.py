@@ -15,9 +15,6 @@ import pydantic
 import pytest
 from hypothesis import given
 
-from ledger.errors import TurnledgerError
-from projections.running_hash import canonical
-from runtime import DataDecodeError, UnsupportedTypeError, decode, json_schema, to_plain
 from tests.unit.runtime.kinds import (
     POINTS,
     SHAPES,
@@ -35,6 +32,9 @@ from tests.unit.runtime.kinds import (
     TreeModel,
     any_shape,
 )
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime import DataDecodeError, UnsupportedTypeError, decode, json_schema, to_plain
 
 ROOT = Path(__file__).parents[3]
 KINDS: list[Any] = [kinds[0] for kinds in SHAPES]
@@ -205,8 +205,8 @@ def test_a_property_may_be_called_like_a_keyword_of_schemas() -> None:
 
 ELSEWHERE = """
 import sys
-from projections.running_hash import canonical
-from runtime import json_schema
+from turnledger.projections.running_hash import canonical
+from turnledger.runtime import json_schema
 from tests.unit.runtime import kinds
 for name in sys.argv[1:]:
     sys.stdout.buffer.write(canonical(json_schema(getattr(kinds, name))) + b"\\n")
@@ -396,5 +396,5 @@ def test_a_pydantic_dataclass_within_a_dataclass_is_refused() -> None:
 
 def test_the_ledger_needs_no_pydantic_to_be_imported() -> None:
     """Nor does the runtime, before somebody uses a model."""
-    code = "import sys, ledger, runtime; assert 'pydantic' not in sys.modules"
+    code = "import sys, turnledger.ledger, turnledger.runtime; assert 'pydantic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import TurnledgerError
-from runtime import (
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.runtime import (
     MarkdownSection,
     PromptDefinitionError,
     Section,

@@ -7,16 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import InnerMessage, InvalidInputError, Ledger, SliceEventApplied
-from projections import replace_latest, upsert_by
-from runtime import (
-    InProcessEventBus,
-    SectionVisibility,
-    Session,
-    SetVisibilityOverride,
-    VisibilityOverrides,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.clocks import StandingClock
 from tests.unit.runtime.states import (
     Added,
@@ -32,6 +22,16 @@ from tests.unit.runtime.states import (
     on_disk,
     prepared,
     slices,
+)
+from turnledger.ledger import InnerMessage, InvalidInputError, Ledger, SliceEventApplied
+from turnledger.projections import replace_latest, upsert_by
+from turnledger.runtime import (
+    InProcessEventBus,
+    SectionVisibility,
+    Session,
+    SetVisibilityOverride,
+    VisibilityOverrides,
+    enable_inner_message_recording,
 )
 
 BOTH = pytest.mark.parametrize("spelling", ["item", "mutate"])

@@ -12,15 +12,15 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from ledger import InnerMessage, ToolCallRecord
-from projections import (
+from turnledger.ledger import InnerMessage, ToolCallRecord
+from turnledger.projections import (
     ReducerContext,
     get_inner_messages,
     get_latest_evaluation_id,
     get_pending_tool_calls,
     inner_message_append,
 )
-from runtime import (
+from turnledger.runtime import (
     InProcessEventBus,
     Overlay,
     SectionVisibility,

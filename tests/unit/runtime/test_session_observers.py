@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from ledger import EvaluationStarted, InnerMessage, Ledger
-from runtime import Overlay, Session, enable_inner_message_recording
-from runtime.journal import Journal
 from tests.unit.runtime.states import (
     Plan,
     Step,
@@ -25,6 +22,9 @@ from tests.unit.runtime.states import (
     prepared,
 )
 from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger import EvaluationStarted, InnerMessage, Ledger
+from turnledger.runtime import Overlay, Session, enable_inner_message_recording
+from turnledger.runtime.journal import Journal
 
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
 Seen = list[tuple[tuple[Any, ...], tuple[Any, ...]]]

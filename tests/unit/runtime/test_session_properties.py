@@ -17,10 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger import InnerMessage, Ledger
-from projections import ReducerContext, RunState, get_inner_messages, inner_message_append
-from runtime import Overlay, Session, Snapshot, enable_inner_message_recording
-from runtime.journal import Journal
 from tests.unit.runtime.states import (
     Added,
     Counter,
@@ -36,6 +32,15 @@ from tests.unit.runtime.states import (
 from tests.unit.runtime.states import (
     slices as all_slices,
 )
+from turnledger.ledger import InnerMessage, Ledger
+from turnledger.projections import (
+    ReducerContext,
+    RunState,
+    get_inner_messages,
+    inner_message_append,
+)
+from turnledger.runtime import Overlay, Session, Snapshot, enable_inner_message_recording
+from turnledger.runtime.journal import Journal
 
 
 def slices(state: RunState) -> dict[str, tuple[Any, ...]]:

@@ -6,16 +6,6 @@ from typing import Any
 
 import pytest
 
-from ledger import InnerMessage, InvalidInputError, SliceEventApplied
-from projections import append_all, inner_message_append, reducer, replace_latest
-from runtime import (
-    Overlay,
-    ReducerFailedError,
-    ReducerNotFoundError,
-    Session,
-    SessionError,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.states import (
     Added,
     Counter,
@@ -26,6 +16,16 @@ from tests.unit.runtime.states import (
     message,
     on_disk,
     slices,
+)
+from turnledger.ledger import InnerMessage, InvalidInputError, SliceEventApplied
+from turnledger.projections import append_all, inner_message_append, reducer, replace_latest
+from turnledger.runtime import (
+    Overlay,
+    ReducerFailedError,
+    ReducerNotFoundError,
+    Session,
+    SessionError,
+    enable_inner_message_recording,
 )
 
 

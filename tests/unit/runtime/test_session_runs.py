@@ -9,21 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from ledger import (
-    EvaluationStarted,
-    InnerMessage,
-    InvalidInputError,
-    Ledger,
-    MessageAppended,
-    RunResumed,
-    RunStarted,
-    SliceEventApplied,
-    StoreUnavailableError,
-    new_run_id,
-)
-from runtime import InProcessEventBus, Session, enable_inner_message_recording
-from runtime.changes import opening
-from runtime.journal import Journal
 from tests.unit.runtime.states import (
     Added,
     Counter,
@@ -39,6 +24,21 @@ from tests.unit.runtime.states import (
     slices,
 )
 from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger import (
+    EvaluationStarted,
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    MessageAppended,
+    RunResumed,
+    RunStarted,
+    SliceEventApplied,
+    StoreUnavailableError,
+    new_run_id,
+)
+from turnledger.runtime import InProcessEventBus, Session, enable_inner_message_recording
+from turnledger.runtime.changes import opening
+from turnledger.runtime.journal import Journal
 
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
 

@@ -8,9 +8,6 @@ from typing import Any
 
 import pytest
 
-from ledger import InnerMessage, Ledger, LimitExceededError, Limits, SliceEventApplied
-from runtime import Overlay, ScopeClosedError, Session
-from runtime.journal import Journal
 from tests.unit.runtime.states import (
     Added,
     Counter,
@@ -23,6 +20,9 @@ from tests.unit.runtime.states import (
     slices,
 )
 from tests.unit.runtime.threads import side_by_side
+from turnledger.ledger import InnerMessage, Ledger, LimitExceededError, Limits, SliceEventApplied
+from turnledger.runtime import Overlay, ScopeClosedError, Session
+from turnledger.runtime.journal import Journal
 
 
 def attached(session: Session | None = None) -> tuple[Session, Journal]:

@@ -12,11 +12,11 @@ import pydantic
 import pytest
 from hypothesis import given
 
-from ledger import InnerMessage, InvalidInputError, LimitExceededError, TurnledgerError
-from projections import RunState
-from runtime import DataDecodeError, DataEncodeError, Session
 from tests.unit.runtime.kinds import MixedDataclass, PointModel, PointStruct, any_shape
 from tests.unit.runtime.states import Plan, Step, message, on_disk, slices
+from turnledger.ledger import InnerMessage, InvalidInputError, LimitExceededError, TurnledgerError
+from turnledger.projections import RunState
+from turnledger.runtime import DataDecodeError, DataEncodeError, Session
 
 
 class SpecialStep(Step, frozen=True):

@@ -8,16 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from ledger import InnerMessage, StateRestored, TurnledgerError
-from projections import get_pending_tool_calls, state_at
-from runtime import (
-    Overlay,
-    Session,
-    Snapshot,
-    SnapshotRestoreError,
-    SnapshotSlice,
-    enable_inner_message_recording,
-)
 from tests.unit.runtime.kinds import json_data
 from tests.unit.runtime.states import (
     Added,
@@ -31,6 +21,16 @@ from tests.unit.runtime.states import (
     on_disk,
     prepared,
     slices,
+)
+from turnledger.ledger import InnerMessage, StateRestored, TurnledgerError
+from turnledger.projections import get_pending_tool_calls, state_at
+from turnledger.runtime import (
+    Overlay,
+    Session,
+    Snapshot,
+    SnapshotRestoreError,
+    SnapshotSlice,
+    enable_inner_message_recording,
 )
 
 STATES = "tests.unit.runtime.states"
@@ -65,11 +65,15 @@ def test_a_snapshots_json_is_as_specified() -> None:
     assert list(found) == ["slices"]
     assert [list(one) for one in found["slices"]] == [["slice_type", "item_type", "items"]] * 3
     by_type = {one["slice_type"]: one for one in found["slices"]}
-    assert list(by_type) == [f"{STATES}:Email", "ledger.messages:InnerMessage", f"{STATES}:Step"]
+    assert list(by_type) == [
+        f"{STATES}:Email",
+        "turnledger.ledger.messages:InnerMessage",
+        f"{STATES}:Step",
+    ]
     assert all(one["item_type"] == one["slice_type"] for one in found["slices"])
     assert by_type[f"{STATES}:Step"]["items"] == [{"name": "a", "done": False}]
     assert by_type[f"{STATES}:Email"]["items"] == [{"recipient": "ann", "copies": []}]
-    item = by_type["ledger.messages:InnerMessage"]["items"][0]
+    item = by_type["turnledger.ledger.messages:InnerMessage"]["items"][0]
     assert (item["role"], item["sequence"], item["content"]) == ("system", 0, "Hi")
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import OutputParseError, OutputSpec, UnsupportedTypeError, to_plain
 from tests.unit.runtime.kinds import (
     POINTS,
     Circle,
@@ -20,6 +19,7 @@ from tests.unit.runtime.kinds import (
     Tree,
     any_shape,
 )
+from turnledger.runtime import OutputParseError, OutputSpec, UnsupportedTypeError, to_plain
 
 
 def spec_of(kind: Any, **options: bool) -> OutputSpec[Any]:

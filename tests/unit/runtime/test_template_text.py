@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import TemplateTextError
-from runtime.template_text import TemplateText, field_names
 from tests.unit.runtime.kinds import Colour, PointStruct
+from turnledger.runtime import TemplateTextError
+from turnledger.runtime.template_text import TemplateText, field_names
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runtime.errors import DeadlineExceededError, ThrottledError
-from runtime.limits import Deadline
-from runtime.throttle import (
+from tests.unit.runtime.clocks import BEGIN, StandingClock
+from turnledger.runtime.errors import DeadlineExceededError, ThrottledError
+from turnledger.runtime.limits import Deadline
+from turnledger.runtime.throttle import (
     FailedAttempt,
     RetryAdvice,
     RetryCancelledError,
@@ -21,7 +22,6 @@ from runtime.throttle import (
     call_with_retries,
     retry_advice,
 )
-from tests.unit.runtime.clocks import BEGIN, StandingClock
 
 SECOND = timedelta(seconds=1)
 STEADY = ThrottlePolicy(

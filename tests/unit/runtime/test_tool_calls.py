@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import (
+from tests.unit.runtime.kinds import POINTS, PointDataclass
+from turnledger.runtime import (
     DataDecodeError,
     DataEncodeError,
     DeadlineExceededError,
@@ -25,8 +26,7 @@ from runtime import (
     parse_arguments,
     render_result,
 )
-from runtime.bus_events import RejectedToolParams
-from tests.unit.runtime.kinds import POINTS, PointDataclass
+from turnledger.runtime.bus_events import RejectedToolParams
 
 CONTEXT = ToolContext(call_id="c1")
 

@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import TurnledgerError
-from runtime import Tool, ToolContext, ToolDefinitionError, ToolRegistry, ToolResult, tool_to_spec
 from tests.unit.runtime.kinds import POINTS, PointDataclass, PointModel, PointStruct, Tree
+from turnledger.ledger.errors import TurnledgerError
+from turnledger.runtime import (
+    Tool,
+    ToolContext,
+    ToolDefinitionError,
+    ToolRegistry,
+    ToolResult,
+    tool_to_spec,
+)
 
 
 def locate(params: PointDataclass, *, context: ToolContext) -> ToolResult[str]:

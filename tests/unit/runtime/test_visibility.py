@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import SliceEventApplied
-from ledger.errors import InvalidInputError, TurnledgerError
-from projections import Declarations, SessionSlices, fold
-from runtime import (
+from tests.unit.projections.given import records
+from turnledger.ledger import SliceEventApplied
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.projections import Declarations, SessionSlices, fold
+from turnledger.runtime import (
     SectionVisibility,
     SetVisibilityOverride,
     VisibilityExpansionRequired,
     VisibilityOverrides,
     to_plain,
 )
-from tests.unit.projections.given import records
 
 FULL, SUMMARY = SectionVisibility.FULL, SectionVisibility.SUMMARY
 settings = st.lists(st.tuples(st.sampled_from(["a", "b", "a.b"]), st.sampled_from([FULL, SUMMARY])))

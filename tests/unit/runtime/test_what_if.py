@@ -9,20 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
-    CustomEvent,
-    EvaluationStarted,
-    Ledger,
-    MessageAppended,
-    ModelReplied,
-    RunStarted,
-    SliceEventApplied,
-    ToolCallCompleted,
-    ToolCallFailed,
-    new_run_id,
-)
-from projections import Declarations, state_at
-from runtime import ChangeRefusedError, Session, what_if
 from tests.crash.agents import KINDS, Agent, Order
 from tests.replay.recording import HISTORIES, kept, opened, run_ids
 from tests.replay.script import declarations
@@ -42,6 +28,20 @@ from tests.unit.runtime.forks import (
     started,
 )
 from tests.unit.runtime.loops import ANSWER, Goal, Plan, Planner, asks, call
+from turnledger.ledger import (
+    CustomEvent,
+    EvaluationStarted,
+    Ledger,
+    MessageAppended,
+    ModelReplied,
+    RunStarted,
+    SliceEventApplied,
+    ToolCallCompleted,
+    ToolCallFailed,
+    new_run_id,
+)
+from turnledger.projections import Declarations, state_at
+from turnledger.runtime import ChangeRefusedError, Session, what_if
 
 GOLDEN = kept()
 OF_AGENTS = sorted(str(path.relative_to(HISTORIES)) for path in HISTORIES.glob("*/*.jsonl"))

@@ -8,7 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from ledger import (
+from tests.replay.recording import kept, opened, run_ids
+from tests.unit.runtime.forks import TEXT, message_of, own, rows, said, version_of
+from tests.unit.runtime.loops import Goal, Planner
+from turnledger.ledger import (
     NEW,
     Ledger,
     MessageAppended,
@@ -17,10 +20,7 @@ from ledger import (
     RunStarted,
     new_run_id,
 )
-from runtime import ChangeRefusedError, what_if
-from tests.replay.recording import kept, opened, run_ids
-from tests.unit.runtime.forks import TEXT, message_of, own, rows, said, version_of
-from tests.unit.runtime.loops import Goal, Planner
+from turnledger.runtime import ChangeRefusedError, what_if
 
 
 @pytest.fixture

@@ -10,27 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from ledger import (
-    ANY,
-    Ledger,
-    MessageAppended,
-    RunClaimedError,
-    RunFailed,
-    SliceEventApplied,
-    ToolCallDecided,
-    new_run_id,
-)
-from projections import state_at
-from runtime import (
-    CheckpointNotFoundError,
-    DecisionRequiredError,
-    RecoveryConfig,
-    RecoveryError,
-    Reply,
-    RequestTypeMismatchError,
-    Session,
-    what_if,
-)
 from tests.crash.agents import KINDS, Agent, Order
 from tests.unit.runtime.forks import Asked, check_fork, message_of, own_tags, rows, version_of
 from tests.unit.runtime.loops import (
@@ -46,6 +25,27 @@ from tests.unit.runtime.loops import (
     call,
     crash_in,
     simulated_crash,
+)
+from turnledger.ledger import (
+    ANY,
+    Ledger,
+    MessageAppended,
+    RunClaimedError,
+    RunFailed,
+    SliceEventApplied,
+    ToolCallDecided,
+    new_run_id,
+)
+from turnledger.projections import state_at
+from turnledger.runtime import (
+    CheckpointNotFoundError,
+    DecisionRequiredError,
+    RecoveryConfig,
+    RecoveryError,
+    Reply,
+    RequestTypeMismatchError,
+    Session,
+    what_if,
 )
 
 
