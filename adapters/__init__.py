@@ -13,17 +13,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turnledger.adapters.providers.anthropic import AnthropicAdapter
-    from turnledger.adapters.providers.gemini import GeminiAdapter
+    from turnledger.adapters.providers.anthropic.adapter import AnthropicAdapter
+    from turnledger.adapters.providers.gemini.adapter import GeminiAdapter
     from turnledger.adapters.providers.litellm import LiteLLMAdapter
     from turnledger.adapters.providers.media import UnsupportedMediaError
-    from turnledger.adapters.providers.openai import OpenAIAdapter
+    from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
 
 _HOMES = {
-    "AnthropicAdapter": "turnledger.adapters.providers.anthropic",
-    "GeminiAdapter": "turnledger.adapters.providers.gemini",
+    "AnthropicAdapter": "turnledger.adapters.providers.anthropic.adapter",
+    "GeminiAdapter": "turnledger.adapters.providers.gemini.adapter",
     "LiteLLMAdapter": "turnledger.adapters.providers.litellm",
-    "OpenAIAdapter": "turnledger.adapters.providers.openai",
+    "OpenAIAdapter": "turnledger.adapters.providers.openai.adapter",
     "UnsupportedMediaError": "turnledger.adapters.providers.media",
 }
 

@@ -15,7 +15,7 @@ from benchmarks.measuring import Result, speed
 from benchmarks.raw_sqlite import RawWriter
 from benchmarks.workload import events, one_turn
 from turnledger.ledger import ANY, Ledger, new_run_id
-from turnledger.ledger.events import Event
+from turnledger.ledger.events.types import Event
 
 T = TypeVar("T")
 COMMITS = 200

@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.measuring import Result
 from benchmarks.workload import conversation
-from turnledger.adapters.providers.formats import FORMATS
+from turnledger.adapters.providers.registry import FORMATS
 from turnledger.adapters.providers.wire import WireFormat
 from turnledger.ledger import NEW, Ledger, Record, new_run_id
 from turnledger.projections import (
@@ -22,8 +22,8 @@ from turnledger.projections import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from turnledger.projections.conversation import Conversation
 from turnledger.projections.projection import fold_together
+from turnledger.projections.views.conversation import Conversation
 from turnledger.runtime import Request
 
 MESSAGES = 5_000

@@ -14,12 +14,12 @@ import msgspec
 from benchmarks.measuring import Result, speed
 from benchmarks.workload import conversation, run_of
 from turnledger.ledger import ANY, Event, Ledger, Record, new_run_id
-from turnledger.ledger.events import EVENT_TYPES
-from turnledger.ledger.stores.sqlite_schema import ROW
+from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.stores.sqlite.schema import ROW
 from turnledger.projections import RunState, fold, standing, state_at
-from turnledger.projections.conversation import Conversation
-from turnledger.projections.moments import built_in
-from turnledger.projections.stored import FEWEST_EVENTS, keep
+from turnledger.projections.run_state.state import built_in
+from turnledger.projections.run_state.stored import FEWEST_EVENTS, keep
+from turnledger.projections.views.conversation import Conversation
 
 LONG, SHORT = 100_000, 1_000
 MESSAGES = 5_000

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import turnledger.adapters.cli.command as cli
+import turnledger.adapters.cli.main as cli
 from benchmarks.long_events import declarations
 from turnledger.ledger import ANY, CustomEvent, Ledger
 from turnledger.ledger.transfer import export_runs, import_runs
 from turnledger.projections import blame, diff, fold, standing, state_at
-from turnledger.projections.comparing import compare
-from turnledger.projections.moments import built_in
-from turnledger.projections.one_conversation import one_conversation
-from turnledger.projections.rebuilding_folds import rebuild_folds
+from turnledger.projections.comparison.runs import compare
+from turnledger.projections.run_state.rebuild import rebuild_folds
+from turnledger.projections.run_state.state import built_in
+from turnledger.projections.views.one_conversation import one_conversation
 from turnledger.runtime import replay
 
 # How often what takes a moment is done.

@@ -11,8 +11,8 @@ import uuid_utils
 from benchmarks.workload import WHEN, events
 from turnledger.ledger import Codec
 from turnledger.ledger.clock import to_micros
-from turnledger.ledger.rows import NewRow
-from turnledger.ledger.stores.sqlite_schema import RUN, TABLES
+from turnledger.ledger.runs.record_rows import NewRow
+from turnledger.ledger.stores.sqlite.schema import RUN, TABLES
 
 INSERT = (
     "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) "

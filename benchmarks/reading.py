@@ -12,8 +12,8 @@ import msgspec
 from benchmarks.measuring import Result, speed
 from benchmarks.workload import events
 from turnledger.ledger import ANY, Ledger, new_run_id
-from turnledger.ledger.events import EVENT_TYPES
-from turnledger.ledger.stores.sqlite_schema import ROW
+from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.stores.sqlite.schema import ROW
 
 COUNT = 100_000
 

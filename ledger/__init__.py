@@ -3,12 +3,7 @@
 if __name__ != "turnledger.ledger":  # a bare import would be a second copy of every class
     raise ImportError("Import turnledger.ledger, not the bare name ledger.")
 
-from turnledger.ledger.appended import Appended
-from turnledger.ledger.backing_up import BackupReport, back_up
-from turnledger.ledger.blobs import blob_name
-from turnledger.ledger.claiming import Claim
 from turnledger.ledger.clock import Clock, SystemClock, new_run_id
-from turnledger.ledger.codec import Codec
 from turnledger.ledger.errors import (
     AppendRefusedError,
     BlobNotFoundError,
@@ -36,7 +31,15 @@ from turnledger.ledger.errors import (
     TurnledgerError,
     UnknownEventTypeError,
 )
-from turnledger.ledger.events import (
+from turnledger.ledger.events.blobs import blob_name
+from turnledger.ledger.events.limits import Limits
+from turnledger.ledger.events.messages import (
+    InnerMessage,
+    MediaContent,
+    TextContent,
+    ToolCallRecord,
+)
+from turnledger.ledger.events.types import (
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -70,17 +73,19 @@ from turnledger.ledger.events import (
     ToolCallStarted,
     ToolMessageAmended,
 )
+from turnledger.ledger.integrity.verify import Problem, Report
 from turnledger.ledger.ledger import Ledger
-from turnledger.ledger.limits import Limits
-from turnledger.ledger.messages import InnerMessage, MediaContent, TextContent, ToolCallRecord
-from turnledger.ledger.record import Draft, Record
-from turnledger.ledger.redacting import Redactor
-from turnledger.ledger.redacting_rules import SecretPattern
-from turnledger.ledger.requesting import ANY, NEW
-from turnledger.ledger.run_index import RunInfo
-from turnledger.ledger.shelves import NO_MARK, Mark, Shelf
+from turnledger.ledger.ledger_appended import Appended
+from turnledger.ledger.redaction.redactor import Redactor
+from turnledger.ledger.redaction.rules import SecretPattern
+from turnledger.ledger.runs.append_request import ANY, NEW
+from turnledger.ledger.runs.claims import Claim
+from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.index import RunInfo
+from turnledger.ledger.runs.record import Draft, Record
+from turnledger.ledger.stores.derived_data import NO_MARK, Mark, Shelf
 from turnledger.ledger.transfer import ImportReport, export_runs, import_runs
-from turnledger.ledger.verifying import Problem, Report
+from turnledger.ledger.transfer.backup import BackupReport, back_up
 
 __all__ = [
     "ANY",

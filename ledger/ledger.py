@@ -16,12 +16,7 @@ from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID, uuid5
 
-from turnledger.ledger import claiming, verifying
-from turnledger.ledger.appended import Appended
-from turnledger.ledger.appending import AppendRequest, append
-from turnledger.ledger.claiming import Claim
 from turnledger.ledger.clock import Clock, SystemClock, to_micros
-from turnledger.ledger.codec import Codec
 from turnledger.ledger.errors import (
     BlobNotFoundError,
     IntegrityFailureError,
@@ -31,19 +26,25 @@ from turnledger.ledger.errors import (
     RunNotFoundError,
     StoreUnavailableError,
 )
-from turnledger.ledger.events import Event, RunStarted
-from turnledger.ledger.limits import Limits
-from turnledger.ledger.lineage import Segment, lineage
-from turnledger.ledger.mapper import LedgerMapper
-from turnledger.ledger.record import Draft, Record
-from turnledger.ledger.recorder import PAGE, LedgerRecorder, RunQuery
-from turnledger.ledger.redacting import STANDARD, Redactor
-from turnledger.ledger.requesting import NEW, Expected, RunId, build_request, canonical_id
-from turnledger.ledger.run_index import RunInfo, RunStatus, describe, fold_index
-from turnledger.ledger.shelves import Shelf, is_storable
+from turnledger.ledger.events.limits import Limits
+from turnledger.ledger.events.types import Event, RunStarted
+from turnledger.ledger.integrity import verify as verifying
+from turnledger.ledger.integrity.verify import Report
+from turnledger.ledger.ledger_appended import Appended
+from turnledger.ledger.redaction.redactor import STANDARD, Redactor
+from turnledger.ledger.runs import claims as claiming
+from turnledger.ledger.runs.append import AppendRequest, append
+from turnledger.ledger.runs.append_request import NEW, Expected, RunId, build_request, canonical_id
+from turnledger.ledger.runs.claims import Claim
+from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.index import RunInfo, RunStatus, describe, fold_index
+from turnledger.ledger.runs.lineage import Segment, lineage
+from turnledger.ledger.runs.mapper import LedgerMapper
+from turnledger.ledger.runs.record import Draft, Record
+from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
-from turnledger.ledger.transaction import Lease, Transaction
-from turnledger.ledger.verifying import Report
+from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.stores.derived_data import Shelf, is_storable
 
 DEFAULT_TTL = timedelta(seconds=60)
 # How long a follower sleeps between looks, at first and at most.

@@ -3,9 +3,8 @@
 if __name__ != "turnledger.projections":  # a bare import would be a second copy of every class
     raise ImportError("Import turnledger.projections, not the bare name projections.")
 
-from turnledger.projections.attic import StateFileError
-from turnledger.projections.blaming import blame
-from turnledger.projections.blocks import (
+from turnledger.projections.comparison.runs import Comparison, compare
+from turnledger.projections.history.blocks import (
     Block,
     ChatTurn,
     MediaBlock,
@@ -13,24 +12,21 @@ from turnledger.projections.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from turnledger.projections.catching_up import catch_up
-from turnledger.projections.checkpoints import CheckpointEntry, CheckpointView
-from turnledger.projections.comparing import Comparison, compare
-from turnledger.projections.containers import NotLoadedError
-from turnledger.projections.conversation import Conversation
-from turnledger.projections.declarations import Declarations
-from turnledger.projections.history import MessageHistory
-from turnledger.projections.history_checks import Repair
-from turnledger.projections.inner_messages import (
+from turnledger.projections.history.message_history import MessageHistory
+from turnledger.projections.history.validate import Repair
+from turnledger.projections.persistent.containers import NotLoadedError
+from turnledger.projections.persistent.spill import StateFileError
+from turnledger.projections.projection import Projection, fold, fold_together
+from turnledger.projections.run_state.blame import blame
+from turnledger.projections.run_state.state import RunState, diff, state_at
+from turnledger.projections.run_state.stored import standing
+from turnledger.projections.session.declarations import Declarations
+from turnledger.projections.session.messages import (
     get_inner_messages,
     get_latest_evaluation_id,
     get_pending_tool_calls,
 )
-from turnledger.projections.ledger_tables import ToolStatistics, UsageByDay
-from turnledger.projections.moments import RunState, diff, state_at
-from turnledger.projections.projection import Projection, fold, fold_together
-from turnledger.projections.rebuilding import Difference, Rebuilt, rebuild
-from turnledger.projections.reducers import (
+from turnledger.projections.session.reducers import (
     Reducer,
     ReducerContext,
     append_all,
@@ -40,19 +36,23 @@ from turnledger.projections.reducers import (
     replace_latest_by,
     upsert_by,
 )
-from turnledger.projections.slices import SessionSlices
-from turnledger.projections.stored import standing
-from turnledger.projections.summary import RunSummary
-from turnledger.projections.table_shelf import TableRows, table_rows
-from turnledger.projections.tables import (
+from turnledger.projections.session.slices import SessionSlices
+from turnledger.projections.tables.builtin import ToolStatistics, UsageByDay
+from turnledger.projections.tables.catch_up import catch_up
+from turnledger.projections.tables.rebuild import Difference, Rebuilt, rebuild
+from turnledger.projections.tables.storage import TableRows, table_rows
+from turnledger.projections.tables.table import (
     RebuildOvertakenError,
     Table,
     TableDamagedError,
     TableNotMadeError,
 )
-from turnledger.projections.timeline import Timeline
-from turnledger.projections.tools import PendingTools, ToolCallView
-from turnledger.projections.usage import Usage
+from turnledger.projections.views.checkpoints import CheckpointEntry, CheckpointView
+from turnledger.projections.views.conversation import Conversation
+from turnledger.projections.views.summary import RunSummary
+from turnledger.projections.views.timeline import Timeline
+from turnledger.projections.views.tools import PendingTools, ToolCallView
+from turnledger.projections.views.usage import Usage
 
 __all__ = [
     "Block",

@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import msgspec
 
 from turnledger.ledger import Event, Record
-from turnledger.ledger.upcasting import UPCASTERS
-from turnledger.projections.running_hash import canonical, combine
+from turnledger.ledger.events.upcasters import UPCASTERS
+from turnledger.projections.digests import canonical, combine
 
 S = TypeVar("S")
 # Records that are held at once: what the ledger reads in one go.
@@ -56,7 +56,7 @@ class Projection(ABC, Generic[S]):
     def stored(self, state: S) -> Any:
         """What a stored fold keeps of the state, as JSON without message bodies; None: nothing.
 
-        It is enough to go on from, and to the same digests (see projections/stored.py).
+        It is enough to go on from, and to the same digests (see projections/run_state/stored.py).
         """
         return None
 

@@ -6,9 +6,80 @@ if __name__ != "turnledger.runtime":  # a bare import would be a second copy of 
 import importlib as _importlib
 import typing as _typing
 
-from turnledger.runtime.adapter import (
-    AdapterResumeState,
-    ProviderAdapter,
+from turnledger.runtime.agent.models.limits import (
+    Budget,
+    BudgetTracker,
+    Deadline,
+    RunningTime,
+    deadline_for,
+    deadline_provider_payload,
+)
+from turnledger.runtime.agent.models.request import (
+    Reply,
+    Request,
+    Sending,
+    ToolCall,
+    ToolChoice,
+)
+from turnledger.runtime.agent.models.request_response import (
+    PromptResponse,
+)
+from turnledger.runtime.agent.models.retry import (
+    FailedAttempt,
+    RetryAdvice,
+    RetryCancelledError,
+    ThrottlePolicy,
+    call_with_retries,
+    retry_advice,
+)
+from turnledger.runtime.agent.prompts.open_sections_tool import (
+    OPEN_SECTIONS,
+    OpenSections,
+)
+from turnledger.runtime.agent.prompts.output import (
+    OutputSpec,
+)
+from turnledger.runtime.agent.prompts.prompt import (
+    Prompt,
+    PromptTemplate,
+)
+from turnledger.runtime.agent.prompts.render import (
+    PromptOverridesStore,
+    RenderedPrompt,
+    ShownSection,
+)
+from turnledger.runtime.agent.prompts.sections import (
+    MarkdownSection,
+    Section,
+)
+from turnledger.runtime.agent.schema.schema import (
+    decode,
+    json_schema,
+)
+from turnledger.runtime.agent.schema.values import (
+    read_json,
+    to_plain,
+)
+from turnledger.runtime.agent.tools.call import (
+    Invocation,
+    call_by_name,
+    call_tool,
+    invoke,
+    parse_arguments,
+    render_result,
+)
+from turnledger.runtime.agent.tools.tool import (
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    ToolResult,
+    tool_to_spec,
+)
+from turnledger.runtime.agent.visibility import (
+    SectionVisibility,
+    SetVisibilityOverride,
+    VisibilityExpansionRequired,
+    VisibilityOverrides,
 )
 from turnledger.runtime.bus import (
     ControlBus,
@@ -20,34 +91,24 @@ from turnledger.runtime.bus import (
     PublishResult,
     format_publish_failures,
 )
-from turnledger.runtime.bus_events import (
-    CheckpointPhase,
-    CheckpointSaved,
-    MainLoopCompleted,
-    MainLoopFailed,
-    MainLoopRequest,
-    PromptExecuted,
-    PromptRendered,
-    RecoveryCompleted,
-    RecoveryFailed,
-    RecoveryStarted,
-    RejectedToolParams,
-    TextReceived,
-    ToolInvoked,
-)
-from turnledger.runtime.checkpoints import (
+from turnledger.runtime.checkpoints.checkpoint import (
     Checkpoint,
     CheckpointBackend,
     FilesystemCheckpointBackend,
     RecoverableRun,
     RecoveryConfig,
 )
-from turnledger.runtime.disclosure import (
-    OPEN_SECTIONS,
-    OpenSections,
+from turnledger.runtime.checkpoints.execution_state import (
+    CompositeSnapshot,
+    ExecutionState,
+    Snapshotable,
 )
-from turnledger.runtime.divergence import (
-    Divergence,
+from turnledger.runtime.checkpoints.filesystem import (
+    FilesystemSnapshot,
+    SnapshotableFilesystem,
+)
+from turnledger.runtime.checkpoints.ledger_backend import (
+    LedgerCheckpointBackend,
 )
 from turnledger.runtime.errors import (
     BudgetExceededError,
@@ -79,139 +140,78 @@ from turnledger.runtime.errors import (
     ToolDefinitionError,
     UnsupportedTypeError,
 )
-from turnledger.runtime.event_changes import (
-    ChangeRefusedError,
+from turnledger.runtime.loop.adapter import (
+    AdapterResumeState,
+    ProviderAdapter,
 )
-from turnledger.runtime.execution_state import (
-    CompositeSnapshot,
-    ExecutionState,
-    Snapshotable,
+from turnledger.runtime.loop.events import (
+    CheckpointPhase,
+    CheckpointSaved,
+    MainLoopCompleted,
+    MainLoopFailed,
+    MainLoopRequest,
+    PromptExecuted,
+    PromptRendered,
+    RecoveryCompleted,
+    RecoveryFailed,
+    RecoveryStarted,
+    RejectedToolParams,
+    TextReceived,
+    ToolInvoked,
 )
-from turnledger.runtime.filesystem import (
-    FilesystemSnapshot,
-    SnapshotableFilesystem,
-)
-from turnledger.runtime.json_values import (
-    read_json,
-    to_plain,
-)
-from turnledger.runtime.ledger_checkpoints import (
-    LedgerCheckpointBackend,
-)
-from turnledger.runtime.limits import (
-    Budget,
-    BudgetTracker,
-    Deadline,
-    RunningTime,
-    deadline_for,
-    deadline_provider_payload,
-)
-from turnledger.runtime.live_parts import (
-    LiveReplay,
-    NotRecordedError,
-    replay_live,
+from turnledger.runtime.loop.scripted import (
+    ScriptedAdapter,
+    ScriptError,
 )
 from turnledger.runtime.main_loop import (
     MainLoop,
     MainLoopConfig,
 )
-from turnledger.runtime.prompt import (
-    Prompt,
-    PromptTemplate,
+from turnledger.runtime.replaying.divergence import (
+    Divergence,
 )
-from turnledger.runtime.rendering import (
-    PromptOverridesStore,
-    RenderedPrompt,
-    ShownSection,
+from turnledger.runtime.replaying.live.replay import (
+    LiveReplay,
+    NotRecordedError,
+    replay_live,
 )
-from turnledger.runtime.replaying import (
+from turnledger.runtime.replaying.replay import (
     ReplayDivergedError,
     Replayed,
     replay,
 )
-from turnledger.runtime.requests import (
-    Reply,
-    Request,
-    Sending,
-    ToolCall,
-    ToolChoice,
+from turnledger.runtime.replaying.what_if.edit import (
+    ChangeRefusedError,
 )
-from turnledger.runtime.response import (
-    PromptResponse,
+from turnledger.runtime.replaying.what_if.fork import (
+    what_if,
 )
-from turnledger.runtime.schemas import (
-    decode,
-    json_schema,
-)
-from turnledger.runtime.scripted import (
-    ScriptedAdapter,
-    ScriptError,
-)
-from turnledger.runtime.sections import (
-    MarkdownSection,
-    Section,
-)
-from turnledger.runtime.session import (
-    Overlay,
-    Session,
-    enable_inner_message_recording,
-)
-from turnledger.runtime.session_slices import (
+from turnledger.runtime.session.accessors import (
     SessionMutation,
     SliceMutation,
     SliceView,
 )
-from turnledger.runtime.snapshot import (
+from turnledger.runtime.session.session import (
+    Overlay,
+    Session,
+    enable_inner_message_recording,
+)
+from turnledger.runtime.session.snapshot import (
     Snapshot,
     SnapshotSlice,
 )
-from turnledger.runtime.structured_output import (
-    OutputSpec,
-)
-from turnledger.runtime.throttle import (
-    FailedAttempt,
-    RetryAdvice,
-    RetryCancelledError,
-    ThrottlePolicy,
-    call_with_retries,
-    retry_advice,
-)
-from turnledger.runtime.tool_calls import (
-    Invocation,
-    call_by_name,
-    call_tool,
-    invoke,
-    parse_arguments,
-    render_result,
-)
-from turnledger.runtime.tools import (
-    Tool,
-    ToolContext,
-    ToolRegistry,
-    ToolResult,
-    tool_to_spec,
-)
-from turnledger.runtime.visibility import (
-    SectionVisibility,
-    SetVisibilityOverride,
-    VisibilityExpansionRequired,
-    VisibilityOverrides,
-)
-from turnledger.runtime.what_if import (
-    what_if,
-)
 
 if _typing.TYPE_CHECKING:
-    from turnledger.runtime.message_building import (
+    from turnledger.runtime.agent.messages.builder import (
         MessageBuilder,
         MessageBuildError,
     )
-    from turnledger.runtime.message_records import (
+    from turnledger.runtime.agent.messages.convert import (
         from_inner_message,
         from_inner_messages,
         to_inner_messages,
     )
-    from turnledger.runtime.messages import (
+    from turnledger.runtime.agent.messages.message import (
         EXECUTOR_POLICY,
         RESERVED_POLICIES,
         RUNTIME_POLICY,
@@ -224,7 +224,7 @@ if _typing.TYPE_CHECKING:
         RoleHint,
         TextPart,
     )
-    from turnledger.runtime.option_results import (
+    from turnledger.runtime.agent.messages.results import (
         NotAnOptionCallError,
         OptionMismatchError,
         OptionResultBuilder,
@@ -233,26 +233,26 @@ if _typing.TYPE_CHECKING:
 
 # The messages with media and options are pydantic's, which takes its time to import.
 _LATER = {
-    "EXECUTOR_POLICY": "turnledger.runtime.messages",
-    "MediaPart": "turnledger.runtime.messages",
-    "Message": "turnledger.runtime.messages",
-    "MessageBuildError": "turnledger.runtime.message_building",
-    "MessageBuilder": "turnledger.runtime.message_building",
-    "NotAnOptionCallError": "turnledger.runtime.option_results",
-    "OptionCallPayload": "turnledger.runtime.messages",
-    "OptionMismatchError": "turnledger.runtime.option_results",
-    "OptionResultBuilder": "turnledger.runtime.option_results",
-    "OptionResultPayload": "turnledger.runtime.messages",
-    "PartsPayload": "turnledger.runtime.messages",
-    "RESERVED_POLICIES": "turnledger.runtime.messages",
-    "RUNTIME_POLICY": "turnledger.runtime.messages",
-    "RecordedAs": "turnledger.runtime.messages",
-    "RoleHint": "turnledger.runtime.messages",
-    "TextPart": "turnledger.runtime.messages",
-    "from_inner_message": "turnledger.runtime.message_records",
-    "from_inner_messages": "turnledger.runtime.message_records",
-    "run_option": "turnledger.runtime.option_results",
-    "to_inner_messages": "turnledger.runtime.message_records",
+    "EXECUTOR_POLICY": "turnledger.runtime.agent.messages.message",
+    "MediaPart": "turnledger.runtime.agent.messages.message",
+    "Message": "turnledger.runtime.agent.messages.message",
+    "MessageBuildError": "turnledger.runtime.agent.messages.builder",
+    "MessageBuilder": "turnledger.runtime.agent.messages.builder",
+    "NotAnOptionCallError": "turnledger.runtime.agent.messages.results",
+    "OptionCallPayload": "turnledger.runtime.agent.messages.message",
+    "OptionMismatchError": "turnledger.runtime.agent.messages.results",
+    "OptionResultBuilder": "turnledger.runtime.agent.messages.results",
+    "OptionResultPayload": "turnledger.runtime.agent.messages.message",
+    "PartsPayload": "turnledger.runtime.agent.messages.message",
+    "RESERVED_POLICIES": "turnledger.runtime.agent.messages.message",
+    "RUNTIME_POLICY": "turnledger.runtime.agent.messages.message",
+    "RecordedAs": "turnledger.runtime.agent.messages.message",
+    "RoleHint": "turnledger.runtime.agent.messages.message",
+    "TextPart": "turnledger.runtime.agent.messages.message",
+    "from_inner_message": "turnledger.runtime.agent.messages.convert",
+    "from_inner_messages": "turnledger.runtime.agent.messages.convert",
+    "run_option": "turnledger.runtime.agent.messages.results",
+    "to_inner_messages": "turnledger.runtime.agent.messages.convert",
 }
 
 

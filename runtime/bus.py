@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from turnledger.ledger.errors import InvalidInputError, TurnledgerError
-from turnledger.ledger.quiet_logging import logger_of
+from turnledger.ledger.redaction.safe_logging import logger_of
 
 EventT = TypeVar("EventT")
 EventHandler: TypeAlias = Callable[[Any], object]

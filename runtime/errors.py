@@ -35,8 +35,8 @@ do, and carries the fields that a program may want. The tree:
         └── RequestTypeMismatchError
 
 `MessageBuildError` and those under it are ledger's InvalidInputErrors, in
-`runtime.message_building`. `VisibilityExpansionRequired` is under the root too, but is a signal
-and no failure: it is in `runtime.visibility`. `DecisionRequiredError` is no RecoveryError on
+`agent.messages.builder`. `VisibilityExpansionRequired` is under the root too, but is a signal
+and no failure: it is in `runtime.agent.visibility`. `DecisionRequiredError` is no RecoveryError on
 purpose: a worker that abandons whatever can't be recovered must not abandon a run that waits for
 a person.
 """

@@ -31,30 +31,39 @@ from turnledger.ledger import (
     SystemClock,
     new_run_id,
 )
-from turnledger.ledger.quiet_logging import logger_of
-from turnledger.ledger.redacting import STANDARD
-from turnledger.ledger.redacting_events import redacted
-from turnledger.runtime.adapter import ProviderAdapter
+from turnledger.ledger.redaction.events import redacted
+from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.runtime.agent.models.limits import Budget, Deadline
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
-from turnledger.runtime.bus_events import (
+from turnledger.runtime.checkpoints.checkpoint import (
+    CheckpointBackend,
+    RecoverableRun,
+    RecoveryConfig,
+)
+from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
+from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.loop.events import (
     MainLoopCompleted,
     MainLoopFailed,
     MainLoopRequest,
     RecoveryFailed,
 )
-from turnledger.runtime.checkpoints import CheckpointBackend, RecoverableRun, RecoveryConfig
-from turnledger.runtime.driving import Assignment, drive
-from turnledger.runtime.errors import CheckpointCorruptedError
-from turnledger.runtime.journal import Journal
-from turnledger.runtime.keeping_alive import KeptAlive
-from turnledger.runtime.ledger_checkpoints import LedgerCheckpointBackend
-from turnledger.runtime.limits import Budget, Deadline
-from turnledger.runtime.prompt import Prompt
-from turnledger.runtime.recoverable import recoverable
-from turnledger.runtime.recovering import recover_from_checkpoint, recover_from_ledger
-from turnledger.runtime.request_types import is_of, recorded_request, request_from, request_type_of
-from turnledger.runtime.response import PromptResponse
-from turnledger.runtime.session import Session, enable_inner_message_recording
+from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.recovery.find import recoverable
+from turnledger.runtime.recovery.heartbeat import KeptAlive
+from turnledger.runtime.recovery.recover import recover_from_checkpoint, recover_from_ledger
+from turnledger.runtime.recovery.request_types import (
+    is_of,
+    recorded_request,
+    request_from,
+    request_type_of,
+)
+from turnledger.runtime.session.session import Session, enable_inner_message_recording
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")

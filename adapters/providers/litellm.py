@@ -10,10 +10,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
-from turnledger.adapters.providers.chat import ChatCompletions
-from turnledger.adapters.providers.openai import send_chat
+from turnledger.adapters.providers.openai.adapter import send_chat
+from turnledger.adapters.providers.openai.chat import ChatCompletions
+from turnledger.adapters.providers.retry_streams import InterruptedStreamError
 from turnledger.adapters.providers.sdk import SdkAdapter, require
-from turnledger.adapters.providers.streams import InterruptedStreamError
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import ChatTurn, ToolUseBlock

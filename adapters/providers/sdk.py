@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from threading import Lock
 from typing import Any, TypeVar
 
-from turnledger.adapters.providers.retrying import advice_for
+from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
 from turnledger.ledger import InvalidInputError
 from turnledger.runtime import (

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from turnledger.adapters.providers.media import LoadedMedia, UnsupportedMediaError, loaded
-from turnledger.ledger.messages import Modality
+from turnledger.ledger.events.messages import Modality
 from turnledger.projections import ChatTurn, MediaBlock
 from turnledger.runtime import Reply, Request, ToolChoice
 

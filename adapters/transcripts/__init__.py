@@ -4,20 +4,20 @@ Readers turn a provider's JSON into a conversation in no provider's words; the w
 through the wire formats of `adapters.providers`.
 """
 
-from turnledger.adapters.transcripts.exporting import (
+from turnledger.adapters.transcripts.export import (
     EvaluationNotFoundError,
     NotExportedError,
     NothingSaidError,
     Wanted,
     export_transcript,
 )
-from turnledger.adapters.transcripts.formats import FORMATS, reader_of
-from turnledger.adapters.transcripts.importing import (
+from turnledger.adapters.transcripts.import_ import (
     ImportedRun,
     import_transcripts,
     read_transcripts,
 )
-from turnledger.adapters.transcripts.planning import Plan, plan_of
+from turnledger.adapters.transcripts.plan import Plan, plan_of
+from turnledger.adapters.transcripts.readers.registry import FORMATS, reader_of
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 
 __all__ = [

@@ -20,12 +20,12 @@ from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
 from eventsourcing.utils import EnvType
 
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.events import CATALOGUE
-from turnledger.ledger.recorder import LedgerRecorder, RunQuery
-from turnledger.ledger.rows import NewRow, RawRow, Row
-from turnledger.ledger.run_index import RunRow
-from turnledger.ledger.stores.bell import Bell
-from turnledger.ledger.transaction import EventIdTakenError, Lease, Mark, Transaction
+from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import NewRow, RawRow, Row
+from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, Mark, Transaction
+from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
+from turnledger.ledger.stores.wakeup import Bell
 
 
 class MemoryTables:

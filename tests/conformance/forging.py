@@ -7,7 +7,7 @@ from uuid import UUID
 
 from tests.conformance.harness import Vandal
 from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, new_run_id
-from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.events.chain import GENESIS, link
 
 
 def small_book(ledger: Ledger) -> dict[str, UUID]:

@@ -21,7 +21,7 @@ from turnledger.ledger import (
     RunStarted,
     new_run_id,
 )
-from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.events.types import EVENT_TYPES
 
 
 def test_versions_count_from_one_without_gaps(ledger: Ledger) -> None:

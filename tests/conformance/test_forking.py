@@ -137,7 +137,7 @@ def test_forks_of_forks_read_the_whole_lineage(ledger: Ledger, parent: UUID) -> 
 
 def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID) -> None:
     """Two children at different versions have different digests for the same event."""
-    from turnledger.ledger.chain import link
+    from turnledger.ledger.events.chain import link
 
     child = ledger.fork(parent, 3)
     first = ledger.record(child, 4)

@@ -13,8 +13,8 @@ import pytest
 from tests.conformance.harness import StoreUnderTest, Vandal
 from tests.conformance.samples import note, notes
 from turnledger.ledger import ANY, NEW, IntegrityFailureError, Ledger, RunStarted, new_run_id
-from turnledger.ledger.chain import GENESIS, link
-from turnledger.ledger.sealing import check_seal, make_seal
+from turnledger.ledger.events.chain import GENESIS, link
+from turnledger.ledger.integrity.seal import check_seal, make_seal
 
 NOW = 1_700_000_000_000_000
 

@@ -22,8 +22,8 @@ from turnledger.ledger import (
     blob_name,
     new_run_id,
 )
-from turnledger.ledger.events import EvaluationStarted
-from turnledger.ledger.limits import INDEXED_BYTES
+from turnledger.ledger.events.limits import INDEXED_BYTES
+from turnledger.ledger.events.types import EvaluationStarted
 
 
 def exceeds(ledger: Ledger, setting: str, events: Any, **options: Any) -> LimitExceededError:

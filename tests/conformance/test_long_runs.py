@@ -29,19 +29,14 @@ from turnledger.ledger import (
     Limits,
     new_run_id,
 )
-from turnledger.ledger.recorder import PAGE
+from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.transfer import export_runs, import_runs
-from turnledger.projections import (
-    Declarations,
-    RunState,
-    attic,
-    inner_message_append,
-    past_histories,
-    persistent,
-    state_at,
-)
-from turnledger.projections.attic import AwayList
-from turnledger.projections.one_conversation import one_conversation
+from turnledger.projections import Declarations, RunState, inner_message_append, state_at
+from turnledger.projections.history import archive as past_histories
+from turnledger.projections.persistent import hashed as persistent
+from turnledger.projections.persistent import spill as attic
+from turnledger.projections.persistent.spill import AwayList
+from turnledger.projections.views.one_conversation import one_conversation
 from turnledger.runtime import replay
 
 SHORT, LONG = 1_200, 3_600

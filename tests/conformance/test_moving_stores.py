@@ -34,7 +34,7 @@ from turnledger.ledger import (
     import_runs,
     new_run_id,
 )
-from turnledger.ledger.sealing import Seal, make_seal
+from turnledger.ledger.integrity.seal import Seal, make_seal
 
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
 GOLDEN = {str(path.relative_to(HISTORIES)): path for path in sorted(HISTORIES.rglob("*.jsonl"))}

@@ -21,11 +21,11 @@ from turnledger.projections import (
     TableNotMadeError,
     ToolStatistics,
     catch_up,
-    over_runs,
     rebuild,
-    rebuilding,
     table_rows,
 )
+from turnledger.projections.tables import parallel as over_runs
+from turnledger.projections.tables import rebuild as rebuilding
 
 
 @pytest.fixture

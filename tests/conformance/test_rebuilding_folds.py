@@ -9,8 +9,8 @@ from tests.conformance.harness import StoreUnderTest
 from tests.conformance.test_standing import begun, digests, goes_on, rows_of
 from turnledger.ledger import Ledger
 from turnledger.projections import standing, state_at
-from turnledger.projections.rebuilding_folds import rebuild_folds
-from turnledger.projections.stored import FEWEST_EVENTS, SHELF
+from turnledger.projections.run_state.rebuild import rebuild_folds
+from turnledger.projections.run_state.stored import FEWEST_EVENTS, SHELF
 
 VIEWS = 7
 

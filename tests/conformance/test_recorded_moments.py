@@ -19,8 +19,8 @@ from turnledger.ledger import (
     export_runs,
     new_run_id,
 )
-from turnledger.ledger.chain import GENESIS, link
 from turnledger.ledger.clock import LAST_MOMENT
+from turnledger.ledger.events.chain import GENESIS, link
 
 
 class Late(SystemClock):

@@ -41,7 +41,7 @@ from turnledger.ledger import (
     import_runs,
     new_run_id,
 )
-from turnledger.ledger.chain import GENESIS, link
+from turnledger.ledger.events.chain import GENESIS, link
 
 SEED, EACH = 20261116, 20
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conformance.forging import cut, paid, remove, rewrite, small_book
 from tests.conformance.harness import STORES, StoreUnderTest, store_under_test
 from turnledger.ledger import ANY, IntegrityFailureError, Ledger, export_runs, import_runs
-from turnledger.ledger.sealing import Seal, check_seal, make_seal
+from turnledger.ledger.integrity.seal import Seal, check_seal, make_seal
 
 NOW = 1_700_000_000_000_000
 

@@ -25,7 +25,7 @@ from turnledger.ledger import (
     StoreBusyError,
     new_run_id,
 )
-from turnledger.ledger.transaction import Transaction
+from turnledger.ledger.runs.transaction import Transaction
 
 FIRST, SECOND = Mark("f", 1, 10, "one"), Mark("f", 2, 20, "two")
 # Where orders by language, by letter case or by UTF-16 would differ from code points.

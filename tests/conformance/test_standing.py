@@ -11,9 +11,9 @@ import pytest
 from benchmarks.workload import MESSAGE_ID, run_of
 from tests.conformance.harness import StoreUnderTest
 from turnledger.ledger import ANY, Ledger, ToolMessageAmended, new_run_id
-from turnledger.ledger.recorder import LedgerRecorder
+from turnledger.ledger.stores.base import LedgerRecorder
 from turnledger.projections import RunState, standing, state_at
-from turnledger.projections.stored import FEWEST_EVENTS, SHELF
+from turnledger.projections.run_state.stored import FEWEST_EVENTS, SHELF
 
 LONG = FEWEST_EVENTS + 100
 MORE = 40

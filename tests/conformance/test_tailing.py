@@ -156,9 +156,9 @@ def assert_whole(records: list[Record]) -> None:
 
 def test_no_reader_sees_what_is_not_committed(store: StoreUnderTest) -> None:
     """Records of an append that is undone are never seen, by no kind of read."""
-    from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
     from turnledger.ledger.clock import SystemClock
-    from turnledger.ledger.codec import Codec
+    from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
+    from turnledger.ledger.runs.codec import Codec
 
     ledger, other = store.open(), store.open()
     run = new_run_id()

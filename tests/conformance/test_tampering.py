@@ -39,8 +39,8 @@ from turnledger.ledger import (
     blob_name,
     new_run_id,
 )
-from turnledger.ledger.chain import link
-from turnledger.ledger.events import EVENT_TYPES
+from turnledger.ledger.events.chain import link
+from turnledger.ledger.events.types import EVENT_TYPES
 
 # How many single-byte changes each store is put through; a round trip costs more on some.
 CHANGES = {"memory": 2000, "sqlite": 2000, "postgres": 400}

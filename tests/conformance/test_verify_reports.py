@@ -9,8 +9,8 @@ import pytest
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import PICTURE, note, notes, one_of_each, started
 from turnledger.ledger import ANY, NEW, Ledger, RunNotFoundError, RunStarted, new_run_id
-from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 
 
 def populate(ledger: Ledger) -> list[UUID]:

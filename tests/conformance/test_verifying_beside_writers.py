@@ -14,8 +14,8 @@ import pytest
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import note, notes
 from turnledger.ledger import ANY, NEW, Ledger, RunStarted, new_run_id
-from turnledger.ledger.chain import link
-from turnledger.ledger.sealing import check_seal, make_seal
+from turnledger.ledger.events.chain import link
+from turnledger.ledger.integrity.seal import check_seal, make_seal
 
 NOW = 1_700_000_000_000_000
 # Each verification takes longer than the one before: there has to be an end.

@@ -18,8 +18,8 @@ from uuid import UUID, uuid5
 from tests.crash.attempts import Attempt
 from tests.crash.processes import Message
 from turnledger.ledger import Event, Ledger, Record, RunStarted
-from turnledger.ledger.blobs import blobs_named
-from turnledger.ledger.verifying import every_run
+from turnledger.ledger.events.blobs import blobs_named
+from turnledger.ledger.integrity.verify import every_run
 
 
 @dataclass

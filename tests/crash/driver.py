@@ -56,7 +56,7 @@ def main() -> None:
     arguments = msgspec.json.decode(sys.stdin.buffer.read())
     seconds = arguments.pop("seconds")
     if "postgresql://" in str([arguments.get("url"), arguments.get("urls")]):
-        importlib.import_module("turnledger.ledger.stores.postgres")
+        importlib.import_module("turnledger.ledger.stores.postgres.store")
     name = sys.argv[1]
     scenario = importlib.import_module(name if "." in name else f"tests.crash.{name}")
     gc.freeze()

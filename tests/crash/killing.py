@@ -21,7 +21,7 @@ from tests.crash.book import Book, Slot, problems
 from tests.crash.processes import Child, Crew, Message, Voice
 from tests.crash.quiet import wait_until_alone
 from tests.crash.worker import Worker
-from turnledger.ledger.stores import sqlite
+from turnledger.ledger.stores.sqlite import store as sqlite
 
 WORKERS = 8
 # Every fourth worker has threads, whose appends share commits.

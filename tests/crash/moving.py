@@ -25,7 +25,7 @@ from turnledger.ledger import (
     import_runs,
     new_run_id,
 )
-from turnledger.ledger.backing_up import back_up
+from turnledger.ledger.transfer.backup import back_up
 
 
 def commit(number: int, size: int, bulk: int = 0) -> list[Event]:

@@ -19,14 +19,9 @@ from typing import Any
 from tests.crash.processes import Child, Crew, Voice
 from tests.tables import clean_fold, fill
 from turnledger.ledger import Ledger
-from turnledger.projections import (
-    ToolStatistics,
-    catch_up,
-    over_runs,
-    rebuild,
-    rebuilding,
-    table_rows,
-)
+from turnledger.projections import ToolStatistics, catch_up, rebuild, table_rows
+from turnledger.projections.tables import parallel as over_runs
+from turnledger.projections.tables import rebuild as rebuilding
 
 TABLE = ToolStatistics()
 READS = ("rows_after", "rows", "list_runs", "max_notification_id", "shelf_mark", "shelf_get")

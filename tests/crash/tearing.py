@@ -16,7 +16,7 @@ from typing import Any
 from tests.crash.book import unsound
 from tests.crash.processes import Child, Crew, Voice
 from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
-from turnledger.ledger.stores import sqlite
+from turnledger.ledger.stores.sqlite import store as sqlite
 
 WRITERS = 4
 FRAME_HEADER, WAL_HEADER = 24, 32

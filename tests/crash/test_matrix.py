@@ -14,7 +14,7 @@ from tests.soaking import Search
 from turnledger.ledger import Ledger, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import ToolContext, ToolResult
-from turnledger.runtime.tool_runs import UNKNOWN
+from turnledger.runtime.loop.perform.run_tool import UNKNOWN
 
 PAYMENTS = {
     "none": [],

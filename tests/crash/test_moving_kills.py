@@ -19,7 +19,7 @@ import pytest
 from tests.crash.moving import exported, fill, torn
 from tests.soaking import Search
 from turnledger.ledger import Ledger, import_runs
-from turnledger.ledger.backing_up import back_up
+from turnledger.ledger.transfer.backup import back_up
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.driving import NOBODY, InProcess, Outcome
 from tests.projects import RUN, agent_text
 from tests.shop_agent import CALLED, Order, loop
-from turnledger.adapters.cli import bug_tests
+from turnledger.adapters.cli.exchange import bug_test as bug_tests
 from turnledger.ledger import NEW, Ledger, RunStarted, new_run_id
 
 APP = "tests.shop_agent:loop"

@@ -12,8 +12,8 @@ import pytest
 from tests.e2e.driving import InProcess, Processes
 from turnledger import ledger
 from turnledger.adapters.cli import turnledger
-from turnledger.adapters.cli.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
-from turnledger.adapters.cli.invocation import LedgerCommand
+from turnledger.adapters.cli.shared.command import LedgerCommand
+from turnledger.adapters.cli.shared.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
 from turnledger.ledger import NEW, RunStarted, TurnledgerError, new_run_id
 
 COMMANDS = sorted(turnledger.commands)

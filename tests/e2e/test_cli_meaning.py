@@ -29,9 +29,9 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.clock import SystemClock
-from turnledger.ledger.messages import ToolCallRecord
+from turnledger.ledger.events.messages import ToolCallRecord
 from turnledger.projections import state_at
-from turnledger.projections.moments import built_in
+from turnledger.projections.run_state.state import built_in
 
 EVALUATION = "first"
 VERSIONS = (0, 1, 4, 8, 13, 19)

@@ -17,7 +17,7 @@ from turnledger.ledger import (
     RunStarted,
     new_run_id,
 )
-from turnledger.ledger.messages import MediaContent, TextContent, ToolCallRecord
+from turnledger.ledger.events.messages import MediaContent, TextContent, ToolCallRecord
 from turnledger.projections import state_at
 from turnledger.projections.projection import as_json
 

@@ -22,7 +22,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.clock import new_message_id
-from turnledger.ledger.messages import ToolCallRecord
+from turnledger.ledger.events.messages import ToolCallRecord
 from turnledger.projections import state_at
 
 

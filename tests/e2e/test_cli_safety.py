@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from tests.e2e.driving import PROGRAM, InProcess, Processes
-from turnledger.adapters.cli.visible import safe_json, visible, visible_lines
+from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 from turnledger.ledger import NEW, CustomEvent, EvaluationStarted, RunStarted, new_run_id
 
 UNSAFE = "\x1b]0;evil\x07 \x1b[31m \x9b31m \x7f \r\n\t \u202egnp.exe\u2066 \u200f\u2028 \U000e0041"

@@ -20,7 +20,7 @@ from turnledger.ledger import (
     TurnledgerError,
     new_run_id,
 )
-from turnledger.ledger.verifying import every_run
+from turnledger.ledger.integrity.verify import every_run
 
 
 def check(crew: Crew, url: str, accounts: Sequence[dict[str, Any]]) -> tuple[list[str], int]:

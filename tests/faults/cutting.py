@@ -22,8 +22,8 @@ from tests.faults.images import LEFTOVERS, Platter
 from tests.faults.lying_disk import SYNCS, LyingDisk, Plan, Storm
 from tests.faults.vfs import put_under_sqlite
 from turnledger.ledger import Ledger
-from turnledger.ledger.stores import sqlite
-from turnledger.ledger.stores.sqlite_connection import LedgerDatastore
+from turnledger.ledger.stores.sqlite import store as sqlite
+from turnledger.ledger.stores.sqlite.connection import LedgerDatastore
 
 
 def run(

@@ -20,7 +20,7 @@ from tests.faults.client import Client
 from tests.faults.lying_disk import FAULTS, FILES, SHARED, LyingDisk, Plan, Storm
 from tests.faults.vfs import put_under_sqlite
 from turnledger.ledger import Ledger
-from turnledger.ledger.stores import sqlite
+from turnledger.ledger.stores.sqlite import store as sqlite
 
 STEPS = 12
 # What a case is if it does not say otherwise. Without a fault it is a storm of them.

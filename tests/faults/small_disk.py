@@ -25,7 +25,7 @@ from turnledger.ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from turnledger.ledger.backing_up import back_up
+from turnledger.ledger.transfer.backup import back_up
 
 RUN = new_run_id()
 

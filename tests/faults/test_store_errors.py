@@ -23,10 +23,10 @@ from turnledger.ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from turnledger.ledger.stores import file_lock
-from turnledger.ledger.stores.sqlite import SQLiteLedgerFactory
-from turnledger.ledger.stores.sqlite_faults import code_of, unavailable, unknown, unwritten
-from turnledger.ledger.stores.sqlite_reading import reading
+from turnledger.ledger.stores.sqlite import file_lock
+from turnledger.ledger.stores.sqlite.connection_sqlite_reading import reading
+from turnledger.ledger.stores.sqlite.errors import code_of, unavailable, unknown, unwritten
+from turnledger.ledger.stores.sqlite.store import SQLiteLedgerFactory
 
 
 def fact(size: int = 10) -> CustomEvent:

@@ -27,7 +27,7 @@ from tests.fuzz.mutating import mutate_bytes
 from tests.fuzz.targets import Target, promise
 from tests.fuzz.transcript_targets import Transcripts
 from turnledger.adapters.cli import turnledger
-from turnledger.adapters.cli.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
 
 ENDS = frozenset(int(code) for code in ExitCode)
 RUNS = [str(named_id(name)) for name in ("full", "plain", "fork", "of_fork", "single", "files")]

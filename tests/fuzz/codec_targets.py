@@ -19,9 +19,9 @@ from tests.fuzz.material import payloads
 from tests.fuzz.mutating import JUNK, as_json, mutate_bytes, mutate_json
 from tests.fuzz.targets import Target, promise
 from turnledger.ledger import Codec, EventDecodeError, InvalidInputError
-from turnledger.ledger.events import EVENT_TYPES, Event
-from turnledger.ledger.messages import InnerMessage
-from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.ledger.events.messages import InnerMessage
+from turnledger.ledger.events.types import EVENT_TYPES, Event
+from turnledger.ledger.events.upcasters import UPCASTERS
 
 CODEC = Codec()
 TAGS = (*EVENT_TYPES, *UPCASTERS)

@@ -19,10 +19,10 @@ from tests.fuzz.material import exports, populate
 from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
 from tests.fuzz.targets import Target, promise
 from tests.replay.executing import AGENTS, RECORDED, agent
-from turnledger.adapters.histories import replay_file
+from turnledger.adapters.testing.histories import replay_file
 from turnledger.ledger import Ledger, Record, TurnledgerError, export_runs, import_runs
-from turnledger.ledger.chain import GENESIS, link
 from turnledger.ledger.clock import to_micros
+from turnledger.ledger.events.chain import GENESIS, link
 from turnledger.projections import (
     CheckpointView,
     Conversation,

@@ -19,11 +19,11 @@ from tests.fuzz.codec_targets import WORDS
 from tests.fuzz.material import CountingClock, exports, named_id, payloads, populate
 from tests.fuzz.mutating import as_json, mutate_bytes, mutate_json
 from tests.fuzz.targets import Target, promise
-from turnledger.adapters.cli.events_given import parse_events
+from turnledger.adapters.cli.write.events_input import parse_events
 from turnledger.ledger import ANY, InvalidInputError, Ledger, TurnledgerError
-from turnledger.ledger.record import Draft
-from turnledger.ledger.sealing import Seal, make_seal, read_seal, seal_lines
-from turnledger.ledger.signing import Signer
+from turnledger.ledger.integrity.seal import Seal, make_seal, read_seal, seal_lines
+from turnledger.ledger.integrity.signing import Signer
+from turnledger.ledger.runs.record import Draft
 
 _DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 

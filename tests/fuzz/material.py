@@ -21,8 +21,8 @@ from turnledger.ledger import (
     export_runs,
     import_runs,
 )
-from turnledger.ledger.blobs import blob_name
-from turnledger.ledger.events import ResourceSnapshotted
+from turnledger.ledger.events.blobs import blob_name
+from turnledger.ledger.events.types import ResourceSnapshotted
 
 ROOT = Path(__file__).resolve().parent.parent
 HISTORIES = ROOT / "replay" / "histories"
@@ -81,7 +81,7 @@ def payloads() -> tuple[tuple[str, bytes], ...]:
     codec = Codec()
     events = [started(), *one_of_each(), RunClaimed(worker="w", epoch=1)]
     found = [codec.encode(event) for event in events]
-    old = (ROOT / "unit" / "ledger" / "payloads" / "message.recorded.json").read_bytes()
+    old = (ROOT / "unit" / "ledger" / "events" / "payloads" / "message.recorded.json").read_bytes()
     found.append(("message.recorded", old))
     for content in golden_exports():
         for line in content.splitlines():

@@ -32,8 +32,8 @@ from turnledger.ledger import (
     import_runs,
     new_run_id,
 )
-from turnledger.ledger.redacting import Redactor
-from turnledger.ledger.signing import read_public_key
+from turnledger.ledger.integrity.signing import read_public_key
+from turnledger.ledger.redaction.redactor import Redactor
 
 
 @pytest.fixture

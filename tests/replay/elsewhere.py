@@ -21,7 +21,7 @@ from tests.conformance.providers.harness import PROVIDERS
 from tests.crash.agents import Agent, parallel_tools
 from turnledger.adapters.providers.sdk import SdkAdapter
 from turnledger.ledger import Ledger
-from turnledger.runtime.replaying import Replayed, replay
+from turnledger.runtime.replaying.replay import Replayed, replay
 
 # Where a provider would be. Nobody listens there.
 NOWHERE = "http://127.0.0.1:9"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.replay.shepherd import Job, Shepherd, check_again
 from turnledger.ledger import Event, Ledger, new_run_id
-from turnledger.runtime.replaying import Replayed
+from turnledger.runtime.replaying.replay import Replayed
 
 
 class Gone(BaseException):

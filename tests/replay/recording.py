@@ -53,7 +53,7 @@ from turnledger.ledger import (
     export_runs,
     import_runs,
 )
-from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.projections import state_at
 
 HISTORIES = Path(__file__).parent / "histories"

@@ -32,8 +32,8 @@ from turnledger.ledger import (
     ToolCallRecord,
     ToolCallStarted,
 )
-from turnledger.ledger.claiming import Claim
 from turnledger.ledger.clock import to_micros
+from turnledger.ledger.runs.claims import Claim
 from turnledger.projections import (
     Declarations,
     RunState,

@@ -32,7 +32,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
-from turnledger.runtime.requests import Request
+from turnledger.runtime.agent.models.request import Request
 
 REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (
     sample.text

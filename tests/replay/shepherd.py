@@ -30,7 +30,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
-from turnledger.runtime.replaying import Replayed, replay
+from turnledger.runtime.replaying.replay import Replayed, replay
 
 AT_ONCE = ThrottlePolicy(max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0))
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)

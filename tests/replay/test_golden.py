@@ -24,12 +24,12 @@ from tests.replay import recording
 from tests.replay.recording import KINDS, digests, kept, opened, recorded, run_ids
 from tests.replay.script import declarations
 from turnledger.ledger import CheckpointReached, Ledger, Record, RunCompleted, export_runs
-from turnledger.ledger.events import EVENT_TYPES
-from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.projections import NotLoadedError, RunState, state_at
-from turnledger.projections.moments import built_in
 from turnledger.projections.projection import fold_pages
-from turnledger.projections.stored import Stored, row_of, state_of
+from turnledger.projections.run_state.state import built_in
+from turnledger.projections.run_state.stored import Stored, row_of, state_of
 
 ROOT = Path(__file__).parents[2]
 DIGESTS: dict[str, dict[str, dict[str, Any]]] = json.loads(

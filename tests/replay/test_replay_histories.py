@@ -55,7 +55,7 @@ from turnledger.runtime import (
     ToolResult,
     VisibilityExpansionRequired,
 )
-from turnledger.runtime.replaying import replay
+from turnledger.runtime.replaying.replay import replay
 
 THREE = [calls("a1"), calls("a2", "a3"), DONE]
 

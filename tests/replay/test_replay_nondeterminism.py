@@ -44,8 +44,8 @@ from turnledger.runtime import (
     ToolInvoked,
     ToolResult,
 )
-from turnledger.runtime.divergence import Cause, Divergence
-from turnledger.runtime.replaying import ReplayDivergedError, Replayed, replay
+from turnledger.runtime.replaying.divergence import Cause, Divergence
+from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed, replay
 
 REPLIES = [calls("a1"), calls("a2", "a3"), DONE]
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.crash.agents import KINDS, Agent, Order
 from turnledger.ledger import CustomEvent, Ledger, MessageAppended, Record, new_run_id
-from turnledger.ledger.appending import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.runtime import Reply, replay
 
 

@@ -26,7 +26,7 @@ from tests.crash.provided import script_of
 from tests.replay import elsewhere
 from turnledger.ledger import Ledger, ModelReplied, new_run_id
 from turnledger.runtime import PromptEvaluationError
-from turnledger.runtime.replaying import replay
+from turnledger.runtime.replaying.replay import replay
 
 ROOT = Path(__file__).parents[2]
 WAYS = [(name, stream) for name in PROVIDERS for stream in (False, True)]

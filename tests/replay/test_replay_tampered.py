@@ -26,9 +26,9 @@ from turnledger.ledger import (
     ToolCallDecided,
     TurnledgerError,
 )
-from turnledger.ledger.chain import link
+from turnledger.ledger.events.chain import link
 from turnledger.runtime import MessageBuilder, Prompt
-from turnledger.runtime.replaying import replay
+from turnledger.runtime.replaying.replay import replay
 
 TEXTS = ("run_id", "tag", "event_id", "data")
 COLUMNS = "position, run_id, version, tag, event_id, recorded_at, digest, data"

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from tests.replay.shepherd import DONE, Job, Shepherd, calls
 from turnledger.ledger import Ledger
-from turnledger.runtime.replaying import replay
+from turnledger.runtime.replaying.replay import replay
 
 ROOT = Path(__file__).parents[2]
 RUN = UUID("0197b0a4-7c55-7a4e-9d0e-3b1d3a2f6c01")

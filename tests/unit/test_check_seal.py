@@ -15,8 +15,8 @@ import pytest
 from tests.conformance.forging import cut, paid, remove, rewrite, small_book
 from tests.conformance.harness import SQLiteVandal
 from turnledger.ledger import ANY, Ledger, export_runs
-from turnledger.ledger.sealing import make_seal, read_seal, seal_lines
-from turnledger.ledger.signing import new_key, read_signer
+from turnledger.ledger.integrity.seal import make_seal, read_seal, seal_lines
+from turnledger.ledger.integrity.signing import new_key, read_signer
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "check_seal.py"
 

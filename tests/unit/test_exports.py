@@ -9,7 +9,8 @@ import pytest
 
 import turnledger
 from turnledger import ledger
-from turnledger.ledger import errors, events
+from turnledger.ledger import errors
+from turnledger.ledger.events import types as events
 
 PACKAGES = ["ledger", "projections", "runtime", "adapters"]
 NAMED = {

@@ -10,13 +10,13 @@ import pytest
 
 from tests.unit.docs_providers import ADAPTERS, ANSWERS, LOCAL, Providers, are_needed
 from tests.unit.test_docs import ROOT, Reader, blocks, read
-from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
-from turnledger.adapters.providers.chat import ChatCompletions
-from turnledger.adapters.providers.gemini_contents import GeminiContents
+from turnledger.adapters.providers.anthropic.messages import AnthropicMessages
+from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.litellm import LiteLLMChat
-from turnledger.adapters.providers.responses import Responses
+from turnledger.adapters.providers.openai.chat import ChatCompletions
+from turnledger.adapters.providers.openai.responses import Responses
 from turnledger.adapters.providers.wire import Capabilities, Source
-from turnledger.ledger.messages import Modality
+from turnledger.ledger.events.messages import Modality
 
 HOW_TO = ROOT / "docs" / "how-to"
 FORMATS: dict[str, Capabilities] = {

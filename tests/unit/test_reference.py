@@ -9,7 +9,7 @@ import pytest
 from docs import generate
 from turnledger.adapters.cli import turnledger
 from turnledger.ledger.errors import TurnledgerError
-from turnledger.ledger.events import Event
+from turnledger.ledger.events.types import Event
 
 
 @pytest.mark.parametrize("name", sorted(generate.PAGES))

@@ -18,10 +18,10 @@ from tests.servers.gemini_contents import GeminiContents
 from tests.servers.openai_chat import OpenAIChat
 from tests.servers.openai_responses import OpenAIResponses
 from tests.servers.serving import Script, StrictServer, Wire
-from turnledger.adapters.providers.anthropic import AnthropicAdapter
-from turnledger.adapters.providers.gemini import GeminiAdapter
+from turnledger.adapters.providers.anthropic.adapter import AnthropicAdapter
+from turnledger.adapters.providers.gemini.adapter import GeminiAdapter
 from turnledger.adapters.providers.litellm import LiteLLMAdapter
-from turnledger.adapters.providers.openai import OpenAIAdapter
+from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
 from turnledger.adapters.providers.sdk import SdkAdapter
 from turnledger.adapters.providers.wire import Capabilities
 from turnledger.runtime import ThrottlePolicy

@@ -25,8 +25,8 @@ from turnledger.ledger import (
     ToolCallRecord,
 )
 from turnledger.projections import MessageHistory
-from turnledger.projections.conversation import Conversation
 from turnledger.projections.projection import fold_together
+from turnledger.projections.views.conversation import Conversation
 from turnledger.runtime import Request
 
 texts = st.sampled_from(["hi", "", " ", "\n", "é ", "x" * 300, "\u0000", "trailing "]) | st.text(

@@ -12,10 +12,10 @@ from tests.servers.serving import Answer, replies
 from tests.unit.runtime.evaluations import messages, on, prompt_of
 from turnledger.adapters.providers.media import UnsupportedMediaError
 from turnledger.ledger import Ledger
-from turnledger.ledger.messages import Modality
+from turnledger.ledger.events.messages import Modality
 from turnledger.runtime import PromptEvaluationError
-from turnledger.runtime.message_building import MessageBuilder
-from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.agent.messages.builder import MessageBuilder
+from turnledger.runtime.agent.prompts.prompt import Prompt
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

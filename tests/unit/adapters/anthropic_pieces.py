@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.servers.anthropic_rules import signature
-from turnledger.adapters.providers.anthropic_wire import AnthropicMessages
+from turnledger.adapters.providers.anthropic.messages import AnthropicMessages
 from turnledger.projections import ChatTurn, MessageHistory, TextBlock
 from turnledger.runtime import Request
 

@@ -22,11 +22,11 @@ from turnledger.ledger import (
     import_runs,
     new_run_id,
 )
-from turnledger.ledger.chain import GENESIS, link
 from turnledger.ledger.clock import to_micros
-from turnledger.ledger.sealing import Seal
-from turnledger.ledger.transfer.lines import EndLine, Header, Totals, encode_line, record_line
-from turnledger.ledger.transfer.sealed import seal_line
+from turnledger.ledger.events.chain import GENESIS, link
+from turnledger.ledger.integrity.seal import Seal
+from turnledger.ledger.transfer.file_format import EndLine, Header, Totals, encode_line, record_line
+from turnledger.ledger.transfer.seal_check import seal_line
 
 Lines = list[dict[str, Any]]
 

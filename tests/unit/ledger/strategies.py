@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from turnledger.ledger import MediaContent, RunStarted
-from turnledger.ledger.events import EVENT_TYPES, Event
+from turnledger.ledger.events.types import EVENT_TYPES, Event
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()

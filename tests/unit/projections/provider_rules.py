@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from turnledger.projections.blocks import (
+from turnledger.projections.history.blocks import (
     ChatTurn,
     MediaBlock,
     TextBlock,

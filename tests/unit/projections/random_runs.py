@@ -140,7 +140,7 @@ snapshots = st.fixed_dictionaries(
                 ),
                 st.fixed_dictionaries(
                     {
-                        "slice_type": st.just("turnledger.ledger.messages:InnerMessage"),
+                        "slice_type": st.just("turnledger.ledger.events.messages:InnerMessage"),
                         "items": st.lists(messages.map(lambda m: as_json(m.message)), max_size=3),
                     }
                 ),

@@ -15,11 +15,11 @@ from tests.unit.ledger.strategies import events as events_of
 from tests.unit.projections.given import records, replies
 from tests.unit.projections.random_runs import declarations, runs
 from turnledger.ledger import Event, Record, RunStarted
-from turnledger.ledger.events import EVENT_TYPES
-from turnledger.ledger.upcasting import UPCASTERS
+from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.projections import Declarations, Projection, RunState, fold, fold_together
-from turnledger.projections.moments import built_in
 from turnledger.projections.projection import tags_read
+from turnledger.projections.run_state.state import built_in
 
 VIEWS = [type(view) for view in built_in()]
 

@@ -23,8 +23,8 @@ from turnledger.runtime import (
     ToolInvoked,
     ToolResult,
 )
-from turnledger.runtime.journal import Journal
-from turnledger.runtime.prompt import Prompt
+from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.journal.journal import Journal
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 

@@ -24,8 +24,8 @@ from turnledger.ledger import (
 )
 from turnledger.projections import Declarations, RunState, fold_together
 from turnledger.runtime import MessageBuilder, enable_inner_message_recording
-from turnledger.runtime.facts import Facts
-from turnledger.runtime.progress import Progress
+from turnledger.runtime.journal.loop_progress import Progress
+from turnledger.runtime.journal.session_facts import Facts
 
 TEXT = {"/message/content": "Something else."}
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.ledger.strategies import json_values, of_struct
 from turnledger.ledger import InnerMessage, ToolCallRecord, blob_name
-from turnledger.runtime.messages import (
+from turnledger.runtime.agent.messages.message import (
     MediaPart,
     Message,
     OptionCallPayload,

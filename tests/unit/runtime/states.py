@@ -13,7 +13,7 @@ from tests.unit.runtime.clocks import BEGIN
 from turnledger.ledger import InnerMessage, Ledger, RunStarted, ToolCallRecord, new_run_id
 from turnledger.projections import ReducerContext, RunState, reducer, state_at
 from turnledger.runtime import Session
-from turnledger.runtime.journal import Journal
+from turnledger.runtime.journal.journal import Journal
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from turnledger.runtime.bus import (
     PublishResult,
     format_publish_failures,
 )
-from turnledger.runtime.bus_events import MainLoopRequest
+from turnledger.runtime.loop.events import MainLoopRequest
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Commands that exchange runs: export, import, transcripts, bug tests."""

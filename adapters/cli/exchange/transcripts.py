@@ -1,0 +1,104 @@
+"""Conversations in and out: what `export --format` and `import --format` do."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from turnledger.adapters.cli.shared.command import finish, open_ledger, printer
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.files import read_whole
+from turnledger.adapters.cli.shared.files_whole_files import written
+from turnledger.adapters.cli.shared.output import Format, pretty_json, say, to_json
+from turnledger.adapters.transcripts import (
+    EvaluationNotFoundError,
+    ImportedRun,
+    NothingSaidError,
+    Wanted,
+    export_transcript,
+    import_transcripts,
+    read_transcripts,
+)
+from turnledger.ledger import Ledger
+
+# How many repairs and notes of a run people are told of.
+TOLD = 5
+
+
+def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path | None) -> None:
+    with open_ledger() as ledger:
+        documents = _documents(ledger, runs, wanted)
+        encode = pretty_json if len(runs) == 1 else to_json
+        try:
+            count = written(output_file, lambda out: _write_lines(out, map(encode, documents)))
+        except EvaluationNotFoundError as error:
+            say(f"Error: {error}")
+            finish(ExitCode.NOT_FOUND)
+            return
+    say(f"Exported {count} {'conversation' if count == 1 else 'conversations'}.")
+
+
+def _documents(ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted) -> Iterator[dict[str, Any]]:
+    """Each run's document; where all are meant, those in which nobody speaks are left out."""
+    chosen = runs or [info.run_id for info in ledger.runs()][::-1]
+    for run in chosen:
+        try:
+            yield export_transcript(ledger, run, wanted)
+        except NothingSaidError:
+            if runs:
+                raise
+
+
+def _write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:
+    count = 0
+    for line in lines:
+        out.write(line + b"\n")
+        count += 1
+    return count
+
+
+def take_transcripts(file: BinaryIO, wire: str) -> None:
+    source = "stdin" if file is sys.stdin.buffer or file.name == "<stdin>" else str(file.name)
+    plans = read_transcripts(read_whole(file, source), wire, source=source)
+    with open_ledger(create=True) as ledger:
+        imported = import_transcripts(ledger, plans)
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many(imported, str, flush=False)
+        return
+    out.rows(
+        ("run", "from", "outcome", "turns", "repairs", "notes"),
+        (
+            (
+                str(one.run_id),
+                one.place or "the file",
+                one.outcome,
+                str(one.turns),
+                str(len(one.repairs)),
+                str(len(one.notes)),
+            )
+            for one in imported
+        ),
+    )
+    out.flush()
+    for one in imported:
+        _say_changes(one)
+
+
+def _say_changes(run: ImportedRun) -> None:
+    """What of a transcript is not in its run as it was, in a few lines."""
+    counts = Counter((repair.kind, repair.detail) for repair in run.repairs)
+    told = [f"{count} x {kind}: {detail}" for (kind, detail), count in counts.items()]
+    told += [f"{note.path}: {note.text}" if note.path else note.text for note in run.notes]
+    if not told:
+        return
+    where = f" ({run.place})" if run.place else ""
+    say(f"Not in run {run.run_id}{where} as it was:")
+    for line in told[:TOLD]:
+        say(f"  {line}")
+    if len(told) > TOLD:
+        say(f"  and {len(told) - TOLD} more: -o json tells all.")

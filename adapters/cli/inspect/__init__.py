@@ -1,0 +1,1 @@
+"""Commands that inspect runs: runs, log, state, messages, tools, usage, compare."""

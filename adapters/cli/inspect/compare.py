@@ -1,0 +1,279 @@
+"""The command `compare`: two runs side by side, and where they part."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+from rich.text import Text
+
+from turnledger.adapters.cli.shared.command import (
+    LedgerCommand,
+    finish,
+    open_ledger,
+    printer,
+    redactor,
+)
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.output import Printer, console_on, say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.views import json_text, line_width, print_styled, shortened
+from turnledger.adapters.terminal_text import visible
+from turnledger.ledger import Ledger
+from turnledger.projections import Comparison, compare
+from turnledger.projections.comparison.json_diff import Change
+from turnledger.projections.comparison.runs import Row, RowKind, compare_states
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # not generic in every click that we run with
+    _ParamType = click.ParamType
+
+SIGNS: dict[RowKind, str] = {"same": "=", "changed": "~", "only_first": "<", "only_second": ">"}
+STYLES: dict[RowKind, str] = {
+    "same": "dim",
+    "changed": "yellow",
+    "only_first": "red",
+    "only_second": "green",
+}
+MARKS = {"add": ("+", "green"), "remove": ("-", "red"), "replace": ("~", "yellow")}
+# What a value gets at least, however long its path is; what of a text is shown before a change.
+LEAST_ROOM, LEAD = 20, 20
+# A text of more lines is shown as a value; a difference of more is cut.
+MOST_LINES, MOST_SHOWN = 2_000, 40
+
+
+class VersionsParam(_ParamType):
+    """A version of each of two runs: `V1:V2`."""
+
+    name = "versions"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).split(":")
+        if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) < 16 for p in parts):
+            message = f"{value!r} is no pair of versions: write V1:V2, like 12:14."
+            raise click.BadParameter(message, ctx, param)
+        return int(parts[0]), int(parts[1])
+
+
+@click.command(
+    "compare",
+    cls=LedgerCommand,
+    example="""\
+turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11
+turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11 \\
+    --other-db yesterday.db --state 12:14""",
+)
+@click.argument("run1", type=RUN)
+@click.argument("run2", type=RUN)
+@click.option("--all", "everything", is_flag=True, help="Also every event that is the same.")
+@click.option(
+    "--state",
+    "versions",
+    type=VersionsParam(),
+    metavar="V1:V2",
+    help="Instead, what is known of RUN1 at version V1 and of RUN2 at V2 otherwise.",
+)
+@click.option("--other-db", metavar="URL", help="The ledger of RUN2. Default: that of RUN1.")
+def compare_command(
+    run1: UUID,
+    run2: UUID,
+    everything: bool,
+    versions: tuple[int, int] | None,
+    other_db: str | None,
+) -> None:
+    """Compare two runs: where do they part?
+
+    Events are compared by what they say, without ids and times. = is the same, ~ has
+    changed, < is in RUN1 only and > in RUN2 only; → marks the first divergence. Bookkeeping
+    (claims, checkpoints, digests, token counts) makes no divergence. Exits with 0 if both
+    did the same, and with 6 if not. With --state: with 0 if both states have the same outcome.
+    """
+    with ExitStack() as stack:
+        ledger = stack.enter_context(open_ledger())
+        other = None
+        if other_db is not None:
+            other = stack.enter_context(Ledger.open(other_db, create=False, redactor=redactor()))
+        if versions is not None:
+            same = _states(ledger, run1, run2, versions, other)
+        else:
+            same = _events(compare(ledger, run1, run2, other_ledger=other), everything)
+    finish(ExitCode.OK if same else ExitCode.REPLAY_DIVERGENCE)
+
+
+def _states(
+    ledger: Ledger, run1: UUID, run2: UUID, versions: tuple[int, int], other: Ledger | None
+) -> bool:
+    """Print how the states differ; whether the outcome is the same."""
+    found = compare_states(ledger, run1, versions[0], run2, versions[1], other_ledger=other)
+    out = printer()
+
+    def table() -> None:
+        for change in found.changes:
+            _print_change(out, change, "")
+
+    out.one(found, table)
+    if not found.changes:
+        say("The states are the same.")
+    elif found.same:
+        say("The outcome is the same.")
+    return found.same
+
+
+def _events(found: Comparison, everything: bool) -> bool:
+    """Print the rows and where the runs part; whether they did the same."""
+    out = printer()
+    value = {
+        "first": found.first,
+        "second": found.second,
+        "same": found.same,
+        "shared": found.shared,
+        "counts": found.counts,
+        "divergence": found.divergence,
+        "rows": found.rows,
+    }
+    out.one(value, lambda: _Table(out, found).show(everything))
+    if found.same:
+        say("Both runs did the same.")
+    return found.same
+
+
+class _Table:
+    """Prints a comparison for people, a line for each row."""
+
+    def __init__(self, out: Printer, found: Comparison) -> None:
+        self._out = out
+        self._console = console_on(sys.stdout)
+        self._found = found
+        self._marked = found.divergence.rows if found.divergence is not None else ()
+        self._tag_width = max((len(row.tag) for row in found.rows), default=0)
+
+    def show(self, everything: bool) -> None:
+        self._line(Text(f"  {'':1} {'run1':>6} {'run2':>6}  {'event':<{self._tag_width}}", "bold"))
+        folded: list[Row] = []
+        for place, row in enumerate(self._found.rows):
+            if not everything and (row.kind == "same" or row.bookkeeping):
+                folded.append(row)
+                continue
+            self._fold(folded)
+            folded = []
+            self._row(row, marked=place in self._marked)
+        self._fold(folded)
+        if self._marked:
+            self._divergence()
+
+    def _row(self, row: Row, *, marked: bool) -> None:
+        place = "→" if marked else " "
+        head = f"{place} {SIGNS[row.kind]} {row.first or '':>6} {row.second or '':>6}  "
+        head += f"{visible(row.tag):<{self._tag_width}}  "
+        room = max(line_width() - len(head), LEAST_ROOM)
+        text = _what(row, room)
+        if row.bookkeeping:
+            text = f"(bookkeeping) {text}"
+        style = "dim" if row.bookkeeping else STYLES[row.kind]
+        self._line(Text(head + shortened(text, room), f"bold {style}" if marked else style))
+
+    def _fold(self, rows: list[Row]) -> None:
+        """Rows that need no look become one line."""
+        same = sum(row.kind == "same" for row in rows)
+        parts = [f"{same} the same"] if same else []
+        if len(rows) > same:
+            parts.append(f"{len(rows) - same} bookkeeping")
+        if parts:
+            self._line(Text(f"  … {', '.join(parts)}", "dim"))
+
+    def _divergence(self) -> None:
+        self._out.line("")
+        rows = [self._found.rows[place] for place in self._marked]
+        where = " and ".join(_where(row) for row in rows)
+        self._line(Text(f"First divergence: {where}", "bold"))
+        for row in rows:
+            for change in row.changes:
+                _print_change(self._out, change, "  ")
+            if not row.changes:
+                text = shortened(visible(row.text), max(line_width() - 4, LEAST_ROOM))
+                self._line(Text(f"  {SIGNS[row.kind]} {text}", STYLES[row.kind]))
+
+    def _line(self, line: Text) -> None:
+        print_styled(self._out, self._console, line)
+
+
+def _what(row: Row, room: int) -> str:
+    """What happened, or what is different about it."""
+    if row.kind != "changed":
+        return visible(row.text)
+    first, *others = row.changes
+    more = f" (and {len(others)} more)" if others else ""
+    mark = "" if first.op == "replace" else f"{MARKS[first.op][0]} "
+    path = f"{mark}{visible(first.path)} "
+    return path + _values(first, max(room - len(path) - len(more), LEAST_ROOM)) + more
+
+
+def _where(row: Row) -> str:
+    tag = visible(row.tag)
+    if row.kind == "changed":
+        return f"{tag}, version {row.first} of run1 and {row.second} of run2"
+    which = f"{row.first} of run1" if row.kind == "only_first" else f"{row.second} of run2"
+    return f"{tag}, version {which} only"
+
+
+# --- what differs ------------------------------------------------------------------
+
+
+def _print_change(out: Printer, change: Change, margin: str) -> None:
+    mark, style = MARKS[change.op]
+    head = f"{margin}{mark} {visible(change.path)}"
+    console = console_on(sys.stdout)
+    lines = list(_text_lines(change))
+    if not lines:
+        head = f"{head} {_values(change, max(line_width() - len(head) - 1, LEAST_ROOM))}"
+    print_styled(out, console, Text(head, style))
+    for line in lines:
+        shown = shortened(visible(line), max(line_width() - len(margin) - 4, LEAST_ROOM))
+        print_styled(out, console, Text(f"{margin}    {shown}", _line_style(line)))
+
+
+def _values(change: Change, room: int) -> str:
+    """The value that came or went, or both, cut to the room; of two, what differs is shown."""
+    if change.op == "add":
+        return shortened(json_text(change.value), room)
+    was = json_text(change.was)
+    if change.op == "remove":
+        return shortened(was, room)
+    value = json_text(change.value)
+    if len(was) + len(value) + 3 > room:
+        pairs = enumerate(zip(was, value, strict=False))
+        start = next((n for n, (x, y) in pairs if x != y), min(len(was), len(value))) - LEAD
+        if start > 0:
+            was, value = f"…{was[start:]}", f"…{value[start:]}"
+    half = max((room - 3) // 2, 1)
+    first = shortened(was, max(half, room - 3 - len(value)))
+    return f"{first} → {shortened(value, max(half, room - 3 - len(first)))}"
+
+
+def _text_lines(change: Change) -> Iterator[str]:
+    """A difference between two texts of several lines, line by line."""
+    was, value = change.was, change.value
+    if not isinstance(was, str) or not isinstance(value, str):
+        return
+    before, after = was.split("\n"), value.split("\n")
+    if not 2 < len(before) + len(after) <= MOST_LINES:
+        return
+    lines = unified_diff(before, after, lineterm="", n=1)
+    for number, line in enumerate(lines):
+        if number >= MOST_SHOWN:
+            yield "…"
+            return
+        if number > 1:  # after the names of the files
+            yield line
+
+
+def _line_style(line: str) -> str:
+    return {"+": "green", "-": "red"}.get(line[:1], "dim")

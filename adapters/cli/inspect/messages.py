@@ -1,0 +1,224 @@
+"""The command `messages`: a run's conversation as a chat that people read.
+
+What is said is indented deeper than who says it and than calls and results, so that no
+text can pass for another speaker's or for a call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import zip_longest
+from uuid import UUID
+
+import click
+import msgspec
+from rich.cells import cell_len
+from rich.text import Text
+
+from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.output import Format, Printer, console_on, say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.views import at_option, print_styled, records_until
+from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
+from turnledger.projections import (
+    ChatTurn,
+    MediaBlock,
+    MessageHistory,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.projections.views.one_conversation import OneConversation, one_conversation
+
+# Longer lines are hard to read, however wide the screen is.
+WIDEST = 100
+INDENT = 4
+# Of how many other evaluations the names are told.
+MOST_NAMED = 20
+ROLES = {"system": "bold magenta", "user": "bold cyan", "assistant": "bold green"}
+CALL = "yellow"
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
+)
+@click.argument("run", type=RUN)
+@at_option
+@click.option(
+    "--evaluation",
+    metavar="ID",
+    help="The conversation of this evaluation. Default: the latest not superseded.",
+)
+def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
+    """Print a run's conversation as a chat.
+
+    Tool calls (→) stand with their results (←, or ✗ for an error), and the system text
+    first. -o json and jsonl give the turns, a synthetic first one marked; the system text
+    is in `state --path /history/system`.
+    """
+    with open_ledger() as ledger:
+        records_until(ledger, run, at)
+        known = one_conversation(ledger, run, evaluation, until=at)
+    if evaluation is not None and evaluation not in known.evaluations:
+        say(f"Error: run {run} has no evaluation {evaluation!r} at that version.")
+        _say_evaluations(known, None)
+        finish(ExitCode.NOT_FOUND)
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many(known.history.to_list(), str, flush=False)
+        return
+    Chat(out).show(known.history)
+    _say_evaluations(known, evaluation)
+    _say_repairs(known.history)
+
+
+def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
+    """Where there are several conversations, which there are: the last ones, if they are many."""
+    names = known.evaluations
+    standing = [name for name in names if name not in known.superseded]
+    shown = chosen if chosen is not None else next(reversed(standing), None)
+    others = [
+        f"{name} (superseded)" if name in known.superseded else name
+        for name in names
+        if name != shown
+    ]
+    if others:
+        this = f"This is evaluation {shown}. " if shown is not None else ""
+        before = len(others) - MOST_NAMED
+        more = f"; and {before} before these" if before > 0 else ""
+        named = ", ".join(others[-MOST_NAMED:])
+        say(f"{this}There are other evaluations, see --evaluation: {named}{more}.")
+
+
+def _say_repairs(history: MessageHistory) -> None:
+    counts = Counter(repair.kind for repair in history.repairs if repair.kind != "merged")
+    if counts:
+        listed = ", ".join(f"{count} x {kind}" for kind, count in counts.items())
+        say(f"Not as it was recorded, so that a provider takes it: {listed}.")
+
+
+class Chat:
+    """Prints a conversation: wrapped and coloured on a terminal, as it was said elsewhere."""
+
+    def __init__(self, out: Printer) -> None:
+        self._out = out
+        self._console = console_on(sys.stdout)
+        self._width = min(self._console.width, WIDEST) if sys.stdout.isatty() else None
+        self._begun = False
+
+    def show(self, history: MessageHistory) -> None:
+        if history.system:
+            self._speaker("system")
+            self._text(history.system, "dim")
+        turns = history.to_list()
+        for turn, answer in zip_longest(turns, turns[1:]):
+            # A user's turn may hold results only: those stand with their calls.
+            rest = [block for block in turn.blocks if not isinstance(block, ToolResultBlock)]
+            if rest and not turn.synthetic:
+                self._turn(turn.role, rest, _results(answer))
+        if not self._begun:
+            say("Nobody has said anything.")
+
+    def _turn(
+        self,
+        role: str,
+        blocks: list[TextBlock | MediaBlock | ToolUseBlock],
+        results: dict[str, ToolResultBlock],
+    ) -> None:
+        self._speaker(role)
+        for block in blocks:
+            if isinstance(block, TextBlock):
+                self._text(block.text)
+            elif isinstance(block, MediaBlock):
+                self._text(_media(block), "italic")
+            else:
+                self._call(block)
+                self._result(results.get(block.call_id))
+
+    def _speaker(self, role: str) -> None:
+        if self._begun:
+            self._out.line("")
+        self._begun = True
+        self._line(Text(role, ROLES[role]))
+
+    def _text(self, text: str, style: str = "", mark: str = "", mark_style: str = "") -> None:
+        """Text under its speaker, with a mark before its first line."""
+        margin = f"  {mark} " if mark else " " * INDENT
+        for line in visible_lines(text).split("\n"):
+            for piece in self._wrapped(line):
+                self._line(Text.assemble((margin, mark_style), (piece, style)))
+                margin, mark_style = " " * INDENT, ""
+
+    def _wrapped(self, line: str) -> Iterator[str]:
+        """A line in pieces that fit, each indented as the line is."""
+        room = (self._width or 0) - INDENT
+        if self._width is None or cell_len(line) <= room:
+            yield line
+            return
+        said = line.lstrip(" ")
+        lead = min(len(line) - len(said), room // 2)
+        for piece in Text(said).wrap(self._console, max(room - lead, 8), overflow="fold"):
+            yield " " * lead + piece.plain.rstrip()
+
+    def _call(self, call: ToolUseBlock) -> None:
+        head = f"{visible(call.name)} [{visible(call.call_id)}]"
+        short = _one_line(call.arguments)
+        room = (self._width or WIDEST) - INDENT
+        if short is not None and len(head) + 1 + len(short) <= room:
+            self._text(f"{head} {short}", CALL, "→", CALL)
+            return
+        self._text(head, CALL, "→", CALL)
+        for line in _argument_lines(call.arguments):
+            self._text(f"  {line}", CALL)
+
+    def _result(self, result: ToolResultBlock | None) -> None:
+        if result is None:
+            self._text("(no result)", "italic", "…", "italic")
+        elif result.is_error:
+            self._text(result.content, "red", "✗", "red")
+        else:
+            self._text(result.content, "", "←", CALL)
+
+    def _line(self, line: Text) -> None:
+        print_styled(self._out, self._console, line)
+
+
+def _results(turn: ChatTurn | None) -> dict[str, ToolResultBlock]:
+    blocks = turn.blocks if turn is not None else ()
+    return {block.call_id: block for block in blocks if isinstance(block, ToolResultBlock)}
+
+
+def _media(media: MediaBlock) -> str:
+    where = media.url if media.url is not None else f"blob {media.blob}"
+    hint = f": {media.prompt_hint}" if media.prompt_hint else ""
+    return f"[{media.mime or media.modality} {where}{hint}]"
+
+
+def _one_line(arguments: str) -> str | None:
+    """Arguments on one line; None if they are no JSON."""
+    try:
+        return safe_json(msgspec.json.format(arguments.encode(), indent=0)).decode()
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def _argument_lines(arguments: str) -> Iterator[str]:
+    """Arguments below each other, text of several lines as it is; as given if they are no JSON."""
+    try:
+        named = msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        yield from (_one_line(arguments) or arguments).split("\n")
+        return
+    for name, raw in named.items():
+        text = msgspec.json.decode(raw) if bytes(raw).startswith(b'"') else ""
+        if "\n" in text:
+            yield f"{visible(name)}:"
+            yield from (f"  {line}" for line in text.removesuffix("\n").split("\n"))
+        else:
+            yield f"{visible(name)}: {_one_line(bytes(raw).decode())}"

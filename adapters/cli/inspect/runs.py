@@ -1,0 +1,141 @@
+"""Commands about runs as a whole: `runs`, and what `show` says of one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any, get_args
+from uuid import UUID
+
+import click
+import msgspec
+
+from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.parameters import MOMENT, TagParam
+from turnledger.ledger import Ledger, RunInfo
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.runs.index import RunStatus
+from turnledger.ledger.transfer import moment_text
+
+TABLE_LIMIT = 50
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """A run on the outside."""
+
+    run_id: UUID
+    status: str
+    version: int
+    kind: str
+    parent: UUID | None
+    parent_version: int
+    prompt: str
+    tags: dict[str, str]
+    epoch: int
+    started_at: str
+    updated_at: str
+    digest: str
+
+
+class LeaseView(msgspec.Struct, frozen=True):
+    """Who last claimed a run, and until when by the store's clock."""
+
+    worker: str
+    epoch: int
+    expires_at: str
+
+
+def run_view(run: RunInfo) -> RunView:
+    fields = {name: getattr(run, name) for name in RunView.__struct_fields__}
+    for name in ("started_at", "updated_at"):
+        fields[name] = moment_text(to_micros(fields[name]))
+    return RunView(**fields)
+
+
+def _tags(tags: dict[str, str]) -> str:
+    return " ".join(f"{key}={value}" for key, value in tags.items())
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="turnledger runs --status waiting --tag customer=acme --since 2025-01-31",
+)
+@click.option(
+    "--status", type=click.Choice(get_args(RunStatus)), help="Only runs that stand like this."
+)
+@click.option(
+    "--tag",
+    "tags",
+    type=TagParam(needs_value=False),
+    multiple=True,
+    metavar="KEY[=VALUE]",
+    help="Only runs with this tag, with any value or this one. May be repeated.",
+)
+@click.option("--prompt", metavar="NS/KEY", help="Only runs that evaluate this prompt.")
+@click.option("--since", type=MOMENT, metavar="TIME", help="Only runs started then or later.")
+@click.option("--until", type=MOMENT, metavar="TIME", help="Only runs started before.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"At most this many. Default: {TABLE_LIMIT} in a table, else all.",
+)
+def runs(
+    status: RunStatus | None,
+    tags: tuple[tuple[str, str | None], ...],
+    prompt: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int | None,
+) -> None:
+    """List runs, newest first."""
+    out = printer()
+    with open_ledger() as ledger:
+        found = ledger.runs(
+            status=status, tags=dict(tags), prompt=prompt, since=since, until=until, limit=limit
+        )
+        if out.form is Format.TABLE:
+            _print_table(out, found, limit or TABLE_LIMIT)
+        else:
+            out.many(map(run_view, found), str, flush=False)
+
+
+def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:
+    views = [run_view(run) for run in islice(found, min(limit, sys.maxsize))]
+    out.rows(
+        ("run", "status", "version", "started", "prompt", "tags"),
+        (
+            (str(v.run_id), v.status, str(v.version), v.started_at, v.prompt, _tags(v.tags))
+            for v in views
+        ),
+    )
+    if next(found, None) is not None:
+        say(f"There are more than these {limit}: see --limit.")
+
+
+def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
+    """Everything that the index knows of a run, and its last lease."""
+    view = run_view(ledger.run(run_id))
+    lease = ledger.store.lease(str(run_id))
+    claim = (
+        LeaseView(lease.worker, lease.epoch, moment_text(lease.expires_at))
+        if lease is not None
+        else None
+    )
+    fields: dict[str, Any] = {**msgspec.structs.asdict(view), "lease": claim}
+
+    def table() -> None:
+        out.pairs((name, _text(value)) for name, value in fields.items())
+
+    out.one(fields, table)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return _tags(value)
+    if isinstance(value, LeaseView):
+        return f"{value.worker} (epoch {value.epoch}) until {value.expires_at}"
+    return "" if value is None else str(value)

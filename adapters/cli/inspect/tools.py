@@ -1,0 +1,223 @@
+"""Commands about what a run did: `tools` and `timeline`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from heapq import merge
+from itertools import chain
+from uuid import UUID
+
+import click
+import msgspec
+from rich.cells import cell_len
+
+from turnledger.adapters.cli.inspect.tools_statistics import print_statistics
+from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.views import (
+    at_option,
+    line_width,
+    records_until,
+    seconds_text,
+    shortened,
+    view_at,
+)
+from turnledger.adapters.terminal_text import visible
+from turnledger.ledger import Record, RunStarted
+from turnledger.ledger.clock import to_micros
+from turnledger.ledger.transfer import moment_text
+from turnledger.projections import PendingTools, Timeline, ToolCallView, fold
+from turnledger.projections.views.timeline import Gap, Gaps, Span, TimelineState
+
+# How much of arguments and results a table shows.
+CELL = 60
+# A bar's width where no screen sets it, and at least; and its characters.
+BAR, SHORTEST_BAR = 40, 8
+MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending
+turnledger tools --all""",
+)
+@click.argument("run", type=RUN, required=False)
+@at_option
+@click.option("--pending", is_flag=True, help="Only calls that are neither completed nor failed.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="What the tools of all runs did, from the table tool-statistics.",
+)
+def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
+    """List a run's tool calls, and how each stands.
+
+    A call is pending, started, completed, failed or in_doubt.
+    """
+    if everything:
+        if run is not None or at is not None or pending:
+            raise click.UsageError(
+                "--all is about all runs: give neither a run nor options of one."
+            )
+        print_statistics(printer())
+        return
+    if run is None:
+        raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
+    with open_ledger() as ledger:
+        known = view_at(ledger, run, at, PendingTools())
+    calls = known.pending() if pending else known.in_order()
+    out = printer()
+    if out.form is not Format.TABLE:
+        # With every field, also those that have their default.
+        out.many(map(msgspec.structs.asdict, calls), str, flush=False)
+        return
+    out.rows(
+        ("call", "name", "status", "attempts", "took", "arguments", "result"), map(_call_row, calls)
+    )
+
+
+def _call_row(call: ToolCallView) -> tuple[str, ...]:
+    decided = f" (decided: {call.decision})" if call.decision else ""
+    begun = call.started_at or call.asked_at
+    took = (call.ended_at - begun).total_seconds() if call.ended_at and begun else None
+    result = call.result if call.result is not None else call.error_message
+    return (
+        call.call_id,
+        call.name,
+        call.status + decided,
+        str(call.attempts),
+        seconds_text(took) if took is not None else "",
+        shortened(visible(call.arguments), CELL),
+        shortened(visible(result or ""), CELL),
+    )
+
+
+# --- the timeline ------------------------------------------------------------------
+
+
+class TimelineRow(msgspec.Struct, frozen=True):
+    """A span or a gap on the outside: `offset` and `seconds` are what people look for."""
+
+    kind: str
+    name: str
+    outcome: str
+    attempt: int
+    offset: float
+    seconds: float | None
+    from_version: int | None
+    to_version: int | None
+    started_at: str
+    ended_at: str | None
+
+
+class _Watched:
+    """Records on their way into a fold: when the run began, and the last of them."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = records
+        self.first: datetime | None = None
+        self.last: datetime | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        for record in self._records:
+            self.last = record.recorded_at
+            if self.first is None or _begins_anew(record):
+                self.first = self.last
+            yield record
+
+
+def _begins_anew(record: Record) -> bool:
+    """A continuation leaves the spans of its parent behind."""
+    if record.tag != RunStarted.tag:
+        return False
+    event = record.event
+    return isinstance(event, RunStarted) and event.kind == "continuation"
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="turnledger timeline 01890a5d-ac96-774b-bcce-b302099a8057",
+)
+@click.argument("run", type=RUN)
+@at_option
+def timeline(run: UUID, at: int | None) -> None:
+    """Show when a run called models and tools, and how long.
+
+    Times count from the run's first event; a fork's from its parent's. A gap is time in
+    which no model or tool was at work. What has no end has no duration.
+    """
+    with open_ledger() as ledger:
+        records = _Watched(records_until(ledger, run, at))
+        known = fold(records, Timeline())
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many(_rows(known, records.first), str, flush=False)
+    elif len(known.in_order()) and records.first is not None and records.last is not None:
+        _draw(out, known, records.first, (records.last - records.first).total_seconds())
+    else:
+        say("No model or tool was called.")
+
+
+def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
+    """Spans and gaps together, in the order in which they began."""
+    spans: Iterable[Span | Gap] = known.by_time()
+    for item in merge(spans, Gaps(known), key=lambda item: item.started_at):
+        begun, ended = item.started_at, item.ended_at
+        span = item if isinstance(item, Span) else None
+        yield TimelineRow(
+            kind=span.kind if span else "gap",
+            name=span.name if span else "",
+            outcome=span.outcome if span else "",
+            attempt=span.attempt if span else 0,
+            offset=(begun - (start or begun)).total_seconds(),
+            seconds=(ended - begun).total_seconds() if ended is not None else None,
+            from_version=span.from_version if span else None,
+            to_version=span.to_version if span else None,
+            started_at=moment_text(to_micros(begun)),
+            ended_at=moment_text(to_micros(ended)) if ended is not None else None,
+        )
+
+
+def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> None:
+    headings: tuple[str, ...] = ("at", "took", "kind", "name", "outcome")
+    width = _bar_width(chain([headings], map(_cells, _rows(known, start))))
+    if width:
+        headings = (*headings, "")
+    rows = _rows(known, start)
+    out.rows(headings, ((*_cells(r), _bar(r, total, width)) if width else _cells(r) for r in rows))
+
+
+def _cells(row: TimelineRow) -> tuple[str, ...]:
+    again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
+    return (
+        f"+{seconds_text(row.offset)}",
+        seconds_text(row.seconds) if row.seconds is not None else "",
+        row.kind,
+        shortened(visible(row.name), CELL),
+        row.outcome + again,
+    )
+
+
+def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
+    """What the other columns leave of the screen; 0 if that is too little to draw in."""
+    if not sys.stdout.isatty():
+        return BAR
+    widest: tuple[int, ...] = (0,) * 5
+    for line in lines:
+        widest = tuple(map(max, widest, map(cell_len, line)))
+    room = line_width() - sum(widest) - 2 * len(widest)
+    return room if room >= SHORTEST_BAR else 0
+
+
+def _bar(row: TimelineRow, total: float, width: int) -> str:
+    """Where the row lies in the whole run; never less than a character."""
+    scale = width / total if total > 0 else 0.0
+    begin = min(int(row.offset * scale), width - 1)
+    end = min(round((row.offset + (row.seconds or 0.0)) * scale), width)
+    length = max(end - begin, 1)
+    return " " * begin + MARKS[row.outcome] * length + " " * (width - begin - length)

@@ -1,0 +1,130 @@
+"""The command `usage`: what models used, in one run or in all."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+import click
+
+from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.output import Format, Printer
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.tables import up_to_date
+from turnledger.adapters.cli.shared.views import view_at
+from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
+from turnledger.projections import Usage, UsageByDay
+from turnledger.projections.views.usage import Tokens, UsageState
+
+# Fields of a sum, under their headings.
+COUNTS = {
+    "input": "input_tokens",
+    "cached": "cached_tokens",
+    "output": "output_tokens",
+    "reasoning": "reasoning_tokens",
+    "total": "total_tokens",
+}
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger usage --by-day
+turnledger usage -o json""",
+)
+@click.argument("run", type=RUN, required=False)
+@click.option(
+    "--by-day",
+    is_flag=True,
+    help="All runs' by day (UTC) and model, from the table usage-by-day.",
+)
+def usage(run: UUID | None, by_day: bool) -> None:
+    """Add up the tokens of a run, or of all.
+
+    One run's are given by model and by turn, all runs' by model. A fork's own calls
+    count, not those that it shares with its parent. Cached tokens are part of the
+    input, reasoning tokens of the output.
+    """
+    if by_day:
+        if run is not None:
+            raise click.UsageError("--by-day is about all runs: give no run.")
+        _print_days(printer())
+        return
+    view = Usage()
+    with open_ledger() as ledger:
+        state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
+    value = view.outline(state)
+    if run is None:
+        del value["turns"]
+    out = printer()
+    if out.form is Format.TABLE:
+        _print(out, value)
+    else:
+        out.pretty(value)
+
+
+def _print_days(out: Printer) -> None:
+    """The table, brought up to date."""
+    with open_ledger() as ledger:
+        days = [_day(key, sums) for key, sums in up_to_date(ledger, UsageByDay()).rows.items()]
+    if out.form is not Format.TABLE:
+        out.many(days, str, flush=False)
+        return
+    out.rows(
+        ("day", "model", "calls", "failed", *COUNTS),
+        (
+            (day["day"], day["model"], str(day["calls"]), str(day["failed_calls"]), *_counts(day))
+            for day in days
+        ),
+    )
+
+
+def _day(key: str, sums: dict[str, int]) -> dict[str, Any]:
+    day, _, model = key.partition(" ")
+    total = sums["input_tokens"] + sums["output_tokens"]
+    return {"day": day, "model": model, **sums, "total_tokens": total}
+
+
+def _sum_of_all(ledger: Ledger) -> UsageState:
+    """The sums over every run, in one pass that remembers only the models."""
+    models: dict[str, Tokens] = {}
+    total, failed = Tokens(), 0
+    for record in ledger.tail():
+        if record.tag == ModelCallFailed.tag:
+            failed += 1
+        elif record.tag == ModelReplied.tag:
+            event = record.event
+            assert isinstance(event, ModelReplied)
+            total = total.plus(event.usage)
+            models[event.model] = models.get(event.model, Tokens()).plus(event.usage)
+    largest_first = sorted(models, key=lambda name: (-models[name].total_tokens, name))
+    by_model = {model: models[model] for model in largest_first}
+    return UsageState(total, by_model, failed_calls=failed)
+
+
+def _print(out: Printer, value: dict[str, Any]) -> None:
+    rows = [
+        (model, str(sums["calls"]), *_counts(sums)) for model, sums in value["by_model"].items()
+    ]
+    rows.append(("all", str(value["total"]["calls"]), *_counts(value["total"])))
+    out.rows(("model", "calls", *COUNTS), rows)
+    if value["failed_calls"]:
+        out.line("")
+        out.pairs([("failed calls", str(value["failed_calls"]))])
+    turns = iter(value.get("turns", ()))
+    first = next(turns, None)
+    if first is not None:
+        out.line("")
+        out.rows(
+            ("evaluation", "turn", "model", *COUNTS),
+            (
+                (turn["evaluation_id"], str(turn["turn"]), turn["model"], *_counts(turn))
+                for turn in chain([first], turns)
+            ),
+        )
+
+
+def _counts(sums: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(sums[name]) for name in COUNTS.values())

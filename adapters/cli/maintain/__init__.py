@@ -1,0 +1,1 @@
+"""Commands that maintain a ledger: verify, seal, backup, rebuild, doctor."""

@@ -1,0 +1,1 @@
+"""`turnledger doctor`: checks of a ledger's files or server, with advice."""

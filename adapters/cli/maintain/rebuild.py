@@ -1,0 +1,171 @@
+"""The commands `rebuild` and `projections`: what is kept of all runs, made anew and listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from typing import Any
+
+import click
+import msgspec
+
+from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.tables import REBUILDABLE, Rebuildable, RebuildableParam, bar
+from turnledger.adapters.cli.shared.views import VIEWS, json_text, shortened
+from turnledger.ledger import Ledger, StoreUnavailableError
+from turnledger.projections import Rebuilt, TableNotMadeError
+from turnledger.projections.tables.builtin import BUILT_IN_TABLES
+from turnledger.projections.tables.storage import KeptTable, kept_tables
+
+# How much of a value a table shows.
+CELL = 60
+
+
+@click.command(
+    "rebuild",
+    cls=LedgerCommand,
+    example="""\
+turnledger rebuild
+turnledger rebuild tool-statistics --workers 4
+turnledger rebuild usage-by-day --verify
+turnledger rebuild acme.tables:FailuresByTool""",
+)
+@click.argument("name", type=RebuildableParam(), required=False)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="How many processes fold the runs. Default: this one alone.",
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Change nothing, and say what differs; exits with 5 if anything does.",
+)
+def rebuild_command(name: Rebuildable | None, workers: int, verify: bool) -> None:
+    """Fold all runs again, and show that instead.
+
+    NAME is a table that `turnledger projections` lists, module:Class for one of your own,
+    or folds for what is stored of each run; by default everything that comes with the
+    package. The old one is shown until the new one is complete.
+    """
+    reports = []
+    with open_ledger() as ledger:
+        for thing in [name] if name is not None else REBUILDABLE.values():
+            try:
+                reports.append(_rebuilt(ledger, thing, workers, verify))
+            except TableNotMadeError as error:
+                if name is not None or not verify:
+                    raise
+                say(str(error))
+    _print(printer(), reports)
+    finish(ExitCode.OK if all(r.ok for r in reports) else ExitCode.INTEGRITY_FAILURE)
+
+
+def _rebuilt(ledger: Ledger, thing: Rebuildable, workers: int, verify: bool) -> Rebuilt:
+    try:
+        with bar(thing.name) as progress:
+            return thing.rebuild(ledger, workers=workers, verify=verify, progress=progress)
+    except BrokenExecutor as error:
+        raise click.ClickException(
+            f"A worker died, so {thing.name} was left as it was. ({error})"
+        ) from error
+
+
+def _print(out: Printer, reports: list[Rebuilt]) -> None:
+    if out.form is not Format.TABLE:
+        out.many(({**msgspec.structs.asdict(r), "ok": r.ok} for r in reports), str, flush=False)
+        return
+    out.rows(
+        ("name", "version", "position", "events", "rows", "verdict"),
+        (
+            (r.name, str(r.version), str(r.position), str(r.events), str(r.rows), _verdict(r))
+            for r in reports
+        ),
+    )
+    if any(not r.ok for r in reports):
+        out.line("")
+        out.rows(("name", "what", "key", "kept", "the events say"), _differences(reports))
+
+
+def _verdict(report: Rebuilt) -> str:
+    if not report.verified:
+        return "made anew"
+    return "ok" if report.ok else f"{len(report.differences)} NOT as the events say"
+
+
+def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str, ...]]:
+    for report in reports:
+        for found in report.differences:
+            values = (found.stored, found.folded)
+            texts = ("" if v is None else shortened(json_text(v), CELL) for v in values)
+            yield (report.name, found.kind, found.key, *texts)
+
+
+# --- projections ---------------------------------------------------------------------
+
+
+@click.command(cls=LedgerCommand, example="turnledger projections -o json")
+def projections() -> None:
+    """List what is known: views of a run, tables of all.
+
+    A view's name is what --projection takes and what pointers begin with. A table is kept
+    in the ledger, up to a position; so many events it is behind. A version grows when the
+    meaning changes.
+    """
+    found = [*_views(), *_tables()]
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many(found, str, flush=False)
+        return
+    names = ("name", "kind", "version", "position", "behind", "reads")
+    out.rows(names, ([_cell(thing, name) for name in names] for thing in found))
+
+
+def _cell(thing: dict[str, Any], name: str) -> str:
+    value, kept = thing.get(name), thing.get("kept_version")
+    if isinstance(value, list):
+        return " ".join(value)
+    if name == "version" and kept not in (None, value):
+        return f"{value} (kept: {kept})"
+    return "" if value is None else str(value)
+
+
+def _views() -> Iterator[dict[str, Any]]:
+    for view in VIEWS.values():
+        tags = [kind.tag for kind in view.reads]
+        yield {"name": view.name, "kind": "view", "version": view.version, "reads": tags}
+
+
+def _tables() -> Iterator[dict[str, Any]]:
+    """Those that come with the package, kept or not, and whatever else is kept."""
+    kept = {table.name: table for table in _kept()}
+    for table in BUILT_IN_TABLES:
+        tags = [kind.tag for kind in table.reads]
+        yield _table(table.name, table.version, tags, kept.pop(table.name, None))
+    for other in kept.values():
+        yield _table(other.name, other.version, list(other.reads), other)
+
+
+def _table(name: str, version: int, reads: list[str], kept: KeptTable | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "table",
+        "version": version,
+        "reads": reads,
+        "kept_version": kept.version if kept else None,
+        "position": kept.position if kept else None,
+        "behind": kept.behind if kept else None,
+    }
+
+
+def _kept() -> list[KeptTable]:
+    try:
+        with open_ledger() as ledger:
+            return kept_tables(ledger)
+    except StoreUnavailableError as error:
+        say(f"No table is kept: {error}")
+        return []

@@ -1,0 +1,180 @@
+"""Commands that keep a ledger well: `verify`, `doctor`, `rebuild-index` and `rebase`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+import click
+
+from turnledger.adapters.cli.maintain.doctor.check import readable
+from turnledger.adapters.cli.maintain.doctor.checks import Check, Verdict, examine, examine_closed
+from turnledger.adapters.cli.shared.command import (
+    LedgerCommand,
+    finish,
+    ledger_url,
+    open_ledger,
+    printer,
+)
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.files import read_path
+from turnledger.adapters.cli.shared.output import Format, say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.progress import verifying
+from turnledger.ledger import (
+    IntegrityFailureError,
+    NotALedgerError,
+    Report,
+    StoreUnavailableError,
+    SystemClock,
+)
+from turnledger.ledger.integrity.seal import Seal, check_seal, read_seal
+from turnledger.ledger.integrity.signing import read_public_key
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger verify
+turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json
+turnledger verify --seal seal.json --public-key seal.pub""",
+)
+@click.argument("run", type=RUN, required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run and blob. The default.")
+@click.option(
+    "--seal",
+    "seal_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Check too that all that this seal has is there, unchanged.",
+)
+@click.option(
+    "--public-key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --seal: it must be signed with this key (PEM). Default: the key in the seal, "
+    "which does not show who made it.",
+)
+def verify(
+    run: UUID | None, everything: bool, seal_file: Path | None, public_key: Path | None
+) -> None:
+    """Recompute digests: is everything as it was recorded?
+
+    Checks RUN and what it descends from, or the whole ledger. Names the first bad
+    record of each run, and exits with 5 if there is one.
+
+    With --seal, it also finds what digests can't show: a run that was cut, removed, or
+    written anew with digests that fit. What came after the seal is fine, and so is a copy
+    that was imported, with positions of its own: a note says so.
+    """
+    if run is not None and (everything or seal_file is not None):
+        raise click.UsageError(f"Give either a run or --{'all' if everything else 'seal'}.")
+    if public_key is not None and seal_file is None:
+        raise click.UsageError("--public-key goes with --seal.")
+    seal = _read(seal_file, public_key) if seal_file is not None else None
+    with open_ledger() as ledger:
+        if run is not None:
+            report = ledger.verify(run)
+        else:
+            with verifying(ledger) as progress:
+                if seal is not None:
+                    report = check_seal(ledger, seal, progress)
+                else:
+                    report = ledger.verify_all(progress)
+    _print(report, seal)
+    finish(ExitCode.OK if report.ok else ExitCode.INTEGRITY_FAILURE)
+
+
+def _read(seal_file: Path, public_key: Path | None) -> Seal:
+    key = read_public_key(public_key) if public_key is not None else None
+    return read_seal(read_path(seal_file), key)
+
+
+def _print(report: Report, seal: Seal | None) -> None:
+    out = printer()
+    value = {
+        "ok": report.ok,
+        "runs": report.runs,
+        "records": report.records,
+        "blobs": report.blobs,
+        "problems": report.problems,
+    }
+    pairs = [
+        ("verdict", "ok" if report.ok else "NOT as recorded"),
+        ("runs", str(report.runs)),
+        ("records", str(report.records)),
+        ("blobs", str(report.blobs)),
+    ]
+    if seal is not None:
+        names = ("sealed_at", "signed", "public_key", "runs", "events", "position")
+        value["seal"] = {name: getattr(seal, name) for name in names}
+        value["notes"] = report.notes
+        by = f"signed with {seal.public_key}" if seal.signed else "NOT SIGNED"
+        pairs.append(("seal", f"of {seal.sealed_at}, {seal.runs} runs, {seal.events} events, {by}"))
+    pairs += [("problem", str(p) if p.run_id else p.what) for p in report.problems]
+    pairs += [("note", note) for note in report.notes]
+    out.one(value, lambda: out.pairs(pairs))
+
+
+@click.command(cls=LedgerCommand, example="turnledger doctor --db postgresql://localhost/agents")
+def doctor() -> None:
+    """Check that the store keeps what is promised.
+
+    Shows its settings. Each check is ok, warn or fail, with what to do. Exits with 1 if one fails.
+    A ledger that can't be opened is a check that failed.
+    """
+    facts, checks = _look()
+    out = printer()
+
+    def table() -> None:
+        out.pairs(facts.items())
+        out.line("")
+        out.rows(
+            ("check", "verdict", "found", "what to do"),
+            ((c.name, c.verdict.value, c.found, c.advice) for c in checks),
+        )
+
+    out.one({"facts": facts, "checks": checks}, table)
+    failed = any(check.verdict is Verdict.FAIL for check in checks)
+    finish(ExitCode.ERROR if failed else ExitCode.OK)
+
+
+def _look() -> tuple[dict[str, str], list[Check]]:
+    try:
+        with open_ledger() as ledger:
+            facts = ledger.store.facts()
+            written = ledger.store.written_catalogue()
+    except (StoreUnavailableError, NotALedgerError, IntegrityFailureError) as error:
+        checks = examine_closed(ledger_url(), error)
+        if len(checks) == 1 and "://" not in ledger_url() and printer().form is Format.TABLE:
+            raise  # There is no file: nothing to make a table of.
+        return {}, checks
+    return readable(facts), examine(facts, written, SystemClock().micros())
+
+
+@click.command("rebuild-index", cls=LedgerCommand, example="turnledger rebuild-index --db runs.db")
+def rebuild_index() -> None:
+    """Fold the run index again from the events.
+
+    The index serves listing and heads; no fact lives there alone. Needed only if
+    `verify` says that the index is wrong.
+    """
+    with open_ledger() as ledger:
+        count = ledger.rebuild_index()
+    out = printer()
+    out.one({"runs": count}, lambda: out.pairs([("runs", str(count))]))
+    say("The run index was rebuilt from the events.")
+
+
+@click.command(cls=LedgerCommand, example="turnledger rebase --db postgresql://me@db.example/runs")
+def rebase() -> None:
+    """Allow appending again after restoring a PostgreSQL dump.
+
+    Positions follow the server's transaction numbers, and a new server counts from the
+    beginning. Appends are refused until this has run once. Harmless where it isn't needed.
+    """
+    with open_ledger() as ledger:
+        needed = ledger.rebase()
+    out = printer()
+    out.one({"rebased": needed}, lambda: out.pairs([("rebased", "yes" if needed else "no")]))
+    say("New positions follow the stored ones." if needed else "There was nothing to do.")

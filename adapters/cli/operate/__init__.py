@@ -1,0 +1,1 @@
+"""Commands that operate runs: pending, resolve, recover, abandon, replay."""

@@ -1,0 +1,326 @@
+"""Commands about runs that were interrupted: `pending`, `resolve`, `recover` and `abandon`."""
+
+from __future__ import annotations
+
+import getpass
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+import msgspec
+
+from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
+from turnledger.adapters.cli.shared.output import Format, say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.views import shortened
+from turnledger.adapters.terminal_text import visible
+from turnledger.ledger import (
+    ANY,
+    CheckpointCleared,
+    Event,
+    InvalidInputError,
+    Ledger,
+    RunAbandoned,
+    RunClaimedError,
+    RunNotFoundError,
+    ToolCallDecided,
+    TurnledgerError,
+)
+from turnledger.projections import ToolCallView, standing
+
+if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
+    from turnledger.runtime import MainLoop, PromptResponse
+
+# How much of a call's arguments a line shows.
+CELL = 60
+
+
+@click.command(cls=LedgerCommand, example="turnledger pending -o json")
+@click.argument("run", type=RUN, required=False)
+def pending(run: UUID | None) -> None:
+    """List the tool calls that have not ended.
+
+    Of one run, or of all that are not over. A call in doubt was started, and nobody
+    knows how it ended; if its run waits, a person has to say: see `turnledger resolve`.
+    """
+    with open_ledger() as ledger:
+        found = list(_unfinished(ledger, run))
+    out = printer()
+    if out.form is not Format.TABLE:
+        out.many((_shown(*one) for one in found), str, flush=False)
+        return
+    out.rows(
+        ("run", "status", "call", "tool", "state", "attempts", "decided", "arguments"),
+        (
+            (
+                str(run_id),
+                status,
+                visible(call.call_id),
+                visible(call.name),
+                call.status,
+                str(call.attempts),
+                call.decision or "",
+                shortened(visible(call.arguments), CELL),
+            )
+            for run_id, status, call in found
+        ),
+    )
+
+
+def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, ToolCallView]]:
+    if run is not None:
+        info = ledger.run(run)
+        yield from ((run, info.status, c) for c in standing(ledger, run).tools.pending())
+        return
+    for status in ("waiting", "running", "failed", "parked"):
+        for info in ledger.runs(status=status):
+            calls = standing(ledger, info.run_id).tools.pending()
+            yield from ((info.run_id, status, call) for call in calls)
+
+
+def _shown(run_id: UUID, status: str, call: ToolCallView) -> dict[str, Any]:
+    return {
+        "run_id": str(run_id),
+        "run_status": status,
+        "call_id": call.call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": call.status,
+        "attempts": call.attempts,
+        "decision": call.decision,
+    }
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
+)
+@click.argument("run", type=RUN)
+@click.argument("call_id")
+@click.option("--completed", metavar="JSON", help="It happened; this is its result.")
+@click.option("--failed", metavar="TEXT", help="It did not happen, and this is why.")
+@click.option("--retry", is_flag=True, help="Run it again.")
+@click.option("--by", metavar="NAME", help="Who decides. Default: your user name.")
+def resolve(
+    run: UUID,
+    call_id: str,
+    completed: str | None,
+    failed: str | None,
+    retry: bool,
+    by: str | None,
+) -> None:
+    """Say what became of a call in doubt.
+
+    The decision is recorded, and the run goes on with it when it is recovered.
+    """
+    if (completed is not None) + (failed is not None) + retry != 1:
+        raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
+    value = None
+    if completed is not None:
+        try:
+            value = msgspec.json.decode(completed)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise click.BadParameter(f"it is no JSON: {error}", param_hint="--completed") from None
+    with open_ledger() as ledger:
+        ledger.run(run)
+        if not _is_in_doubt(ledger, run, call_id):
+            finish(ExitCode.NOT_FOUND)
+        decision = ToolCallDecided(
+            call_id=call_id,
+            decision="retry" if retry else "completed" if failed is None else "failed",
+            value=value,
+            text=failed or "",
+            decided_by=by or user_name(),
+        )
+        ledger.append(run, decision, ANY)
+    say(
+        f"Recorded. Recover the run to go on with it: turnledger recover {run} --app module:factory"
+    )
+
+
+def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
+    """Whether there is such a call; an error if it is there and there is nothing to decide."""
+    state = standing(ledger, run)
+    calls = state.tools.pending()
+    found = [call for call in calls if call.call_id == call_id]
+    if not found:
+        known = ", ".join(call.call_id for call in calls) or "none"
+        say(
+            f"Error: Run {run} has no call {visible(call_id)} that has not ended. "
+            f"Those are: {visible(known)}."
+        )
+        return False
+    if found[-1].status not in ("started", "in_doubt"):
+        raise InvalidInputError(
+            f"The call {call_id!r} of run {run} is {found[-1].status}: it was never started, "
+            "and runs when the run goes on."
+        )
+    worker = ledger.worker_of(run)
+    if found[-1].status == "started" and worker is not None:
+        # It is not in doubt: somebody is at it.
+        raise RunClaimedError(str(run), worker=worker, epoch=state.summary.epoch)
+    return True
+
+
+def user_name() -> str:
+    """Who sits at the terminal; "" if nobody knows."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+# --- going on, or not ------------------------------------------------------------------
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger recover 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
+turnledger recover --all --app myagent:loop""",
+)
+@click.argument("run", type=RUN, required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run that can be recovered.")
+@click.option(
+    "--app",
+    required=True,
+    metavar="MODULE:FACTORY",
+    help="What builds the loop: factory(ledger) gives a MainLoop.",
+)
+def recover(run: UUID | None, everything: bool, app: str) -> None:
+    """Go on with runs that were interrupted, to their end.
+
+    The code is yours: FACTORY is called with the ledger and gives the loop. A run that
+    another worker has exits with 7, one that waits for a decision with 8; with --all the
+    highest code counts. SIGTERM and Ctrl-C stop it and leave the run resumable.
+    """
+    if (run is not None) == everything:
+        raise click.UsageError("Give either a run or --all.")
+    with open_ledger() as ledger, ending_on_sigterm():
+        loop = loop_of(app, ledger)
+        if run is not None:
+            if not ledger.head(run):
+                raise RunNotFoundError(str(run))
+            response, _ = loop.recover(run)
+            _print(recovered(run, response))
+            return
+        finish(_recover_all(loop))
+
+
+def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
+    """Each run as it is recovered; the highest code of those that were not."""
+    worst = ExitCode.OK
+
+    def each() -> Iterator[dict[str, Any]]:
+        nonlocal worst
+        for found in loop.list_recoverable():
+            try:
+                response, _ = loop.recover(found)
+                yield recovered(found.run_id, response)
+            except TurnledgerError as error:
+                say(f"{found.run_id}: {error}")
+                worst = max(worst, exit_code_of(error))
+            except Exception as error:
+                # The program's own: the other runs are not to suffer from it.
+                say(f"{found.run_id}: {type(error).__name__}: {error}")
+                worst = max(worst, ExitCode.ERROR)
+
+    printer().many(each(), lambda one: f"{one['run_id']}  {answer_of(one)}", flush=True)
+    return worst
+
+
+def recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
+    """What is printed of a run that came to its end."""
+    return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
+
+
+def _print(value: dict[str, Any]) -> None:
+    out = printer()
+    pairs = [("run", value["run_id"]), ("verdict", "recovered"), ("answer", answer_of(value))]
+    out.one(value, lambda: out.pairs(pairs))
+
+
+def answer_of(value: dict[str, Any]) -> str:
+    """The answer in it, for a person."""
+    return visible(value["text"] or str(value["output"]))
+
+
+def _plain(output: Any) -> Any:
+    from turnledger.runtime import to_plain
+
+    return to_plain(output)
+
+
+@click.command(cls=LedgerCommand, example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
+@click.argument("run", type=RUN)
+@click.option("--reason", default="", metavar="TEXT", help="Why; it is recorded.")
+def abandon(run: UUID, reason: str) -> None:
+    """Give a run up: nobody recovers it any more.
+
+    Its events stay. A run that another worker has is left as it is, and exits with 7.
+    """
+    with open_ledger() as ledger:
+        status = ledger.run(run).status
+        if status in ("completed", "abandoned"):
+            say(f"Run {run} is {status} already.")
+            return
+        events: list[Event] = [
+            RunAbandoned(reason=reason),
+            CheckpointCleared(reason="the run is abandoned"),
+        ]
+        for event in events:
+            ledger.mapper.codec.encode(event)  # a claim is recorded too: not for what is refused
+        with ledger.claim(run) as claim:
+            ledger.append(run, events, ANY, claim.epoch)
+    say(f"Run {run} is abandoned.")
+
+
+# --- the user's own code -----------------------------------------------------------------
+
+
+def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
+    """The loop that `module:factory` gives for a ledger."""
+    from turnledger.runtime import MainLoop
+
+    module, _, name = app.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # a program in the current folder is found
+    try:
+        factory = getattr(import_module(module), name, None)
+    except Exception as error:
+        raise click.BadParameter(
+            f"{app!r} can't be imported: {type(error).__name__}: {error}", param_hint="--app"
+        ) from error
+    if not callable(factory):
+        raise click.BadParameter(f"{app!r} is no factory: module:factory", param_hint="--app")
+    loop = factory(ledger)
+    if not isinstance(loop, MainLoop):
+        raise click.BadParameter(
+            f"{app!r} gave a {type(loop).__name__}, not a MainLoop", param_hint="--app"
+        )
+    return loop
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """SIGTERM ends the work like Ctrl-C: leases are given back, runs stay resumable."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise SystemExit(ExitCode.TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,183 @@
+"""The command `replay`: a run again, from its record alone or with chosen parts live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from turnledger.adapters.cli.operate.recover import ending_on_sigterm, loop_of
+from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.terminal_text import visible, visible_lines
+from turnledger.ledger import Ledger
+
+if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
+    from turnledger.runtime import Divergence, Replayed
+    from turnledger.runtime.replaying.live.selection import Part
+
+
+@click.command(
+    "replay",
+    cls=LedgerCommand,
+    example="""\
+turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
+turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live tool:search""",
+)
+@click.argument("run", type=RUN)
+@click.option(
+    "--app",
+    metavar="MODULE:FACTORY",
+    help="Your own code: called with a ledger, it gives the loop that runs again.",
+)
+@click.option(
+    "--until",
+    type=click.IntRange(min=1),
+    metavar="VERSION",
+    help="Stop after this version; by default at the end.",
+)
+@click.option(
+    "--live",
+    "live",
+    multiple=True,
+    metavar="PART",
+    help="Do this for real, in a fork: 'model', or 'tool:NAME'. The rest is from the record.",
+)
+def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[str, ...]) -> None:
+    """Run it again, and find where it parts from its record.
+
+    Its chain is verified first (5 if it was changed). Without --app its events are folded,
+    and the state at each checkpoint is compared. With --app your loop runs again: models and
+    tools answer from the record, nothing is sent, no handler is called, nothing is written.
+    Every step that your code decides on is compared; the first difference is shown with its
+    likely cause, and exits with 6. With --live the chosen parts happen; what comes of it goes
+    to a fork, never into the run.
+    """
+    if live:
+        if app is None:
+            raise click.UsageError("--live needs your code: --app MODULE:FACTORY.")
+        _live(run, app, until, live)
+        return
+    from turnledger.runtime import replay
+
+    with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
+        loop = loop_of(app, nowhere) if app is not None else None
+        found = replay(ledger, run, loop=loop, until=until)
+    _print(found)
+    finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
+
+
+def _print(found: Replayed) -> None:
+    out = printer()
+    pairs = [
+        ("run", str(found.run_id)),
+        ("verdict", "as recorded" if found.ok else "DIVERGED"),
+        ("depth", "your code, run again" if found.depth == "execute" else "events, folded"),
+        ("followed to", f"version {found.version}"),
+    ]
+    if found.depth == "execute":
+        pairs.append(("attempts", str(found.attempts)))
+    else:
+        pairs.append(("checkpoints", _compared(found)))
+    out.one(shown(found), lambda: out.pairs(pairs))
+    if found.divergence is not None:
+        say(visible_lines(told(found.divergence)))
+
+
+def _compared(found: Replayed) -> str:
+    told = f"{found.compared} agree"
+    if found.not_compared:
+        told += f"; {found.not_compared} need your reducers to be compared: give --app"
+    return told
+
+
+def shown(found: Replayed) -> dict[str, Any]:
+    """A replay as JSON data."""
+    divergence = found.divergence
+    return {
+        "run_id": str(found.run_id),
+        "depth": found.depth,
+        "ok": found.ok,
+        "version": found.version,
+        "attempts": found.attempts,
+        "checkpoints_compared": found.compared,
+        "checkpoints_not_compared": found.not_compared,
+        "state_digest": found.state.state_digest,
+        "outcome_digest": found.state.outcome_digest,
+        "divergence": None
+        if divergence is None
+        else {
+            "version": divergence.version,
+            "tag": divergence.tag,
+            "cause": divergence.cause,
+            "detail": divergence.detail,
+            "advice": divergence.advice,
+            "recorded": divergence.recorded,
+            "found": divergence.found,
+            "diff": divergence.diff,
+        },
+    }
+
+
+def told(divergence: Divergence) -> str:
+    """A divergence for a person: where, why, what to do, and the difference."""
+    lines = [
+        "",
+        f"It parts at version {divergence.version}, {divergence.tag}.",
+        f"Likely cause: {visible(divergence.cause)}"
+        + (f" ({visible(divergence.detail)})" if divergence.detail else ""),
+        divergence.advice,
+        "",
+        divergence.diff,
+    ]
+    return "\n".join(lines)
+
+
+def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None:
+    from turnledger.runtime import replay_live
+
+    with open_ledger() as ledger, ending_on_sigterm():
+        found = replay_live(ledger, run, loop_of(app, ledger), live=live, until=until)
+    out = printer()
+    answer = found.response.text if found.response is not None else None
+    parted = found.parted
+    value = {
+        "run_id": str(found.run_id),
+        "fork": str(found.fork),
+        "forked_at": found.forked_at,
+        "status": found.status,
+        "live": [asdict(part) for part in found.live],
+        "recorded": [asdict(part) for part in found.recorded],
+        "answer": answer,
+        "error": None if found.error is None else str(found.error),
+        "parts_at": None if parted is None else [parted.first, parted.second],
+    }
+    pairs = [
+        ("run", str(found.run_id)),
+        ("fork", f"{found.fork}, from version {found.forked_at}"),
+        ("status", found.status),
+        ("live", _named(found.live)),
+        ("from the record", _named(found.recorded)),
+    ]
+    if answer is not None:
+        pairs.append(("answer", visible(answer)))
+    if found.error is not None:
+        pairs.append(("error", visible(str(found.error))))
+    out.one(value, lambda: out.pairs(pairs))
+    say(f"Compare them: turnledger compare {found.run_id} {found.fork}")
+    finish(ExitCode.ERROR if found.error is not None else ExitCode.OK)
+
+
+def _named(parts: Iterable[Part]) -> str:
+    """What was done, in a line: the model's turns and the tools' calls."""
+    named = (
+        f"{part.what} {part.call_id}" if part.call_id else f"{part.what} (turn {part.turn})"
+        for part in parts
+    )
+    return visible(", ".join(named) or "nothing")

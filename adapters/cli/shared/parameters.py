@@ -1,0 +1,133 @@
+"""Kinds of arguments: runs (completed from the ledger), event types, versions, tags, times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+from click.shell_completion import CompletionItem
+
+from turnledger.adapters.cli.shared.command import open_ledger
+from turnledger.ledger import ANY, NEW, TurnledgerError
+from turnledger.ledger.events.types import EVENT_TYPES
+from turnledger.ledger.events.upcasters import UPCASTERS
+from turnledger.ledger.runs.append_request import Expected
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # not generic in every click that we run with
+    _ParamType = click.ParamType
+
+KNOWN_TYPES = (*EVENT_TYPES, *UPCASTERS)
+# How many runs a shell is offered.
+OFFERED = 500
+# More digits than any version has, and no more than Python takes.
+LONGEST_NUMBER = 40
+
+
+class RunParam(_ParamType):
+    """A run id; shells complete it from the ledger."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> UUID:
+        try:
+            return UUID(str(value))
+        except ValueError:
+            message = f"{value!r} is no run id: a run id is a UUID."
+            raise click.BadParameter(message, ctx, param) from None
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            with ctx.scope(cleanup=False), open_ledger(wait=1.0) as ledger:
+                return [
+                    CompletionItem(str(run.run_id), help=f"{run.status} {run.prompt}".strip())
+                    for run in islice(ledger.runs(), OFFERED)
+                    if str(run.run_id).startswith(incomplete)
+                ]
+        except (TurnledgerError, OSError):
+            return []
+
+
+class NewRunParam(RunParam):
+    """A run id, or `new` for one that is yet to be made (None)."""
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Any:
+        return "new" if value == "new" else super().convert(value, param, ctx)
+
+
+class ExpectParam(_ParamType):
+    """The version that a run must have: a number, `new` or `any`."""
+
+    name = "expect"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int | Expected:
+        if value in ("new", "any"):
+            return NEW if value == "new" else ANY
+        if str(value).isdecimal() and len(str(value)) <= LONGEST_NUMBER:
+            return int(value)
+        raise click.BadParameter(
+            f"{value!r:.80} is neither a version nor 'new' nor 'any'.", ctx, param
+        )
+
+
+class TypeParam(_ParamType):
+    """An event type, or a pattern of some (`tool_call.*`)."""
+
+    name = "type"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> str:
+        text = str(value)
+        if any(fnmatchcase(tag, text) for tag in KNOWN_TYPES):
+            return text
+        near = get_close_matches(text, KNOWN_TYPES)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise click.BadParameter(f"there is no event type {text!r}.{hint}", ctx, param)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(tag) for tag in EVENT_TYPES if tag.startswith(incomplete)]
+
+
+class TagParam(_ParamType):
+    """A run's tag: `key=value`; for looking, also just `key`."""
+
+    name = "tag"
+
+    def __init__(self, *, needs_value: bool) -> None:
+        self._needs_value = needs_value
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, str | None]:
+        key, equals, text = str(value).partition("=")
+        if not key or (self._needs_value and not equals):
+            raise click.BadParameter(f"{value!r} is no tag: write key=value.", ctx, param)
+        return key, text if equals else None
+
+
+class MomentParam(_ParamType):
+    """A moment in ISO 8601; without a time zone it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> datetime:
+        try:
+            moment = datetime.fromisoformat(str(value))
+        except ValueError:
+            message = f"{value!r} is no time: write 2025-01-31 or 2025-01-31T18:00Z."
+            raise click.BadParameter(message, ctx, param) from None
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+RUN = RunParam()
+RUN_OR_NEW = NewRunParam()
+EXPECT = ExpectParam()
+TYPE = TypeParam()
+MOMENT = MomentParam()

@@ -1,0 +1,1 @@
+"""Commands that write: append, fork and what-if."""

@@ -1,0 +1,216 @@
+"""Commands that write events: `append` and `fork`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+from uuid import UUID
+
+import click
+import msgspec
+
+from turnledger.adapters.cli.inspect.runs import run_view
+from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.files import read_path, read_whole
+from turnledger.adapters.cli.shared.output import RecordView, say, view_of
+from turnledger.adapters.cli.shared.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
+from turnledger.adapters.cli.write.events_input import parse_events
+from turnledger.adapters.cli.write.what_if import CHANGE, changes_of
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    Appended,
+    Ledger,
+    StoreUnavailableError,
+    blob_name,
+    new_run_id,
+)
+from turnledger.ledger.runs.append_request import Expected
+
+
+class RecordedView(msgspec.Struct, frozen=True):
+    """Where an event came to stand; its content is what was handed in."""
+
+    version: int
+    position: int
+    type: str
+    event_id: str
+    recorded_at: str
+    digest: str
+
+
+class AppendedView(msgspec.Struct, frozen=True):
+    """What came of an append."""
+
+    run_id: str
+    version: int
+    position: int
+    digest: str
+    duplicate: bool
+    records: list[RecordedView]
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+echo '{"type": "custom", "data": {"kind": "acme.note", "data": {"text": "hi"}}}' \\
+  | turnledger append new
+turnledger append 01890a5d-ac96-774b-bcce-b302099a8057 events.jsonl --expect 7""",
+)
+@click.argument("run", type=RUN_OR_NEW)
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option(
+    "--expect",
+    type=EXPECT,
+    metavar="N|new|any",
+    help="The version that the run must have, `new` if it must not exist, or `any`. "
+    "Needed unless RUN is `new`.",
+)
+@click.option(
+    "--epoch", type=click.IntRange(min=0), metavar="N", help="The epoch that a claim granted."
+)
+@click.option(
+    "--blob",
+    "blobs",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A file whose bytes the events name by their SHA-256. May be repeated.",
+)
+def append(
+    run: UUID | str,
+    file: BinaryIO,
+    expect: int | Expected | None,
+    epoch: int | None,
+    blobs: tuple[Path, ...],
+) -> None:
+    """Append events to a run, all or none.
+
+    They are durable when this returns. RUN is a run id, or `new` for a new run, whose
+    id is printed. FILE (or stdin) holds one event, a JSON array of events, or one event
+    per line: {"type": "message.appended", "event_id": "...", "data": {...}}. Give events
+    ids of your own, and appending them again is safe. The ledger is created if need be.
+    """
+    expected = _expected(run, expect)
+    run_id = run if isinstance(run, UUID) else new_run_id()
+    events = parse_events(read_whole(file, "The input"))
+    contents = [read_path(path) for path in blobs]
+    for path, content in zip(blobs, contents, strict=True):
+        say(f"{path} is blob {blob_name(content)}")
+    with open_ledger(create=True) as ledger:
+        try:
+            appended = ledger.append(run_id, events, expected, epoch, blobs=contents)
+        except StoreUnavailableError as error:
+            _say_ids(run_id, error)
+            raise
+        _print(appended)
+
+
+def _expected(run: UUID | str, expect: int | Expected | None) -> int | Expected:
+    if isinstance(run, UUID):
+        if expect is None:
+            raise click.UsageError(
+                "Missing option '--expect': the version that the run must have, 'new' or 'any'."
+            )
+        return expect
+    if expect not in (None, NEW, ANY, 0):
+        raise click.UsageError(f"A new run is not at version {expect}: leave out --expect.")
+    return NEW
+
+
+def _say_ids(run_id: UUID, error: StoreUnavailableError) -> None:
+    """What it takes to try again safely, where this command made the ids."""
+    say(f"Run {run_id}. To try again safely, give the events these ids, in this order:")
+    for draft in error.drafts:
+        say(f"  {draft.event_id}")
+
+
+def _print(appended: Appended) -> None:
+    views = [view_of(record) for record in appended.records]
+    out = printer()
+    if appended.duplicate:
+        say("These events had been recorded before; nothing was added.")
+
+    def table() -> None:
+        out.rows(
+            ("run", "version", "position", "type", "event id", "digest"),
+            (
+                (v.run_id, str(v.version), str(v.position), v.type, v.event_id, v.digest)
+                for v in views
+            ),
+        )
+
+    out.one(_appended_view(appended, views), table)
+
+
+def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
+    return AppendedView(
+        run_id=views[0].run_id,
+        version=appended.version,
+        position=appended.position,
+        digest=appended.digest,
+        duplicate=appended.duplicate,
+        records=[
+            RecordedView(v.version, v.position, v.type, v.event_id, v.recorded_at, v.digest)
+            for v in views
+        ],
+    )
+
+
+@click.command(
+    cls=LedgerCommand,
+    example="""\
+turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 --tag why=retry
+turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
+  --set '/message/content="Book Porto instead"'""",
+)
+@click.argument("run", type=RUN)
+@click.option(
+    "--at",
+    required=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The last version that both runs share; it must end a commit. With --set, the event "
+    "that is changed.",
+)
+@click.option(
+    "--set",
+    "given",
+    type=CHANGE,
+    multiple=True,
+    metavar="POINTER=JSON",
+    help="Another value in that event's data, by its JSON pointer. May be repeated.",
+)
+@click.option(
+    "--tag",
+    "tags",
+    type=TagParam(needs_value=True),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A tag for the new run. May be repeated.",
+)
+def fork(
+    run: UUID, at: int, given: tuple[tuple[str, Any], ...], tags: tuple[tuple[str, str], ...]
+) -> None:
+    """Begin a run that goes on from another: a "what if".
+
+    It shares the other's events up to a version, uncopied. Prints the new run's id. With
+    --set it shares those before event N (and before what was appended together with it), and
+    then has that event with another text, result or reply. `turnledger run` goes on with it.
+    """
+    changes = changes_of(given)
+    with open_ledger() as ledger:
+        child = _fork(ledger, run, at, changes, dict(tags))
+        out = printer()
+        out.one(run_view(ledger.run(child)), lambda: out.line(str(child)))
+
+
+def _fork(
+    ledger: Ledger, run: UUID, at: int, changes: Mapping[str, Any], tags: dict[str, str]
+) -> UUID:
+    if not changes:
+        return ledger.fork(run, at, tags=tags)
+    from turnledger.runtime import what_if  # it takes its time to import
+
+    return what_if(ledger, run, at, changes, tags=tags)

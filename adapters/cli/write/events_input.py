@@ -1,0 +1,137 @@
+"""Events as people and programs hand them in: an object, an array, or JSON lines.
+
+    {"type": "message.appended", "event_id": "...", "data": {...}}
+
+Whatever is wrong is reported with the line (or the event's number) and the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger import (
+    Codec,
+    Draft,
+    EventDecodeError,
+    InvalidEventError,
+    LimitExceededError,
+    UnknownEventTypeError,
+)
+from turnledger.ledger.events.types import CATALOGUE, Event
+
+
+class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An event on the outside; without an id it gets one."""
+
+    type: str
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+    event_id: UUID | None = None
+
+
+def parse_events(content: bytes) -> list[Event | Draft]:
+    """The events that the content holds; InvalidEventError says where it is wrong."""
+    codec = Codec(written=CATALOGUE)
+    events = [_event(codec, where, text) for where, text in _pieces(content)]
+    if not events:
+        raise InvalidEventError("There is no event in the input.")
+    return events
+
+
+def _pieces(content: bytes) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
+    """Each event's JSON, and what to call its place."""
+    stripped = content.strip()
+    if stripped.startswith(b"["):
+        for number, item in enumerate(_decode_array(content), start=1):
+            yield f"event {number}", item
+        return
+    lines = [
+        (number, line) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()
+    ]
+    if len(lines) > 1 and not _begins_json_lines(lines[0][1]):
+        if not _is_json(stripped):
+            _check_json(content)
+        yield f"line {lines[0][0]}", stripped
+        return
+    for number, line in lines:
+        yield f"line {number}", line
+
+
+def _begins_json_lines(first: bytes) -> bool:
+    """Whether the first of several lines is an event by itself, even a broken one."""
+    return _is_json(first) or first.rstrip().endswith(b"}")
+
+
+def _decode_array(content: bytes) -> list[msgspec.Raw]:
+    try:
+        return msgspec.json.decode(content, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        _check_json(content)
+        raise InvalidEventError(f"The input is not JSON: {error}") from error
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def _check_json(content: bytes) -> None:
+    """Say at which line JSON over several lines is broken; msgspec counts only bytes."""
+    try:
+        json.loads(content)
+    except json.JSONDecodeError as error:
+        raise InvalidEventError(
+            f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidEventError(f"The input is not JSON: {error}") from error
+
+
+def _event(codec: Codec, where: str, text: bytes | msgspec.Raw) -> Event | Draft:
+    try:
+        given = msgspec.json.decode(text, type=GivenEvent)
+    except msgspec.ValidationError as error:
+        raise InvalidEventError(
+            f"{where}: {error}. An event is "
+            '{"type": ..., "data": {...}} and may have an "event_id".'
+        ) from error
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(f"{where}: not JSON: {error}") from error
+    try:
+        event = codec.decode(given.type, bytes(given.data))
+        codec.encode(event)
+    except UnknownEventTypeError as error:
+        raise InvalidEventError(
+            f"{where}, type: there is no event type {given.type!r}. "
+            "Facts of your own have the type 'custom'; the reference lists all types."
+        ) from error
+    except (EventDecodeError, InvalidEventError) as error:
+        raise InvalidEventError(f"{where}, data: {error}") from error
+    except LimitExceededError as error:
+        error.args = (f"{where}, data: {error}",)
+        raise
+    if given.event_id is None:
+        return event
+    if made := list(_differences(event, codec.decode(given.type, bytes(given.data)))):
+        raise InvalidEventError(
+            f"{where}, data: an event with an id says all of its content, so that it can be "
+            f"appended again; left out: {', '.join(made)}."
+        )
+    return Draft(event, given.event_id)
+
+
+def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """Fields that come out differently when the same data is read twice: they are made up."""
+    if isinstance(one, msgspec.Struct):
+        for name in one.__struct_fields__:
+            inner = f"{path}.{name}" if path else name
+            yield from _differences(getattr(one, name), getattr(other, name), inner)
+    elif one != other:
+        yield path

@@ -1,0 +1,1 @@
+"""Anthropic: adapter, wire format and streaming."""

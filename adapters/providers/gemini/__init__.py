@@ -1,0 +1,1 @@
+"""Google Gemini: adapter, wire format and streaming."""

@@ -1,0 +1,1 @@
+"""OpenAI: adapter, chat completions and the Responses API."""

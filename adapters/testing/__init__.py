@@ -1,0 +1,1 @@
+"""Testing: the pytest plugin, replay of recorded histories, a guard against the network."""

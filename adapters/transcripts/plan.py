@@ -1,0 +1,268 @@
+"""From a transcript to the events of a run: pure, and nothing is written here.
+
+The turns go through `MessageHistory`, so that what is recorded can be sent as it is. Ids follow
+from what is said: the same conversation is the same run, however often it is imported.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID, uuid5
+
+import msgspec
+
+from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
+from turnledger.ledger import (
+    Draft,
+    EvaluationFinished,
+    EvaluationStarted,
+    Event,
+    InnerMessage,
+    MediaContent,
+    MessageAppended,
+    ModelReplied,
+    RunCompleted,
+    RunStarted,
+    TextContent,
+    ToolCallRecord,
+)
+from turnledger.projections import (
+    Block,
+    ChatTurn,
+    MediaBlock,
+    MessageHistory,
+    Repair,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.projections.history.blocks import SYNTHETIC_LEAD
+from turnledger.projections.history.validate import well_formed
+from turnledger.runtime.journal.loop_progress import provider_data
+
+PROMPT_NS = "imported"
+REQUEST_TYPE = "transcript"
+TAG = "imported"
+# Where the ids of imported runs come from; never changed, or nothing would be known again.
+_RUNS = UUID("6b1f3c0e-8f0a-5d52-9a37-0c7f4f0f6a11")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that is to be: its conversation, and what of the transcript is not in it."""
+
+    run_id: UUID
+    digest: str
+    format: str
+    model: str
+    history: MessageHistory
+    # What the provider wants back with a turn, by the turn's place in the history, from 1.
+    beyond: Mapping[int, Any]
+    blobs: Mapping[str, bytes]
+    repairs: tuple[Repair, ...]
+    notes: tuple[Note, ...]
+    source: str
+    place: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether the assistant spoke last, and waits for nothing."""
+        last = self.history.last
+        return last is not None and last.role == "assistant" and not self.history.open_calls
+
+    def drafts(self, moment: datetime) -> list[Draft]:
+        """The events of the run, as if all had been said at that moment."""
+        return [
+            Draft(event, uuid5(self.run_id, f"event {number}"))
+            for number, event in enumerate(_Telling(self, moment).events(), 1)
+        ]
+
+
+def plan_of(transcript: Transcript, *, source: str = "", place: str = "") -> Plan:
+    """The run that a transcript becomes; TranscriptError if nothing is said in it."""
+    history, beyond, lost = _told(transcript)
+    notes = [*transcript.notes, *(Note("", f"{transcript.format}: {why}") for why in lost)]
+    if not history.system.strip() and len(history) == history.has_synthetic_lead:
+        raise TranscriptError("nobody says anything in it.", source=source, place=place)
+    model = well_formed(transcript.model)
+    digest = _digest(transcript.format, model, history, beyond)
+    return Plan(
+        run_id=uuid5(_RUNS, digest),
+        digest=digest,
+        format=transcript.format,
+        model=model,
+        history=history,
+        beyond=beyond,
+        blobs=transcript.blobs,
+        repairs=history.repairs,
+        notes=tuple(notes),
+        source=well_formed(source),
+        place=place,
+    )
+
+
+def _told(transcript: Transcript) -> tuple[MessageHistory, dict[int, Any], list[str]]:
+    """The conversation, what goes back with which of its turns, and why some of that does not."""
+    history = MessageHistory.new(transcript.system, synthetic_lead=True)
+    beyond: dict[int, Any] = {}
+    lost: list[str] = []
+    for index, turn in enumerate(transcript.turns):
+        if index == 0 and turn.blocks == SYNTHETIC_LEAD.blocks:
+            continue  # the history has it already
+        before, history = history.last, history.add(turn)
+        kept, place = transcript.provider_data.get(index), len(history)
+        if history.last is before:
+            if kept is not None:
+                lost.append("what goes back with a turn: not imported, nothing is left of it")
+        elif turn.role == "assistant" and before is not None and before.role == "assistant":
+            if beyond.pop(place, None) is not None or kept is not None:
+                lost.append("what goes back with a turn: not imported, two turns became one")
+        elif kept is not None:
+            beyond[place] = kept
+    return history, beyond, lost
+
+
+def _digest(wire: str, model: str, history: MessageHistory, beyond: Mapping[int, Any]) -> str:
+    turns = msgspec.to_builtins(history.to_list())
+    said = [wire, model, history.system, turns, sorted(beyond.items())]
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+class _Telling:
+    """The events of one run while they are told, with the numbers that messages have."""
+
+    def __init__(self, plan: Plan, moment: datetime) -> None:
+        self._plan = plan
+        self._moment = moment
+        self._evaluation = str(uuid5(plan.run_id, "evaluation"))
+        self._sequence = 0
+        self._turn = 0
+        self._names: dict[str, str] = {}
+        self._reply: UUID | None = None
+
+    def events(self) -> Iterator[Event]:
+        plan = self._plan
+        request = {"format": plan.format, "source": PurePath(plan.source).name}
+        if plan.model:
+            request["model"] = plan.model
+        yield RunStarted(
+            request_type=REQUEST_TYPE,
+            request=request,
+            requested_at=self._moment,
+            tags={TAG: plan.format},
+        )
+        yield EvaluationStarted(
+            evaluation_id=self._evaluation,
+            prompt_ns=PROMPT_NS,
+            prompt_key=plan.format,
+            prompt_digest=plan.digest,
+        )
+        if plan.history.system:
+            yield self._message("system", content=plan.history.system)
+        for place, turn in enumerate(plan.history.to_list(), 1):
+            if turn.role == "assistant":
+                yield from self._assistant(turn, place)
+            elif not turn.synthetic:
+                yield from self._user(turn)
+        if plan.ended:
+            yield EvaluationFinished(evaluation_id=self._evaluation, message_id=self._reply)
+            yield RunCompleted(message_id=self._reply)
+
+    def _user(self, turn: ChatTurn) -> Iterator[Event]:
+        said: list[Block] = []
+        for block in turn.blocks:
+            if isinstance(block, ToolResultBlock):
+                yield self._message(
+                    "tool",
+                    content=block.content,
+                    tool_call_id=block.call_id,
+                    tool_name=self._names.get(block.call_id),
+                    is_error=block.is_error,
+                )
+            else:
+                said.append(block)
+        if said:
+            yield self._message("user", **_said(said))
+
+    def _assistant(self, turn: ChatTurn, place: int) -> Iterator[Event]:
+        """One message, or several where text stands between calls: they are one turn again."""
+        self._turn += 1
+        self._names = {}
+        for said, calls in _pieces(turn.blocks):
+            self._names.update((call.call_id, call.name) for call in calls)
+            asked = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in calls)
+            message = self._message("assistant", tool_calls=asked, **_said(said))
+            self._reply = message.message.message_id
+            yield message
+        beyond = self._plan.beyond.get(place)
+        if beyond is not None and self._reply is not None:
+            yield ModelReplied(
+                evaluation_id=self._evaluation,
+                turn=self._turn,
+                message_id=self._reply,
+                model=self._plan.model,
+                provider_data=provider_data({self._plan.format: beyond}, None, place),
+            )
+
+    def _message(self, role: Any, **more: Any) -> MessageAppended:
+        message = InnerMessage(
+            role=role,
+            evaluation_id=self._evaluation,
+            sequence=self._sequence,
+            turn=self._turn,
+            prompt_ns=PROMPT_NS,
+            prompt_key=self._plan.format,
+            created_at=self._moment,
+            message_id=uuid5(self._plan.run_id, f"message {self._sequence}"),
+            **more,
+        )
+        self._sequence += 1
+        return MessageAppended(message=message)
+
+
+def _pieces(blocks: Sequence[Block]) -> Iterator[tuple[list[Block], list[ToolUseBlock]]]:
+    """An assistant's blocks as messages can hold them: first what it says, then its calls."""
+    said: list[Block] = []
+    calls: list[ToolUseBlock] = []
+    for block in blocks:
+        if isinstance(block, ToolUseBlock):
+            calls.append(block)
+            continue
+        if calls:
+            yield said, calls
+            said, calls = [], []
+        said.append(block)
+    yield said, calls
+
+
+def _said(blocks: Sequence[Block]) -> dict[str, Any]:
+    """The content of a message: one text by itself, anything else in parts too."""
+    if not blocks:
+        return {"content": ""}
+    first = blocks[0]
+    if len(blocks) == 1 and isinstance(first, TextBlock):
+        return {"content": first.text}
+    parts = tuple(_part(block) for block in blocks)
+    return {"content": "\n\n".join(map(_shown, blocks)), "parts": parts}
+
+
+def _part(block: Block) -> TextContent | MediaContent:
+    if isinstance(block, MediaBlock):
+        return MediaContent(
+            block.modality, block.url, block.blob, block.mime, block.prompt_hint, block.id
+        )
+    assert isinstance(block, TextBlock)
+    return TextContent(block.text)
+
+
+def _shown(block: Block) -> str:
+    if isinstance(block, TextBlock):
+        return block.text
+    assert isinstance(block, MediaBlock)
+    return f"[{block.modality}{f': {block.prompt_hint}' if block.prompt_hint else ''}]"

@@ -1,0 +1,1 @@
+"""Transcript readers: one for each provider's JSON format."""

@@ -1,0 +1,99 @@
+"""How large things may be, and the check that free JSON is JSON.
+
+The defaults are safe and generous; they are settings (`Ledger.open(limits=...)`),
+so that one runaway tool result can't fill a disk or a reader's memory unnoticed.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from turnledger.ledger.errors import InvalidEventError, InvalidInputError, LimitExceededError
+from turnledger.ledger.events.types import EvaluationStarted, Event, RunStarted
+
+# PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
+BATCH_CEILING = 4096
+INT_RANGE = range(-(2**63), 2**64)
+# What PostgreSQL can hold in an index beside a run's id; other stores then take no more either.
+INDEXED_BYTES = 2500
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ledger accepts. Sizes are in bytes of the stored form."""
+
+    max_event_bytes: int = 8 * 1024 * 1024
+    max_batch_events: int = 1000
+    max_batch_bytes: int = 64 * 1024 * 1024
+    max_json_depth: int = 64
+    max_blob_bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise InvalidInputError(f"Limits({name}=...) is a whole number above 0.")
+        if self.max_batch_events > BATCH_CEILING:
+            raise InvalidInputError(
+                f"Limits(max_batch_events={self.max_batch_events}): at most {BATCH_CEILING}."
+            )
+        if self.max_json_depth > 200:
+            raise InvalidInputError(
+                f"Limits(max_json_depth={self.max_json_depth}): at most 200, "
+                "deeper values can't be decoded safely."
+            )
+
+
+def check_indexed(event: Event) -> None:
+    """Refuse what runs could not be found by. Only what is appended: old records may hold it."""
+    if isinstance(event, RunStarted):
+        for key, value in event.tags.items():
+            _check_bytes(f"RunStarted.tags: {key[:50]!r} and its value", key, value)
+    elif isinstance(event, EvaluationStarted):
+        what = "EvaluationStarted: prompt_ns and prompt_key"
+        _check_bytes(what, event.prompt_ns, event.prompt_key)
+
+
+def _check_bytes(what: str, *texts: str) -> None:
+    found = sum(len(text.encode()) for text in texts)
+    if found > INDEXED_BYTES:
+        raise InvalidEventError(
+            f"{what} have {found} bytes together, and runs are found by them, so {INDEXED_BYTES} "
+            "is the most. Make them shorter."
+        )
+
+
+def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:
+    """Refuse what would not come back from JSON as it went in, naming the place."""
+    if value is None or isinstance(value, str | bool):
+        return
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise InvalidEventError(f"{path}: {value} does not fit 64 bits; send it as text.")
+        return
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidEventError(f"{path}: JSON has no {value}; send null or text.")
+        return
+    if depth >= limits.max_json_depth:
+        raise LimitExceededError(
+            f"JSON nesting at {path[:200]}",
+            limit=limits.max_json_depth,
+            found=depth + 1,
+            setting="max_json_depth",
+        )
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidEventError(f"{path}: object keys are text, this is {key!r}.")
+            check_json(item, f"{path}.{key}", limits, depth + 1)
+        return
+    if isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            check_json(item, f"{path}[{place}]", limits, depth + 1)
+        return
+    raise InvalidEventError(
+        f"{path}: {type(value).__name__} is not JSON; convert it to text, numbers, "
+        "lists or objects first."
+    )

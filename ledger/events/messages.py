@@ -1,0 +1,106 @@
+"""What a conversation is made of, as recorded: provider-neutral and immutable.
+
+`InnerMessage` holds everything that the other message vocabulary (parts, options)
+needs, so that both convert into each other without loss. Nothing here knows a provider.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger.clock import new_message_id, utc_now
+
+# What is recorded names its time zone: moments of all machines can be compared.
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Role = Literal["system", "assistant", "user", "tool"]
+ToolCallStatus = Literal["pending", "completed", "failed"]
+Modality = Literal["image", "audio", "video", "document"]
+
+
+class ToolCallRecord(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """A tool call that the assistant asked for; `arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+    status: ToolCallStatus = "pending"
+
+
+class TextContent(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="text",
+):
+    """A piece of text within a message."""
+
+    text: str
+
+
+class MediaContent(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="media",
+):
+    """An image, sound, film or document: exactly one of `url` and `blob` says where it is.
+
+    `blob` is the name of bytes in the ledger itself (see `ledger.events.blobs`).
+    """
+
+    modality: Modality
+    url: str | None = None
+    blob: str | None = None
+    mime: str | None = None
+    prompt_hint: str | None = None
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.blob is None):
+            raise ValueError("media has exactly one of url and blob")
+
+
+class InnerMessage(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """One message of a conversation.
+
+    `sequence` counts from 0 within its evaluation and `turn` counts the model's
+    replies. The fields after `message_id` serve messages with media and options:
+    a result's `value` and error beside the text that a model is shown.
+    """
+
+    role: Role
+    content: str
+    evaluation_id: str
+    sequence: Count
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    turn: Count = 0
+    prompt_ns: str = ""
+    prompt_key: str = ""
+    created_at: Moment = msgspec.field(default_factory=utc_now)
+    message_id: UUID = msgspec.field(default_factory=new_message_id)
+    parts: tuple[TextContent | MediaContent, ...] = ()
+    policy: str = ""
+    step_num: int | None = None
+    role_hint_for_llm: Role | None = None
+    value: Any = None
+    is_error: bool = False
+    error_type: str | None = None
+    error_message: str | None = None
+    retryable: bool | None = None

@@ -1,0 +1,1 @@
+"""Integrity: verify runs against their hash chain, and seal a ledger with a signature."""

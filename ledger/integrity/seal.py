@@ -1,0 +1,289 @@
+"""The seal: one statement over the heads of all runs, to be kept where no forger reaches it.
+
+A head (run, version, digest of that record) stands for everything in its run up to there,
+so a ledger that fits a seal has lost and changed nothing that was in it then. It may have
+grown. Costs memory for each run, never for each event.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from operator import attrgetter
+from typing import Final
+
+import msgspec
+
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT
+from turnledger.ledger.integrity.signing import Signer, is_signed_by
+from turnledger.ledger.integrity.verify import Problem, Report, every_run, text_of
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.runs.index import RunRow, check_types
+from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.transfer.file_format import moment_text
+
+FORMAT: Final = 1
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Where a run stood: its last record's version and digest (hexadecimal)."""
+
+    run_id: str
+    version: int
+    digest: str
+
+
+class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a ledger held at a moment. `root` covers the heads, the signature all but itself.
+
+    `heads` are sorted by run; `events` counts records, of a fork only its own; `position`
+    is the highest that a head has. The key and the signature are raw bytes in base64.
+    """
+
+    turnledger_seal: int
+    signed: bool
+    sealed_at: str
+    runs: int
+    events: int
+    position: int
+    root: str
+    public_key: str | None
+    signature: str | None
+    heads: list[Head]
+
+    @property
+    def statement(self) -> bytes:
+        """The bytes that are signed."""
+        numbers = (self.runs, self.events, self.position)
+        return b"".join(
+            (
+                _field(b"turnledger seal"),
+                _field(b"%d" % self.turnledger_seal),
+                _field(self.sealed_at.encode()),
+                *(_field(b"%d" % number) for number in numbers),
+                _field(bytes.fromhex(self.root)),
+            )
+        )
+
+
+def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
+    """Seal a ledger as it stands; `at` is the time, in microseconds since 1970.
+
+    Others may go on appending meanwhile: each run is taken as it is when it is looked at.
+    Raises IntegrityFailureError where the index and the records part: a seal over damage
+    would vouch for it. Whether all records fit their digests is for `verify_all` to say:
+    call it first, as the command `turnledger seal` does.
+    """
+    heads, events, position = [], 0, 0
+    for run in every_run(ledger.store):
+        check_types(run)
+        head = Head(run.run_id, run.version, run.digest.hex())
+        if not _is_head(head):
+            raise _not_sealed(run, f"{run.run_id!r:.80} at version {run.version} is no run's head")
+        position = max(position, _position_of_head(ledger.store, run))
+        events += run.version - run.parent_version
+        heads.append(head)
+    heads.sort(key=attrgetter("run_id"))
+    seal = Seal(
+        turnledger_seal=FORMAT,
+        signed=signer is not None,
+        sealed_at=moment_text(at),
+        runs=len(heads),
+        events=events,
+        position=position,
+        root=_root(heads),
+        public_key=None,
+        signature=None,
+        heads=heads,
+    )
+    if signer is None:
+        return seal
+    return msgspec.structs.replace(
+        seal,
+        public_key=b64encode(signer.public_key).decode(),
+        signature=b64encode(signer.sign(seal.statement)).decode(),
+    )
+
+
+def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
+    last = store.rows(run.run_id, 0, run.version, backwards=True, limit=1)
+    if not last or (last[0][2], last[0][6]) != (run.version, run.digest):
+        why = f"the index says version {run.version} with a digest that no record has there"
+        raise _not_sealed(run, why)
+    position: object = last[0][0]
+    if not isinstance(position, int):
+        raise _not_sealed(run, f"its position is {position!r:.80}")
+    return position
+
+
+def _not_sealed(run: RunRow, why: str) -> IntegrityFailureError:
+    return IntegrityFailureError(
+        f"Run {run.run_id!s:.80} is not as it was recorded: {why}. Nothing is sealed; "
+        "`turnledger verify` says more."
+    )
+
+
+def seal_lines(seal: Seal) -> Iterator[bytes]:
+    """The file: a JSON document with a line for each field, and one for each head."""
+    yield b"{\n"
+    for name in seal.__struct_fields__:
+        if name != "heads":
+            value = msgspec.json.encode(getattr(seal, name))
+            yield b'  "%b": %b,\n' % (name.encode(), value)
+    yield b'  "heads": ['
+    for number, head in enumerate(seal.heads):
+        yield (b",\n    " if number else b"\n    ") + msgspec.json.encode(head)
+    yield b"\n  ]\n}\n"
+
+
+def read_seal(content: bytes, public_key: bytes | None = None) -> Seal:
+    """A seal from its file, if it is as it was made: its root, and then its signature.
+
+    With `public_key` (raw) it must be signed, and with that key. Without, a signature is
+    checked with the key in the seal, which shows that it is whole, not who made it.
+    Raises IntegrityFailureError.
+    """
+    try:
+        seal = msgspec.json.decode(content, type=Seal)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = f"This is no seal of a ledger, or a damaged one: {error}."
+        raise IntegrityFailureError(why) from error
+    if seal.turnledger_seal != FORMAT:
+        raise IntegrityFailureError(
+            f"The seal is of format {seal.turnledger_seal}, this program knows format {FORMAT}."
+        )
+    _check_heads(seal)
+    _check_signature(seal, public_key)
+    return seal
+
+
+def _is_head(head: Head) -> bool:
+    """Whether a run can have it: spelt the one way that a root covers."""
+    spelt = UUID_TEXT.fullmatch(head.run_id) and DIGEST_TEXT.fullmatch(head.digest)
+    return spelt is not None and head.version >= 1
+
+
+def _check_heads(seal: Seal) -> None:
+    before = ""
+    for head in seal.heads:
+        if not _is_head(head) or head.run_id <= before:
+            raise _edited(f"its list of runs is out of order at {head.run_id!r}")
+        before = head.run_id
+    if seal.runs != len(seal.heads):
+        raise _edited(f"it counts {seal.runs} runs and lists {len(seal.heads)}")
+    root = _root(seal.heads)
+    if seal.root != root:
+        raise _edited(f"the root of the runs that it lists is {root}, it says {seal.root}")
+
+
+def _check_signature(seal: Seal, public_key: bytes | None) -> None:
+    if seal.public_key is None or seal.signature is None or not seal.signed:
+        if seal.signed or seal.public_key is not None or seal.signature is not None:
+            raise _edited("it is half signed")
+        if public_key is not None:
+            raise IntegrityFailureError(
+                "The seal is not signed, and one signed with the given key is wanted."
+            )
+        return
+    try:
+        own = b64decode(seal.public_key, validate=True)
+        signature = b64decode(seal.signature, validate=True)
+    except (NotBase64, ValueError) as error:
+        raise _edited("its key or signature is no base64") from error
+    if (b64encode(own).decode(), b64encode(signature).decode()) != (
+        seal.public_key,
+        seal.signature,
+    ):
+        # Bits that decoding drops: the file would not be the one that was made.
+        raise _edited("its key or signature is not in the usual spelling of base64")
+    if public_key is not None and own != public_key:
+        raise IntegrityFailureError(
+            f"The seal is signed with another key than the given one: {seal.public_key}."
+        )
+    if not is_signed_by(own, signature, seal.statement):
+        raise _edited("its signature does not fit what it says")
+
+
+def check_seal(ledger: Ledger, seal: Seal, progress: Callable[[int], None] | None = None) -> Report:
+    """Verify the whole ledger, and that all that was sealed is there, unchanged.
+
+    That the highest position is lower than it was is a note: the seal has the head of every
+    run, so no lost record can hide behind it, and an import gives new positions.
+    """
+    report = ledger.verify_all(progress)
+    missed, highest = _missed(ledger.store, seal)
+    notes = list(report.notes)
+    if highest < seal.position:
+        why = "records are missing, or it" if missed else "all that was sealed is there, so this"
+        notes.append(
+            f"the highest position is {highest}, the seal has {seal.position}: {why} is an "
+            "imported copy"
+        )
+    return msgspec.structs.replace(report, problems=(*report.problems, *missed), notes=tuple(notes))
+
+
+def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
+    """What the seal has and the store has not, and the highest position that there is.
+
+    Rows are read raw, whatever became of them, and only those of the heads.
+    """
+    missed: list[Problem] = []
+    highest = 0
+    for head in seal.heads:
+        row = next(iter(store.raw_rows(head.run_id.encode(), head.version)), None)
+        found = None
+        if row is not None and row[2] == head.version:
+            found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
+            highest = _higher(highest, row[0])
+        if found != head.digest:
+            last = _last_version(store, head.run_id)
+            missed.append(_problem(head.run_id, *_difference(head, last, found)))
+    if highest < seal.position:
+        highest = _higher(highest, store.max_notification_id())
+    return missed, highest
+
+
+def _higher(highest: int, position: object) -> int:
+    """What is no number is no position: verify has reported it."""
+    return max(highest, position) if isinstance(position, int) else highest
+
+
+def _last_version(store: LedgerRecorder, run_id: str) -> int:
+    versions = (row[2] for row in store.raw_rows(run_id.encode()))
+    return max((version for version in versions if isinstance(version, int)), default=0)
+
+
+def _difference(head: Head, last: int, found: str | None) -> tuple[int, str]:
+    """Where a run parts from the seal, and how."""
+    if last == 0:
+        return head.version, "the seal has the run up to here, but it is not there: removed"
+    if last < head.version:
+        return last + 1, f"the seal has version {head.version}, the records end before: cut"
+    if found is None:
+        return head.version, "the seal has the record, but it is missing"
+    return head.version, f"the seal has digest {head.digest}, found {found}: rewritten"
+
+
+def _problem(run_id: str, version: int | None, what: str) -> Problem:
+    return Problem(run_id=run_id, version=version, position=None, event_id=None, what=what)
+
+
+def _root(heads: Iterable[Head]) -> str:
+    """SHA-256 over the heads, each field with its length before it, as in the chain."""
+    whole = sha256()
+    for head in heads:
+        whole.update(_field(head.run_id.encode()))
+        whole.update(_field(b"%d" % head.version))
+        whole.update(_field(bytes.fromhex(head.digest)))
+    return whole.hexdigest()
+
+
+def _field(value: bytes) -> bytes:
+    return b"%d:%b," % (len(value), value)
+
+
+def _edited(why: str) -> IntegrityFailureError:
+    return IntegrityFailureError(f"The seal is not as it was made: {why}.")

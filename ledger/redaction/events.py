@@ -1,0 +1,130 @@
+"""Takes secrets out of events: of their text, wherever it is, and of nothing else.
+
+Ids, digests, names of blobs, times and numbers are what the ledger itself lives on: they are
+never taken for secrets, whatever a user's own pattern matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from operator import attrgetter
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger.events.messages import (
+    InnerMessage,
+    MediaContent,
+    TextContent,
+    ToolCallRecord,
+)
+from turnledger.ledger.events.types import (
+    EVENT_TYPES,
+    Event,
+    MessageAppended,
+    OfferedTool,
+    ResourceSnapshotted,
+)
+from turnledger.ledger.redaction.redactor import Path, Redactor
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+# Text by which things are found again, and not what anybody said.
+_IDS = frozenset(
+    {
+        "blob",
+        "call_id",
+        "call_ids",
+        "digest",
+        "evaluation_id",
+        "outcome_digest",
+        "prompt_digest",
+        "request_digest",
+        "state_digest",
+        "tool_call_id",
+        "tools_digest",
+    }
+)
+_NO_TEXT = (NoneType, bool, int, float, UUID, datetime)
+
+
+def _holds_text(hint: Any) -> bool:
+    if get_origin(hint) is Literal or hint in _NO_TEXT:
+        return False
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint in _HOLDERS
+    parts = [one for one in get_args(hint) if one is not Ellipsis]
+    return any(_holds_text(one) for one in parts) if parts else True
+
+
+_HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool)
+# The fields of each struct that hold text.
+_TEXTS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(
+        name
+        for name, hint in get_type_hints(kind).items()
+        if name in kind.__struct_fields__ and name not in _IDS and _holds_text(hint)
+    )
+    for kind in (*EVENT_TYPES.values(), *_HOLDERS)
+}
+
+
+def _getter(kind: type) -> Callable[[Any], Any] | None:
+    """Gives all the text of an event at once, to be looked at."""
+    names = _TEXTS[kind]
+    if kind is MessageAppended:
+        names = tuple(f"message.{name}" for name in _TEXTS[InnerMessage])
+    return attrgetter(*names) if names else None
+
+
+_GETTERS = {kind: _getter(kind) for kind in EVENT_TYPES.values()}
+_encode = msgspec.json.Encoder().encode
+
+
+def redacted(event: Event, redactor: Redactor) -> Event:
+    """The event without its secrets; the very same if there are none.
+
+    What comes back may not fit its type: a name can be too short for a marker.
+    """
+    texts = _GETTERS[type(event)]
+    if texts is None or not redactor.may_hold_one(_encode(texts(event))):
+        return event
+    return _struct(event, redactor, ())
+
+
+def _struct(holder: StructT, redactor: Redactor, path: Path) -> StructT:
+    changed = {}
+    for name in _TEXTS[type(holder)]:
+        value = getattr(holder, name)
+        if isinstance(holder, ResourceSnapshotted) and name == "files":
+            made: Any = _paths(value, redactor)
+        else:
+            made = _value(value, redactor, (*path, name))
+        if made is not value:
+            changed[name] = made
+    if "files" in changed and isinstance(holder, ResourceSnapshotted):
+        # It is recorded under another name than it has, which is not there to be found.
+        changed["removed"] = tuple(
+            path for path in changed.get("removed", holder.removed) if path not in changed["files"]
+        )
+    return msgspec.structs.replace(holder, **changed) if changed else holder
+
+
+def _value(value: Any, redactor: Redactor, path: Path) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _struct(value, redactor, path)
+    if isinstance(value, tuple) and any(isinstance(item, msgspec.Struct) for item in value):
+        made = tuple(_value(item, redactor, path) for item in value)
+        return value if all(a is b for a, b in zip(made, value, strict=True)) else made
+    return redactor.value(value, path)
+
+
+def _paths(files: Mapping[str, str], redactor: Redactor) -> Mapping[str, str]:
+    """The names of files; what they map to are names of blobs."""
+    names = redactor.value(dict.fromkeys(files, 0))
+    if list(names) == list(files):
+        return files
+    return dict(zip(names, files.values(), strict=True))

@@ -1,0 +1,146 @@
+"""Tells quickly what can hold no secret of a known format, which is nearly everything.
+
+A secret has a long word in it, or stands in a URL or after the word password: what has neither is
+not looked at any further. In a long word beginnings of tokens are looked for, and names before it.
+It may be wrong in one way only: what it lets through is searched, and may turn out to hold none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from turnledger.ledger.redaction.json_text_secret_escapes import has_escapes_in, unescaped_bytes
+from turnledger.ledger.redaction.patterns import HEX_PARTS, IS, THREE_PARTS, SecretFormat
+
+# A secret of a known format holds a word as long as this, but for passwords.
+_WORD = 12
+# So far before a long word the name may begin that tells what it is.
+_BEFORE = 160
+_PLAIN = b"!#$%&*+-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ^_abcdefghijklmnopqrstuvwxyz~"
+_WORDS = bytes(97 if code in _PLAIN or code > 127 else 32 for code in range(256))
+_LONG = b"a" * _WORD
+# The shortest token of a known format has as many characters, of these.
+_SHORTEST = 14
+_IN_PARTS = 55
+_IN_HEX = 36
+_DASHED = re.compile(rb"[0-9a-f]{32}-(?:us[0-9]|[0-9a-f]{8}-)")
+_IN_TOKENS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_TOKENS = bytes(code if code in _IN_TOKENS else 32 for code in range(256))
+# What has neither a digit nor a capital in it is no secret, and may be the name of one.
+_HARMLESS = b"abcdefghijklmnopqrstuvwxyz_-."
+_HEADER = b"authorization"
+
+# Names of which a value may follow that is a secret; a `hint` of a format that is named.
+_NAMES = ("key", "token", "secret")
+_NAMED = re.compile(
+    rf"""(?:{"|".join(_NAMES)})(?:{IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~.%-]{{12}}"""
+)
+# A user and a password before a host; a port is none.
+_IN_URL = re.compile(rb"""://[^/:@\s]{0,200}:(?![0-9]{1,5}(?:[/?#"'\\,;)\]\s]|\Z))""")
+_ASSIGNED = re.compile(rb"(?i:password|pwd)[ ]{0,2}=")
+_PARTS = (b"assword", b"ASSWORD", b"pwd", b"PWD", b"Pwd")
+# Hints of what may have no long word in it: they are always looked for.
+_ALWAYS = ("://", "password", "pwd")
+
+
+class Hints:
+    """What to look for, for some formats."""
+
+    def __init__(self, formats: Iterable[SecretFormat]) -> None:
+        formats = [one for one in formats if not one.short]
+        # By the three characters that they begin with: what a token begins with, and its length.
+        self._starts: dict[bytes, list[tuple[bytes, int]]] = {}
+        for one in formats:
+            for literal in () if one.hints else map(str.encode, one.literals):
+                self._starts.setdefault(literal[:3], []).append((literal, one.shortest))
+        hints = {hint for one in formats for hint in one.hints}
+        self._is_named, self._in_url = not hints.isdisjoint(_NAMES), "://" in hints
+        self._has_passwords = "password" in hints
+        self._in_parts, self._in_hex = THREE_PARTS in hints, HEX_PARTS in hints
+        special = {*_NAMES, *_ALWAYS, THREE_PARTS, HEX_PARTS}
+        self._words = tuple(sorted(hints - special))
+
+    def may_hold_one(self, data: bytes) -> bool:
+        """Whether it is worth searching this text, or JSON, for secrets."""
+        # A single character is found fastest: most text has none of these.
+        in_url = self._in_url and data.find(b"@") >= 0
+        if in_url and b"://" in data and _IN_URL.search(data):
+            return True
+        if self._has_passwords and (
+            (data.find(b"=") >= 0 and _assigns(data))
+            or (data.find(b"machine ") >= 0 and data.find(b"login") >= 0)
+        ):
+            return True
+        words = data.translate(_WORDS)
+        place = words.find(_LONG)
+        if place >= 0 and self._has_long_words(data, words, place):
+            return True
+        if (place >= 0 or in_url) and data.find(b"\\") >= 0 and has_escapes_in(data):
+            plain = unescaped_bytes(data)
+            return plain != data and self.may_hold_one(plain)
+        return False
+
+    def _has_long_words(self, data: bytes, words: bytes, place: int) -> bool:
+        """Whether one of the long words may be a secret, or follow a hint of one."""
+        # Text is searched for words faster than bytes are.
+        text, size, done = data.decode("latin-1"), len(data), 0
+        near: list[str] = []
+        while place >= 0:
+            end = words.find(b" ", place)
+            if end < 0:
+                end = size
+            word = data[place:end]
+            if word.translate(None, _HARMLESS):
+                if self._has_token(word):
+                    return True
+                near.append(text[max(place - _BEFORE, done) : end])
+                done = end
+            elif end - place >= len(_HEADER) and _HEADER in word:
+                return True
+            place = words.find(_LONG, end)
+        return bool(near) and self._has_hint("".join(near).lower())
+
+    def _has_hint(self, text: str) -> bool:
+        for hint in self._words:
+            if hint in text:
+                return True
+        if self._is_named and ("key" in text or "token" in text or "secret" in text):
+            return _NAMED.search(text) is not None
+        return False
+
+    def _has_token(self, word: bytes) -> bool:
+        starts = self._starts
+        for token in word.translate(_TOKENS).split():
+            size = len(token)
+            if size < _SHORTEST:
+                continue
+            # At once, or after an escape or a mark: _, \n, %20, \x20, 196m, \u001b.
+            begins = (token[:3], token[1:4], token[2:5], token[3:6], token[4:7], token[5:8])
+            if not starts.keys().isdisjoint(begins) and self._begins(token, begins):
+                return True
+            if self._in_parts and size > _IN_PARTS and token.count(b".") >= 2:
+                return True
+            if (
+                self._in_hex
+                and size >= _IN_HEX
+                and 0 < token.count(b"-") < 4
+                and _DASHED.search(token)
+            ):
+                return True
+        return False
+
+    def _begins(self, token: bytes, begins: Iterable[bytes]) -> bool:
+        size = len(token)
+        return any(
+            size - at >= shortest and token.startswith(literal, at)
+            for at, begin in enumerate(begins)
+            for literal, shortest in self._starts.get(begin, ())
+        )
+
+
+def _assigns(data: bytes) -> bool:
+    """Whether something is assigned to a password."""
+    if not any(data.find(part) >= 0 for part in _PARTS):
+        return False
+    return _ASSIGNED.search(data) is not None

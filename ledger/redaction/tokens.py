@@ -1,0 +1,302 @@
+"""Tokens that are known by how they begin, or by their parts: keys of models, clouds and services.
+
+Each is spelt strictly enough that ids, digests and opaque data never look like one, and is read
+in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+
+from turnledger.ledger.redaction.patterns import (
+    ESCAPED,
+    HEX_PARTS,
+    LEFT,
+    LEFT_OF_FEW,
+    LEFT_OF_LETTERS,
+    RIGHT,
+    RIGHT_OF_FEW,
+    THREE_PARTS,
+    SecretFormat,
+    is_random,
+    token,
+)
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+# A letter and a digit at least: neither a word nor a number.
+_MIXED = r"(?=[A-Za-z_-]{0,99}[0-9])(?=[0-9_-]{0,99}[A-Za-z])"
+
+_MODELS = (
+    token("anthropic-key", "sk-ant-", r"sk-ant-[a-z]{2,10}[0-9]{2}-[A-Za-z0-9_-]{60,200}"),
+    token("openrouter-key", "sk-or-v1-", r"sk-or-v1-[0-9a-f]{64}"),
+    token(
+        "openai-key",
+        "sk-",
+        r"sk-(?:(?:proj|svcacct|admin|None)-[A-Za-z0-9_-]{40,300}"
+        r"|[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}"
+        r"|(?![0-9a-f]{32})(?:[A-Za-z0-9]{51}|[A-Za-z0-9]{48}|[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{22}))",
+        accepts=is_random,
+    ),
+    token("langfuse-key", "sk-lf-", rf"sk-lf-{_UUID}"),
+    token("deepseek-key", "sk-", r"sk-[0-9a-f]{32}"),
+    token("google-api-key", "AIza", r"AIza[A-Za-z0-9_-]{35}", left=LEFT_OF_LETTERS),
+    token("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{40,64}"),
+    token("huggingface-token", "hf_ api_org_", r"(?:hf_|api_org_)[A-Za-z0-9]{34,40}"),
+    token("langsmith-key", "lsv2_", r"lsv2_[a-z]{2}_[0-9a-f]{32}_[0-9a-f]{10}"),
+    token("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{40,64}"),
+    token("pinecone-key", "pcsk_", r"pcsk_[A-Za-z0-9_]{50,100}"),
+    token("replicate-token", "r8_", r"r8_[A-Za-z0-9]{37}"),
+    token("xai-key", "xai-", r"xai-[A-Za-z0-9]{60,100}"),
+    token("nvidia-key", "nvapi-", r"nvapi-[A-Za-z0-9_-]{60,70}"),
+    token("cerebras-key", "csk-", rf"csk-{_MIXED}[a-z0-9]{{48}}"),
+    token("fireworks-key", "fw_", rf"fw_{_MIXED}[A-Za-z0-9]{{22,24}}", accepts=is_random),
+    token("tavily-key", "tvly-", r"tvly-(?:(?:dev|prod)-)?[A-Za-z0-9]{32}"),
+    token("firecrawl-key", "fc-", rf"fc-{_MIXED}[0-9a-f]{{32}}"),
+    token("elevenlabs-key", "sk_", r"sk_[0-9a-f]{48}", shortest=51),
+    token("jina-key", "jina_", r"jina_[A-Za-z0-9_-]{60}"),
+    token("voyage-key", "pa-", rf"pa-{_MIXED}[A-Za-z0-9_-]{{43}}", shortest=46, accepts=is_random),
+)
+
+_CLOUDS = (
+    token(
+        "aws-access-key-id",
+        "AKIA ASIA ABIA ACCA",
+        r"A(?:KIA|SIA|BIA|CCA)[A-Z0-9]{16}",
+        left=LEFT_OF_LETTERS,
+    ),
+    token(
+        "aws-bedrock-key",
+        "ABSK",
+        r"ABSK[A-Za-z0-9+/]{109,269}={0,2}",
+        left=LEFT_OF_LETTERS,
+        hints="absk",
+    ),
+    SecretFormat(
+        "azure-client-secret",
+        re.compile(
+            rf"(?:(?<![A-Za-z0-9_~.-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_~.-]_))"
+            r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?!_{0,2}[A-Za-z0-9~-])"
+        ),
+        ("Q~",),
+        ("q~",),
+        offset=4,
+    ),
+    token("databricks-token", "dapi", r"dapi[0-9a-f]{32}(?:-[0-9])?", left=LEFT_OF_LETTERS),
+    token("digitalocean-token", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{64}"),
+    token("google-oauth-secret", "GOCSPX-", r"GOCSPX-[A-Za-z0-9_-]{28}"),
+    token("google-oauth-token", "ya29.", r"ya29\.(?:[a-z]\.)?[A-Za-z0-9_-]{20,2048}"),
+    token("google-refresh-token", "1//0", r"1//0[A-Za-z0-9_-]{40,512}", hints="1//0"),
+    token("vault-token", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,300}"),
+    # Of version 1: "s." and letters, which is too little alone, so what comes before says it.
+    SecretFormat(
+        "vault-token",
+        re.compile(r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT),
+        (),
+        ("vault",),
+        accepts=lambda text: is_random(text[2:]),
+    ),
+    token("alibaba-key", "LTAI", r"LTAI[A-Za-z0-9]{20}", left=LEFT_OF_FEW, right=RIGHT_OF_FEW),
+    token("heroku-key", "HRKU-AA", r"HRKU-AA[A-Za-z0-9_-]{58}"),
+    token("cloudflare-key", "v1.0-", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
+    token("vercel-token", "vcp_ vci_ vck_ vca_ vcr_", r"vc[pikar]_[A-Za-z0-9]{56}"),
+    token("netlify-token", "nfp_ nfc_ nfo_ nfu_ nfb_", r"nf[pcoub]_[A-Za-z0-9]{36,40}"),
+    token("fly-token", "fo1_", r"fo1_[A-Za-z0-9_-]{43}"),
+    SecretFormat(
+        "fly-token",
+        re.compile(LEFT + r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{100,4000}"),
+        ("fm1_", "fm1a_", "fm1r_", "fm2_", "fm2a_", "fm2r_"),
+        ("fm1", "fm2"),
+    ),
+    token("supabase-key", "sbp_", r"sbp_(?:oauth_|v0_)?[0-9a-f]{40}"),
+    token("supabase-key", "sb_secret_", r"sb_secret_[A-Za-z0-9_-]{31}"),
+    SecretFormat(
+        "planetscale-token",
+        re.compile(LEFT + r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9._-]{32,64}={0,2}"),
+        ("pscale_",),
+    ),
+    token("neon-key", "napi_", r"napi_[a-z0-9]{64}"),
+    token(
+        "tailscale-key",
+        "tskey-",
+        r"tskey-(?:auth|api|client|scim|webhook)-[A-Za-z0-9]{8,20}(?:CNTRL)?-[A-Za-z0-9]{24,40}",
+    ),
+    token("pulumi-token", "pul-", r"pul-[0-9a-f]{40}"),
+    SecretFormat(
+        "terraform-token",
+        re.compile(LEFT + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),
+        (".atlasv1.",),
+        (".atlasv1.",),
+        offset=14,
+    ),
+)
+
+_CODE = (
+    token(
+        "github-token",
+        "ghp_ gho_ ghu_ ghs_ ghr_",
+        r"gh(?:[pour]_[A-Za-z0-9]{36,251}"
+        r"|s_[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){35,2048})",
+    ),
+    token("github-token", "github_pat_", r"github_pat_[A-Za-z0-9]{22}_[A-Za-z0-9]{59}"),
+    token(
+        "gitlab-token",
+        "glpat- gldt- glrt- glcbt- glptt- glsoat- glft- glagent- gloas-",
+        r"gl(?:pat|dt|rt|cbt|ptt|soat|ft|agent|oas)-[A-Za-z0-9_-]{20,300}"
+        r"(?:\.[0-9a-z]{2}\.[0-9a-z]{9})?",
+    ),
+    token("docker-token", "dckr_pat_ dckr_oat_", r"dckr_[op]at_[A-Za-z0-9_-]{27,40}"),
+    token("npm-token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    token("pypi-token", "pypi-AgE", r"pypi-AgE[A-Za-z0-9_-]{50,1000}"),
+    token("rubygems-key", "rubygems_", r"rubygems_[0-9a-f]{48}"),
+    token(
+        "crates-token",
+        "cio",
+        rf"cio{_MIXED}[A-Za-z0-9]{{32}}",
+        left=LEFT_OF_FEW,
+        right=RIGHT_OF_FEW,
+        shortest=35,
+        accepts=is_random,
+    ),
+    token("buildkite-token", "bkua_", r"bkua_[0-9a-f]{40}"),
+    token("circleci-token", "CCIPAT_ CCIPRJ_", r"CCI(?:PAT|PRJ)_[A-Za-z0-9]{22}_[0-9a-f]{40}"),
+    token(
+        "artifactory-token",
+        "AKCp cmVmdGtu",
+        r"(?:AKCp[A-Za-z0-9]{69}|cmVmdGtu[A-Za-z0-9]{56})",
+        left=LEFT_OF_LETTERS,
+    ),
+    SecretFormat(
+        "atlassian-token",
+        re.compile(
+            LEFT_OF_FEW + r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_-]{24,240}(?:=[A-F0-9]{8})?"
+            r"(?!_{0,2}[A-Za-z0-9=+/-])"
+        ),
+        ("ATATT3", "ATCTT3", "ATBB"),
+        accepts=is_random,
+    ),
+)
+
+_SERVICES = (
+    SecretFormat(
+        "discord-token",
+        re.compile(
+            rf"(?=[MNO])(?:(?<![A-Za-z0-9_.+-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_.+-]_))"
+            r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}"
+            r"\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
+        ),
+        (),
+        (THREE_PARTS,),
+    ),
+    token("grafana-token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
+    SecretFormat(
+        "grafana-token", re.compile(LEFT + r"glc_[A-Za-z0-9+/]{40,400}={0,2}"), ("glc_",), ("glc_",)
+    ),
+    token("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
+    SecretFormat(
+        "newrelic-key",
+        re.compile(LEFT + r"[0-9a-f]{36}NRAL" + RIGHT),
+        ("NRAL",),
+        ("nral",),
+        offset=36,
+    ),
+    token("sentry-token", "sntryu_", r"sntryu_[0-9a-f]{64}"),
+    SecretFormat(
+        "sentry-token",
+        re.compile(LEFT + r"sntrys_eyJ[A-Za-z0-9]{8}[A-Za-z0-9+/=_-]{32,400}"),
+        ("sntrys_eyJ",),
+    ),
+    token("dynatrace-token", "dt0", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    token("linear-key", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{40,64}"),
+    token("notion-token", "ntn_", r"ntn_[0-9]{11}[A-Za-z0-9]{35}"),
+    token("notion-token", "secret_", rf"secret_{_MIXED}[A-Za-z0-9]{{43}}", accepts=is_random),
+    token(
+        "airtable-token",
+        "pat",
+        r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",
+        left=LEFT_OF_LETTERS,
+        shortest=82,
+    ),
+    token("postman-key", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    token(
+        "doppler-token",
+        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+        r"dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}",
+    ),
+    token(
+        "figma-token", "figd_ figo_ figoh_ figor_ figu_", r"fig(?:d|o|oh|or|u)_[A-Za-z0-9_-]{40,60}"
+    ),
+    token("hubspot-token", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)[0-9]-{_UUID}"),
+    token("contentful-token", "CFPAT-", r"CFPAT-[A-Za-z0-9_-]{43}"),
+    token("typeform-token", "tfp_", r"tfp_[A-Za-z0-9_-]{40,70}", accepts=is_random),
+    token("posthog-key", "phx_ phs_", r"ph[xs]_[A-Za-z0-9]{43,47}"),
+    token("onepassword-token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9_-]{250,2000}"),
+    # In prose, a cache has keys too.
+    token("mailgun-key", "key-", r"(?<![Cc]ache )key-[0-9a-f]{32}"),
+    SecretFormat(
+        "mailgun-key",
+        re.compile(rf"(?=[0-9a-f]{{32}}-){LEFT}[0-9a-f]{{32}}-[0-9a-f]{{8}}-[0-9a-f]{{8}}{RIGHT}"),
+        (),
+        (HEX_PARTS,),
+    ),
+    SecretFormat(
+        "mailchimp-key",
+        re.compile(LEFT + r"[0-9a-f]{32}-us[0-9]{1,2}" + RIGHT),
+        ("-us",),
+        (HEX_PARTS,),
+        offset=32,
+    ),
+    token("sendgrid-key", "SG.", r"SG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    token("brevo-key", "xkeysib- xsmtpsib-", r"x(?:keysib|smtpsib)-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    token(
+        "resend-key", "re_", rf"re_{_MIXED}[A-Za-z0-9]{{8}}_[A-Za-z0-9]{{24}}", accepts=is_random
+    ),
+    token("easypost-key", "EZAK EZTK", r"EZ[AT]K[A-Za-z0-9]{54}", left=LEFT_OF_LETTERS),
+    token("shopify-token", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    token(
+        "square-token",
+        "EAAA",
+        rf"EAAA{_MIXED}[A-Za-z0-9_-]{{60}}",
+        left=LEFT_OF_FEW,
+        right=RIGHT_OF_FEW,
+    ),
+    token("square-token", "sq0csp- sq0atp-", r"sq0(?:csp|atp)-[A-Za-z0-9_-]{22,43}"),
+    token(
+        "slack-token",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-",
+        r"(?:xox[a-eo-s](?:\.xox[a-z])?|xapp-[0-9])-[A-Za-z0-9%-]{10,400}",
+        hints="xox xapp-",
+    ),
+    token(
+        "stripe-key",
+        "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_",
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{16,250}",
+    ),
+    SecretFormat(
+        "stripe-webhook-secret",
+        re.compile(LEFT + r"whsec_[A-Za-z0-9+/]{24,100}={0,2}(?![A-Za-z0-9+/])"),
+        ("whsec_",),
+        ("whsec_",),
+    ),
+    SecretFormat(
+        "telegram-token",
+        re.compile(r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT),
+        (":AA",),
+        (":aa",),
+    ),
+    SecretFormat(
+        "twilio-key",
+        re.compile(LEFT_OF_LETTERS + r"SK[0-9a-f]{32}" + RIGHT),
+        tuple(f"SK{digit}" for digit in "0123456789abcdef"),
+    ),
+    token("age-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}"),
+    SecretFormat(
+        "jwt",
+        re.compile(
+            LEFT_OF_LETTERS + r"eyJ[A-Za-z0-9_-]{10,8192}"
+            r"\.eyJ[A-Za-z0-9_-]{10,16384}\.[A-Za-z0-9_-]{20,2048}"
+        ),
+        ("eyJ",),
+    ),
+)
+
+TOKENS: tuple[SecretFormat, ...] = (*_MODELS, *_CLOUDS, *_CODE, *_SERVICES)

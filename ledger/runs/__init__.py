@@ -1,0 +1,1 @@
+"""Runs: codec, records, index rows, lineage, and the decision whether an append is taken."""

@@ -1,0 +1,206 @@
+"""The decision whether events may be appended, and the rows that they become.
+
+Written once over `Transaction`, so that every store refuses and accepts the same.
+The checks go in this order: ids, epoch, version. Ids that are already recorded
+answer first, so that a retry is safe whatever happened in between; they are looked
+up only when something else would refuse, or when the store meets one on insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from turnledger.ledger.clock import LAST_MOMENT, Clock
+from turnledger.ledger.errors import (
+    AppendRefusedError,
+    BlobNotFoundError,
+    ConcurrentAppendError,
+    EventIdConflictError,
+    ForkPointError,
+    InvalidEventError,
+    RunClaimedError,
+    RunNotFoundError,
+    StaleEpochError,
+    TurnledgerError,
+)
+from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
+from turnledger.ledger.events.chain import linker
+from turnledger.ledger.events.types import CustomEvent, Event, RunStarted, ToolCallDecided
+from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
+from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.transaction import Transaction
+
+# What others may append to a run that a living worker holds.
+FREE_EVENTS = (CustomEvent, ToolCallDecided)
+ANY_VERSION = -1
+_STARTED = RunStarted.tag
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """An event, encoded, with the id that it will have."""
+
+    event_id: str
+    tag: str
+    data: bytes
+    event: Event
+
+
+class AppendRequest(msgspec.Struct, frozen=True, gc=False):
+    """Everything that an append asks for. `expected` is a version, 0 for new, -1 for any."""
+
+    run_id: str
+    entries: Sequence[Entry]
+    expected: int
+    epoch: int | None
+    blobs: Mapping[str, bytes]
+
+
+class Outcome(msgspec.Struct, frozen=True, gc=False):
+    """The rows as recorded, their positions, and whether they had been recorded before."""
+
+    new_rows: Sequence[NewRow]
+    positions: Sequence[int]
+    duplicate: bool
+
+    @property
+    def version(self) -> int:
+        return self.new_rows[-1][1]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [(p, *row) for p, row in zip(self.positions, self.new_rows, strict=True)]
+
+
+def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
+    """Append, or say why not."""
+    if tx.careful and (known := recorded_before(tx, request)):
+        return known
+    row, fresh = tx.head(request.run_id)
+    while True:
+        refusal = refuse(tx, request, row)
+        if refusal is None:
+            outcome = _write(tx, request, row, clock)
+            if outcome is not None:
+                return outcome
+        elif fresh:
+            if known := recorded_before(tx, request):
+                return known
+            raise refusal
+        row, fresh = tx.run(request.run_id), True
+
+
+def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> TurnledgerError | None:
+    """Why the run, standing like this, does not take these events; None if it does."""
+    run_id, epoch, version = request.run_id, 0, 0
+    if row is not None:
+        epoch, version = row.epoch, row.version
+    if request.epoch is not None:
+        if request.epoch != epoch:
+            return StaleEpochError(run_id, epoch=request.epoch, found=epoch)
+    elif epoch > 0 and not all(isinstance(entry.event, FREE_EVENTS) for entry in request.entries):
+        lease = tx.lease(run_id)
+        if lease is not None and lease.epoch == epoch and tx.is_live(lease):
+            return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
+    if request.expected not in (ANY_VERSION, version):
+        return ConcurrentAppendError(run_id, expected=request.expected, found=version)
+    later = request.entries if row is not None else request.entries[1:]
+    if _STARTED in [entry.tag for entry in later]:
+        return InvalidEventError(
+            f"RunStarted can only be the first event of a run, and run {run_id} "
+            f"{'exists already' if row is not None else 'would have it later'}."
+        )
+    return None
+
+
+def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
+    """The first recording of exactly these events; an id that means another is a conflict."""
+    found = {row[4]: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
+    if not found:
+        return None
+    rows: list[Row] = []
+    for entry in request.entries:
+        row = found.get(entry.event_id)
+        if row is None:
+            known = next(iter(found.values()))
+            raise EventIdConflictError(
+                known[4], run_id=known[1], version=known[2], why="the batch holds new events too"
+            )
+        if row[1] != request.run_id:
+            why = f"belongs to another run than {request.run_id}"
+        elif row[3] != entry.tag or row[7].encode() != entry.data:
+            why = "has other content"
+        elif rows and row[2] != rows[-1][2] + 1:
+            why = "was recorded in another batch"
+        else:
+            rows.append(row)
+            continue
+        raise EventIdConflictError(entry.event_id, run_id=row[1], version=row[2], why=why)
+    return Outcome([row[1:] for row in rows], [row[0] for row in rows], duplicate=True)
+
+
+def _write(
+    tx: Transaction, request: AppendRequest, row: RunRow | None, clock: Clock
+) -> Outcome | None:
+    start = row or _opening(tx, request)
+    # Strictly later than the commit before: equal times mean "the same commit".
+    recorded_at = max(clock.micros(), start.recorded_at + 1)
+    run_id = request.run_id
+    if recorded_at > LAST_MOMENT:
+        raise AppendRefusedError(
+            f"Run {run_id} has come to the end of time, or the clock has: nothing is recorded "
+            f"after the year 9000. Correct the clock, or see what `turnledger verify` says."
+        )
+    link = linker(run_id, recorded_at)
+    version, digest = start.version, start.digest
+    rows: list[NewRow] = []
+    indexed: list[Event] = []
+    for entry in request.entries:
+        version += 1
+        event_id, tag, data = entry.event_id, entry.tag, entry.data
+        if tag in NAMING_BLOBS:
+            _check_blobs(tx, entry.event, request.blobs)
+        if tag in INDEXED_TAGS:
+            indexed.append(entry.event)
+        digest = link(digest, version, event_id, tag, data)
+        rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
+    after = advance(start, indexed, version, digest, recorded_at)
+    positions = tx.advance(row, after, rows, request.blobs)
+    if positions is None:
+        return None
+    return Outcome(rows, positions, duplicate=False)
+
+
+def _check_blobs(tx: Transaction, event: Event, given: Mapping[str, bytes]) -> None:
+    for name in blobs_named(event):
+        if name not in given and not tx.has_blob(name):
+            raise BlobNotFoundError(name)
+
+
+def _opening(tx: Transaction, request: AppendRequest) -> RunRow:
+    """Where a run stands before its first own event: nowhere, or at a version of its parent's."""
+    started = request.entries[0].event
+    if not isinstance(started, RunStarted) or started.parent is None:
+        return RunRow(request.run_id)
+    at, parent = started.at, str(started.parent)
+    owner = tx.run(parent)
+    if owner is None:
+        raise RunNotFoundError(parent)
+    if at > owner.version:
+        raise ForkPointError(
+            f"Run {parent} is at version {owner.version}: no event {at} to go on from."
+        )
+    while at <= owner.parent_version:
+        assert owner.parent is not None
+        owner = tx.run(owner.parent)
+        assert owner is not None
+    point = tx.row_at(owner.run_id, at)
+    assert point is not None
+    following = tx.row_at(owner.run_id, at + 1)
+    if following is not None and following[5] == point[5]:
+        raise ForkPointError(
+            f"Version {at} of run {parent} is in the middle of a commit: a run goes on from "
+            "the end of one. Choose a version whose next event has another recorded_at."
+        )
+    return child_of(request.run_id, point[6], point[5], started)

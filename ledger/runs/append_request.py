@@ -1,0 +1,175 @@
+"""From what a caller hands to `append` to a request that the store can decide on.
+
+Everything that can be refused without looking at the run is refused here: wrong
+types, limits, ids that are none. Nothing has been written by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import TypeVar
+from uuid import UUID
+
+from turnledger.ledger.clock import Clock
+from turnledger.ledger.errors import (
+    InvalidEventError,
+    InvalidInputError,
+    InvalidRunIdError,
+    LimitExceededError,
+)
+from turnledger.ledger.events.blobs import blob_name
+from turnledger.ledger.events.limits import Limits, check_indexed
+from turnledger.ledger.events.types import (
+    BaseEvent,
+    EvaluationStarted,
+    Event,
+    RunClaimed,
+    RunStarted,
+)
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry
+from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.record import Draft
+
+RunId = UUID | str
+T = TypeVar("T")
+
+
+class Expected(Enum):
+    """Expectations of a run's version that are not a number."""
+
+    NEW = "new"
+    ANY = "any"
+
+
+NEW = Expected.NEW
+ANY = Expected.ANY
+
+_ONE = (BaseEvent, Draft)
+_ID = (UUID, str)
+_CLAIMED = RunClaimed.tag
+_FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
+
+
+@lru_cache(maxsize=8192)
+def _canonical(value: RunId) -> str:
+    try:
+        return str(value if isinstance(value, UUID) else UUID(value))
+    except ValueError:
+        raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.") from None
+
+
+def canonical_id(value: RunId) -> str:
+    """The one spelling of an id that is stored."""
+    if isinstance(value, _ID):
+        return _canonical(value)
+    raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.")
+
+
+def build_request(
+    run_id: RunId,
+    events: Event | Draft | Iterable[Event | Draft],
+    expected: int | Expected,
+    epoch: int | None,
+    blobs: Iterable[bytes],
+    codec: Codec,
+    clock: Clock,
+) -> AppendRequest:
+    """The request, with every event encoded and named by an id."""
+    batch = [events] if isinstance(events, _ONE) else list(_each(events, "events"))
+    return AppendRequest(
+        canonical_id(run_id),
+        _entries(batch, codec, clock),
+        _version(expected),
+        _epoch(epoch),
+        _named(_each(blobs, "blobs"), codec.limits) if blobs != () else {},
+    )
+
+
+def _each(things: Iterable[T], name: str) -> Iterator[T]:
+    try:
+        return iter(things)
+    except TypeError:
+        raise InvalidInputError(
+            f"{name} is one or several, in a list say, not {type(things).__name__}."
+        ) from None
+
+
+def _entries(batch: Sequence[Event | Draft], codec: Codec, clock: Clock) -> list[Entry]:
+    limits, encode, new_id = codec.limits, codec.encode_checked, clock.new_id
+    if not batch:
+        raise InvalidEventError("There is nothing to append: give at least one event.")
+    if len(batch) > limits.max_batch_events:
+        raise LimitExceededError(
+            "Events in one append",
+            limit=limits.max_batch_events,
+            found=len(batch),
+            setting="max_batch_events",
+        )
+    entries = []
+    total = 0
+    ids_given = False
+    for item in batch:
+        if isinstance(item, Draft):
+            ids_given = True
+            event, event_id = item.event, canonical_id(item.event_id)
+        else:
+            event, event_id = item, new_id()
+        tag, data, checked = encode(event)
+        if tag == _CLAIMED:
+            raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
+        if tag in _FOUND_BY:
+            check_indexed(checked)
+        total += len(data)
+        entries.append(Entry(event_id, tag, data, checked))
+    if total > limits.max_batch_bytes:
+        raise LimitExceededError(
+            "One append, in bytes",
+            limit=limits.max_batch_bytes,
+            found=total,
+            setting="max_batch_bytes",
+        )
+    if ids_given:
+        _refuse_twice([entry.event_id for entry in entries])
+    return entries
+
+
+def _refuse_twice(event_ids: list[str]) -> None:
+    seen: set[str] = set()
+    for event_id in event_ids:
+        if event_id in seen:
+            raise InvalidEventError(f"Event id {event_id} stands twice in one append.")
+        seen.add(event_id)
+
+
+def _named(blobs: Iterable[bytes], limits: Limits) -> Mapping[str, bytes]:
+    named = {}
+    for content in blobs:
+        if not isinstance(content, bytes):
+            raise InvalidInputError(f"A blob is bytes, not {type(content).__name__}.")
+        if len(content) > limits.max_blob_bytes:
+            raise LimitExceededError(
+                "A blob, in bytes",
+                limit=limits.max_blob_bytes,
+                found=len(content),
+                setting="max_blob_bytes",
+            )
+        named[blob_name(content)] = content
+    return named
+
+
+def _version(value: int | Expected) -> int:
+    if value is ANY:
+        return ANY_VERSION
+    if value is NEW:
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidInputError(f"expected_version is a version, NEW or ANY, not {value!r}.")
+
+
+def _epoch(value: int | None) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise InvalidInputError(f"epoch is a number that claim() granted, not {value!r}.")

@@ -1,0 +1,101 @@
+"""Claims: one worker at a time for a run, and a fence against the one before.
+
+The claim itself is an event with a growing epoch; an append with an older epoch is
+refused. How long a claim lasts is a lease, which is not a fact and not in the chain.
+A lease is void when its holder is known to be dead, or when its time is up.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol
+
+from turnledger.ledger.clock import Clock
+from turnledger.ledger.errors import RunClaimedError, RunNotFoundError, StaleEpochError
+from turnledger.ledger.events.types import RunClaimed
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.transaction import Lease, Transaction
+
+
+class _Claims(Protocol):
+    def heartbeat(self, claim: Claim) -> None: ...
+
+    def release(self, claim: Claim) -> None: ...
+
+
+class Claim:
+    """A worker's right to write to a run; a context manager that gives it back."""
+
+    __slots__ = ("_ledger", "epoch", "holder", "run_id", "ttl", "version", "worker")
+
+    def __init__(self, ledger: _Claims, lease: Lease, version: int, ttl: int) -> None:
+        self._ledger = ledger
+        self.run_id = lease.run_id
+        self.worker = lease.worker
+        self.epoch = lease.epoch
+        self.holder = lease.holder
+        self.version = version
+        self.ttl = ttl
+
+    def heartbeat(self) -> None:
+        """Prolong the lease by its ttl; StaleEpochError if another worker has the run."""
+        self._ledger.heartbeat(self)
+
+    def release(self) -> None:
+        self._ledger.release(self)
+
+    def __enter__(self) -> Claim:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return f"<Claim of {self.run_id} by {self.worker!r}, epoch {self.epoch}>"
+
+
+def claim(
+    tx: Transaction, run_id: str, worker: str, holder: str, ttl: int, clock: Clock, codec: Codec
+) -> tuple[Lease, int]:
+    """Take the run, or go on holding it; the lease and the run's version."""
+    row = tx.run(run_id)
+    if row is None:
+        raise RunNotFoundError(run_id)
+    lease = tx.lease(run_id)
+    if lease is not None and lease.epoch == row.epoch and tx.is_live(lease):
+        if (lease.worker, lease.holder) != (worker, holder):
+            raise RunClaimedError(run_id, worker=lease.worker, epoch=lease.epoch)
+        prolonged = lease._replace(expires_at=tx.now() + ttl)
+        tx.put_lease(prolonged)
+        return prolonged, row.version
+    epoch = row.epoch + 1
+    event = RunClaimed(worker=worker, epoch=epoch)
+    entry = Entry(clock.new_id(), *codec.encode_checked(event))
+    outcome = append(tx, AppendRequest(run_id, [entry], ANY_VERSION, row.epoch, {}), clock)
+    taken = Lease(run_id, worker, epoch, holder, tx.now() + ttl)
+    tx.put_lease(taken)
+    return taken, outcome.version
+
+
+def prolong(tx: Transaction, claim: Claim) -> None:
+    lease = tx.lease(claim.run_id)
+    row = tx.run(claim.run_id)
+    found = row.epoch if row is not None else 0
+    if found != claim.epoch or lease is None or lease.holder != claim.holder:
+        raise StaleEpochError(
+            claim.run_id, epoch=claim.epoch, found=found, released=found == claim.epoch
+        )
+    tx.put_lease(lease._replace(expires_at=tx.now() + claim.ttl))
+
+
+def give_back(tx: Transaction, claim: Claim) -> None:
+    """Drop the lease if it is still this claim's; giving back twice is harmless."""
+    lease = tx.lease(claim.run_id)
+    if lease is not None and (lease.epoch, lease.holder) == (claim.epoch, claim.holder):
+        tx.drop_lease(claim.run_id)

@@ -1,0 +1,211 @@
+"""Events to JSON text and back: the one way in and out of the vault.
+
+What `encode` accepts, `decode` gives back equal, by construction: it is decoded
+once before it is let through. Both raise typed errors only, whatever they are fed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import msgspec
+
+from turnledger.ledger.errors import (
+    EventDecodeError,
+    IntegrityFailureError,
+    InvalidEventError,
+    InvalidInputError,
+    LimitExceededError,
+    UnknownEventTypeError,
+)
+from turnledger.ledger.events.limits import Limits, check_json
+from turnledger.ledger.events.messages import InnerMessage
+from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, Event, MessageAppended
+from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
+from turnledger.ledger.redaction.events import redacted
+from turnledger.ledger.redaction.redactor import Redactor
+
+# The fields of each kind that take any JSON; a message's are those of what it holds.
+_FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(
+        name
+        for name, hint in get_type_hints(InnerMessage if kind is MessageAppended else kind).items()
+        if hint is Any
+    )
+    for kind in EVENT_TYPES.values()
+}
+
+_MOST_SHOWN = 10_000
+
+
+class Codec:
+    """Encodes and decodes events, within limits.
+
+    `written` is the highest event catalogue that wrote what is being read, if known:
+    it tells an outdated program from damaged data. With a `redactor`, what it encodes is
+    without secrets, and so is what it says of events that it refuses.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        written: int | None = None,
+        redactor: Redactor | None = None,
+        upcasters: Mapping[str, Upcaster] = UPCASTERS,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.written = written
+        self.redactor = redactor
+        self._upcasters = upcasters
+        # With no more brackets than this, nothing can be nested too deep.
+        self._shallow = self.limits.max_json_depth
+        self._max_bytes = self.limits.max_event_bytes
+        self._encode = msgspec.json.Encoder().encode
+        self._decoders: dict[str, msgspec.json.Decoder[Event]] = {
+            tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
+        }
+        self._plans: dict[type[Event], tuple[str, Callable[[bytes], Event], tuple[str, ...]]] = {
+            kind: (tag, self._decoders[tag].decode, _FREE_FIELDS[kind])
+            for tag, kind in EVENT_TYPES.items()
+        }
+
+    def encode(self, event: Event) -> tuple[str, bytes]:
+        """An event's tag and its JSON text, checked against its type and the limits."""
+        return self.encode_checked(event)[:2]
+
+    def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
+        """The same, and the event as it will be read: what it was taken to mean."""
+        if self.redactor is None:
+            return self._encode_checked(event)
+        try:
+            tag, data, decoded = self._encode_checked(event)
+            without = redacted(decoded, self.redactor)
+            if without is decoded:
+                return tag, data, decoded
+            return self._encode_checked(without)
+        except InvalidInputError as error:
+            said = self.redactor.text(str(error))
+            if said == str(error):
+                raise
+            error.args = (said, *error.args[1:])
+            # What it came of would say in a traceback what this must not.
+            raise error from None
+
+    def _encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
+        kind = type(event)
+        plan = self._plans.get(kind)
+        if plan is None:
+            raise InvalidEventError(
+                f"{kind.__name__} is no event of the catalogue. "
+                "Facts of your own go into a CustomEvent."
+            )
+        tag, decode, free = plan
+        try:
+            data = self._encode(event)
+            decoded = decode(data)
+            changed = decoded != event
+            if free and (changed or data.count(b"[") + data.count(b"{") > self._shallow):
+                self._check_free_fields(
+                    event.message if isinstance(event, MessageAppended) else event, free
+                )
+            if changed:
+                self._refuse_changes(decoded, event, kind.__name__)
+        except msgspec.ValidationError as error:
+            raise InvalidEventError(f"{kind.__name__}: {error}") from error
+        except (InvalidEventError, LimitExceededError) as error:
+            error.args = (f"{kind.__name__}: {error.args[0]}", *error.args[1:])
+            raise
+        except RecursionError as error:
+            depth = self.limits.max_json_depth
+            raise LimitExceededError(
+                f"{kind.__name__}: JSON nesting",
+                limit=depth,
+                found=depth + 1,
+                setting="max_json_depth",
+            ) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            # No JSON form, not of its field's type, or an object that raises when looked at.
+            raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
+        if len(data) > self._max_bytes:
+            raise LimitExceededError(
+                f"{kind.__name__}, in bytes",
+                limit=self.limits.max_event_bytes,
+                found=len(data),
+                setting="max_event_bytes",
+            )
+        return tag, data, decoded
+
+    def _check_free_fields(self, holder: msgspec.Struct, names: tuple[str, ...]) -> None:
+        """Find what in free JSON is none, or too deep; lists may be tuples."""
+        for name in names:
+            check_json(getattr(holder, name), name, self.limits)
+
+    def _refuse_changes(self, read: Any, given: Any, path: str) -> None:
+        """Refuse what would be read as something else than was given; lists may be tuples."""
+        if read == given:
+            return
+        if isinstance(given, msgspec.Struct) and type(read) is type(given):
+            for name in given.__struct_fields__:
+                self._refuse_changes(getattr(read, name), getattr(given, name), f"{path}.{name}")
+        elif isinstance(given, dict) and isinstance(read, dict) and read.keys() == given.keys():
+            for key, value in given.items():
+                self._refuse_changes(read[key], value, f"{path}.{key}")
+        elif (
+            isinstance(given, list | tuple)
+            and isinstance(read, list | tuple)
+            and len(read) == len(given)
+        ):
+            for place, value in enumerate(given):
+                self._refuse_changes(read[place], value, f"{path}[{place}]")
+        else:
+            raise TypeError(f"{path}, {self._brief(given)}, would be read as {self._brief(read)}")
+
+    def _brief(self, value: Any) -> str:
+        """A value as it may be shown: cut only when it is without secrets."""
+        said = repr(value)[:_MOST_SHOWN]
+        return (self.redactor.text(said) if self.redactor is not None else said)[:100]
+
+    def decode(self, tag: str, data: str | bytes) -> Event:
+        """The event that was recorded under this tag, old payloads brought up to date."""
+        decoder = self._decoders.get(tag)
+        try:
+            if decoder is not None:
+                return decoder.decode(data)
+            return self._decode_retired(tag, data)
+        except msgspec.ValidationError as error:
+            newer = self.written is not None and self.written > CATALOGUE
+            hint = (
+                f". It was written with event catalogue {self.written}, this program knows "
+                f"{CATALOGUE}: the program is too old. Upgrade turnledger to read it."
+            )
+            raise EventDecodeError(
+                f"The data of a {tag!r} event does not fit its type: {error}"
+                + (hint if newer else ""),
+                tag=tag,
+            ) from error
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            if isinstance(error, EventDecodeError):
+                raise
+            raise EventDecodeError(
+                f"The data of a {tag!r} event is not JSON: {error}", tag=tag
+            ) from error
+
+    def _decode_retired(self, tag: object, data: str | bytes) -> Event:
+        if not isinstance(tag, str):
+            # A foreign hand stored the same bytes as another type: nothing would find it.
+            raise IntegrityFailureError(f"A record's tag is not stored as text: {tag!r}.")
+        if tag not in self._upcasters:
+            raise UnknownEventTypeError(tag, known=CATALOGUE, written=self.written)
+        payload = msgspec.json.decode(data, type=dict[str, Any])
+        try:
+            successor, payload = upcast(tag, payload, self._upcasters)
+            kind = EVENT_TYPES[successor]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise EventDecodeError(
+                f"The data of a {tag!r} event could not be brought up to date: {error!r}", tag=tag
+            ) from error
+        return msgspec.convert(payload, kind)

@@ -1,0 +1,211 @@
+"""The run index: one row a run, derived from its events and nothing else.
+
+It is written in the append's own transaction, so it never lags, and can be folded
+again from the events at any time. It serves listing, heads and the fence; no fact
+lives here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from types import UnionType
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.events.chain import GENESIS
+from turnledger.ledger.events.types import (
+    EVENT_TYPES,
+    EvaluationStarted,
+    Event,
+    RunAbandoned,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunKind,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    RunWaiting,
+    ToolCallDecided,
+)
+from turnledger.ledger.runs.record_rows import Row
+
+RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
+
+_STATUS: Mapping[type[Event], RunStatus] = {
+    RunResumed: "running",
+    RunWaiting: "waiting",
+    ToolCallDecided: "running",
+    RunCompleted: "completed",
+    RunFailed: "failed",
+    RunParked: "parked",
+    RunAbandoned: "abandoned",
+}
+INDEXED_TAGS = frozenset(kind.tag for kind in (RunStarted, RunClaimed, EvaluationStarted, *_STATUS))
+
+
+class RunRow(msgspec.Struct, frozen=True, gc=False):
+    """Where a run stands. Times are microseconds since 1970."""
+
+    run_id: str
+    version: int = 0
+    digest: bytes = GENESIS
+    recorded_at: int = 0
+    epoch: int = 0
+    status: RunStatus = "running"
+    started_at: int = 0
+    prompt: str = ""
+    kind: RunKind = "run"
+    parent: str | None = None
+    parent_version: int = 0
+    tags: str = "{}"
+
+    @property
+    def tag_map(self) -> dict[str, str]:
+        try:
+            return msgspec.json.decode(self.tags, type=dict[str, str])
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise damaged(self.run_id, error) from error
+
+
+_NUMBERS = ("version", "recorded_at", "epoch", "started_at", "parent_version")
+_TYPES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(RunRow.__struct_fields__, str),
+    **dict.fromkeys(_NUMBERS, int),
+    "digest": bytes,
+    "parent": str | None,
+}
+
+
+def damaged(run_id: object, why: object) -> IntegrityFailureError:
+    """The error for a row of the index that no append can have written."""
+    return IntegrityFailureError(
+        f"The index's row of run {run_id!s:.80} is damaged: {why}. `turnledger verify` says more, "
+        "and `turnledger rebuild-index` makes the index anew from the events."
+    )
+
+
+def check_types(row: RunRow) -> None:
+    """IntegrityFailureError if the row holds what no append can have written there."""
+    for name, value in zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True):
+        if not isinstance(value, _TYPES[name]):
+            raise damaged(row.run_id, f"{name} is {value!r:.80}")
+
+
+def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:
+    """Where a fork or continuation stands before its first own event."""
+    return RunRow(
+        run_id,
+        version=started.at,
+        digest=parent_digest,
+        recorded_at=recorded_at,
+        kind=started.kind,
+        parent=str(started.parent),
+        parent_version=started.at,
+    )
+
+
+def evolve(row: RunRow, event: Event) -> RunRow:
+    """What an event changes in its run's row, but for version, digest and time."""
+    if isinstance(event, RunStarted):
+        tags = msgspec.json.encode(dict(sorted(event.tags.items()))).decode()
+        return msgspec.structs.replace(row, tags=tags, status="running")
+    if isinstance(event, RunClaimed):
+        return msgspec.structs.replace(row, epoch=event.epoch)
+    if isinstance(event, EvaluationStarted):
+        return msgspec.structs.replace(row, prompt=f"{event.prompt_ns}/{event.prompt_key}")
+    if isinstance(event, ToolCallDecided) and row.status != "waiting":
+        return row
+    return msgspec.structs.replace(row, status=_STATUS[type(event)])
+
+
+def advance(
+    row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
+) -> RunRow:
+    """The row after a commit; `events` are those of it that mean something to the index."""
+    # By its version: whatever time is recorded, also by a foreign hand, is a time.
+    started_at = recorded_at if row.version == row.parent_version else row.started_at
+    for event in events:
+        row = evolve(row, event)
+    return RunRow(
+        row.run_id,
+        version,
+        digest,
+        recorded_at,
+        row.epoch,
+        row.status,
+        started_at,
+        row.prompt,
+        row.kind,
+        row.parent,
+        row.parent_version,
+        row.tags,
+    )
+
+
+def _indexed(tag: str, data: str, decode: Callable[[str, str], Event]) -> Event | None:
+    """The event if it means something to the index; a retired tag may, by its successor."""
+    if tag in EVENT_TYPES and tag not in INDEXED_TAGS:
+        return None
+    event = decode(tag, data)
+    return event if event.tag in INDEXED_TAGS else None
+
+
+def fold_index(rows: Iterable[Row], decode: Callable[[str, str], Event]) -> list[RunRow]:
+    """The whole index, from all records in the ledger's order."""
+    index: dict[str, RunRow] = {}
+    for _, run_id, version, tag, _, recorded_at, digest, data in rows:
+        row = index.get(run_id) or RunRow(run_id)
+        event = _indexed(tag, data, decode)
+        if isinstance(event, RunStarted) and event.parent is not None:
+            row = child_of(run_id, digest, recorded_at, event)
+        events = () if event is None else (event,)
+        index[run_id] = advance(row, events, version, digest, recorded_at)
+    return list(index.values())
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the index knows of a run, for people and programs to look at."""
+
+    run_id: UUID
+    version: int
+    digest: str
+    status: RunStatus
+    epoch: int
+    prompt: str
+    tags: dict[str, str]
+    kind: RunKind
+    parent: UUID | None
+    parent_version: int
+    started_at: datetime
+    updated_at: datetime
+
+
+def describe(row: RunRow) -> RunInfo:
+    """The row in the types that users work with."""
+    try:
+        return _described(row)
+    except (AttributeError, TypeError, ValueError, IntegrityFailureError) as error:
+        raise damaged(row.run_id, error) from error
+
+
+def _described(row: RunRow) -> RunInfo:
+    return RunInfo(
+        run_id=UUID(row.run_id),
+        version=row.version,
+        digest=row.digest.hex(),
+        status=row.status,
+        epoch=row.epoch,
+        prompt=row.prompt,
+        tags=row.tag_map,
+        kind=row.kind,
+        parent=UUID(row.parent) if row.parent else None,
+        parent_version=row.parent_version,
+        started_at=to_datetime(row.started_at),
+        updated_at=to_datetime(row.recorded_at),
+    )

@@ -1,0 +1,49 @@
+"""Which records make up a run: its own, and its ancestors' up to where it left them.
+
+A fork shares its parent's prefix and never copies it, so reading a run reads its
+lineage, oldest part first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
+from turnledger.ledger.runs.index import RunRow, damaged
+
+NO_END = 2**62
+_VERSIONS = range(NO_END)
+
+
+class Segment(NamedTuple):
+    """Records of one run with after < version <= until."""
+
+    run_id: str
+    after: int
+    until: int
+
+
+def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
+    """The segments of a run, in the order in which they are read."""
+    segments: list[Segment] = []
+    until = NO_END
+    current: str | None = run_id
+    seen: set[str] = set()
+    while current is not None:
+        if current in seen:
+            raise IntegrityFailureError(
+                f"The index says that run {current} descends from itself: it is damaged. "
+                "Verify the ledger, and rebuild the index."
+            )
+        seen.add(current)
+        row = find(current)
+        if row is None:
+            raise RunNotFoundError(current)
+        if not isinstance(row.parent_version, int) or row.parent_version not in _VERSIONS:
+            raise damaged(current, f"it goes on from version {row.parent_version!r:.80}")
+        if row.parent_version < until:
+            segments.append(Segment(current, row.parent_version, until))
+            until = row.parent_version
+        current = row.parent
+    return segments[::-1]

@@ -1,0 +1,171 @@
+"""A transaction of a store: what everything that decides is written over.
+
+A store implements the abstract part. An optimistic transaction takes things for granted
+(the heads that it remembers, ids that are new) and may hold its writes back; if something
+is not so, the work is run again in a careful one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import NewRow, Row
+
+
+class Lease(NamedTuple):
+    """Who works on a run, and until when by the store's clock."""
+
+    run_id: str
+    worker: str
+    epoch: int
+    holder: str
+    expires_at: int
+
+
+class Mark(NamedTuple):
+    """What the shown rows of a shelf are: whose meaning, which generation, made up to where.
+
+    `state` is the maker's own text (a digest of the rows, say).
+    """
+
+    fingerprint: str
+    generation: int
+    position: int
+    state: str
+
+
+class RedoError(Exception):
+    """What an optimistic transaction took for granted is not so: run it again, carefully."""
+
+
+class EventIdTakenError(RedoError):
+    """An insert met an event id that is already there."""
+
+
+class Transaction:
+    """One transaction of a store. `careful` ones check ids first and keep savepoints."""
+
+    __slots__ = ("_heads", "careful", "staged")
+
+    def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
+        self._heads = heads
+        self.careful = careful
+        self.staged: dict[str, RunRow] = {}
+
+    def head(self, run_id: str) -> tuple[RunRow | None, bool]:
+        """Where a run stands, and whether that was read just now rather than remembered."""
+        row = self.staged.get(run_id) or self._heads.get(run_id)
+        if row is not None:
+            return row, False
+        return self.run(run_id), True
+
+    def advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None:
+        """Write rows and the run's new state if it still stands at `before`.
+
+        Gives the rows' positions, or None if the run has moved on.
+        """
+        positions = self._advance(before, after, rows, blobs)
+        if positions is not None:
+            self.staged[after.run_id] = after
+        return positions
+
+    def flush(self) -> None:
+        """Write what was held back until now; RedoError may turn up only here."""
+
+    def is_live(self, lease: Lease) -> bool:
+        """Whether a lease still counts: its time is not up and its holder not known dead."""
+        return lease.expires_at > self.now() and self.holder_alive(lease.holder)
+
+    # --- what a store implements ---
+
+    @abstractmethod
+    def _advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None: ...
+
+    @abstractmethod
+    def begin(self) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> None: ...
+
+    @abstractmethod
+    def rollback(self) -> None: ...
+
+    @abstractmethod
+    def savepoint(self) -> None: ...
+
+    @abstractmethod
+    def release_savepoint(self) -> None: ...
+
+    @abstractmethod
+    def rollback_to_savepoint(self) -> None: ...
+
+    @abstractmethod
+    def wrote(self) -> bool:
+        """Whether anything was written since the last call."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> RunRow | None: ...
+
+    @abstractmethod
+    def row_at(self, run_id: str, version: int) -> Row | None: ...
+
+    @abstractmethod
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]: ...
+
+    @abstractmethod
+    def has_blob(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def lease(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def put_lease(self, lease: Lease) -> None: ...
+
+    @abstractmethod
+    def drop_lease(self, run_id: str) -> None: ...
+
+    @abstractmethod
+    def holder_alive(self, holder: str) -> bool:
+        """False only if the holder is known to be dead."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """Microseconds since 1970, by the store's clock."""
+
+    @abstractmethod
+    def locked_mark(self, shelf: str) -> Mark | None:
+        """A shelf's mark; nobody else can change it before this transaction ends."""
+
+    @abstractmethod
+    def put_mark(self, shelf: str, mark: Mark | None) -> None:
+        """Set a shelf's mark, or remove it."""
+
+    @abstractmethod
+    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
+        """Write rows of a shelf; None removes one."""
+
+    @abstractmethod
+    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
+        """Remove a shelf's rows: of one generation, of all but one, or all."""
+
+    @abstractmethod
+    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+        """Throw the run index away and write what `fold` makes of all records, in order.
+
+        No other writer may come in between.
+        """

@@ -1,0 +1,367 @@
+"""What a store must be able to do; the library's recorder interface on top of it.
+
+A store implements a `Transaction` and a few reads. Everything that decides (checks,
+digests, claims) is written once, over these, and so is the same on every store.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+from weakref import WeakSet
+
+import msgspec
+from eventsourcing.persistence import (
+    ApplicationRecorder,
+    Notification,
+    StoredEvent,
+    Subscription,
+)
+
+from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import RawRow, Row
+from turnledger.ledger.runs.transaction import Lease, Mark, RedoError, Transaction
+from turnledger.ledger.stores.group_commit import GroupCommit, Job
+
+T = TypeVar("T")
+PAGE = 500
+CACHED_HEADS = 4096
+
+
+class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first; `before` is the key of the last one seen."""
+
+    status: str | None = None
+    prompt: str | None = None
+    tags: tuple[tuple[str, str | None], ...] = ()
+    since: int | None = None
+    until: int | None = None
+    before: tuple[int, str] | None = None
+    limit: int = PAGE
+
+
+class LedgerRecorder(ApplicationRecorder):
+    """A store: group-committed writing, reading in pages, and the library's interface."""
+
+    # How many seconds a committing thread waits at most for the threads that it committed
+    # for last time: well below what a commit costs.
+    patience: ClassVar[float] = 0.0002
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._heads: dict[str, RunRow] = {}
+        # Of this process's threads one writes at a time.
+        self._turn = Lock()
+        self._group = GroupCommit[Transaction](
+            self._commit_alone, self._commit_group, self.patience
+        )
+        self._closed = ""
+        _OPEN.add(self)
+
+    # --- being open ---
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+
+    def rest(self) -> None:
+        """Before a fork: let go of what a child would be harmed by, as far as that is possible."""
+
+    def abandon(self) -> None:
+        """In a forked child: connections, locks and threads are the parent's, not ours."""
+        self._closed = (
+            "This ledger was opened by the process that forked this one, and does not survive "
+            "a fork. Open it again in this process."
+        )
+
+    # --- writing ---
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        """Run work in a transaction that is durable when this returns.
+
+        Work may be run more than once before it is committed, and must then come to the
+        same: appends carry their ids.
+        """
+        if self._closed:
+            raise LedgerClosedError(self._closed)
+        result: T = self._group.run(work)
+        return result
+
+    def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
+        """The short way, for one who writes alone and whose work goes through."""
+        with self._turn:
+            try:
+                self._enter()
+                tx = self._transaction(careful=False)
+                tx.begin()
+                try:
+                    result = work(tx)
+                    tx.flush()
+                except BaseException as error:
+                    tx.rollback()
+                    redo = isinstance(error, RedoError) or tx.wrote()
+                    if not (redo and isinstance(error, Exception)):
+                        raise
+                    self._heads.clear()
+                    job = Job(work)
+                    self._run_group(self._transaction(careful=True), [job])
+                    if job.error is not None:
+                        raise job.error from None
+                    return job.result
+                tx.commit()
+                self._remember(tx)
+                return result
+            except BaseException:
+                self._heads.clear()
+                raise
+            finally:
+                try:
+                    self._leave()
+                except BaseException:
+                    # Ctrl-C came just then, as it may: see group_commit.
+                    self._leave()
+                    raise
+
+    def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
+        try:
+            with self._turn:
+                try:
+                    self._enter()
+                    try:
+                        self._run_group(self._transaction(careful=False), jobs)
+                    except RedoError:
+                        self._heads.clear()
+                        self._run_group(self._transaction(careful=True), jobs)
+                finally:
+                    try:
+                        self._leave()
+                    except BaseException:
+                        self._leave()
+                        raise
+        except (StoreUnavailableError, LedgerClosedError) as error:
+            self._heads.clear()
+            for job in jobs:
+                job.error = type(error)(*error.args)
+        except BaseException:
+            self._heads.clear()
+            raise
+
+    def _run_group(self, tx: Transaction, jobs: list[Job[Transaction]]) -> None:
+        tx.begin()
+        try:
+            for job in jobs:
+                job.error = None
+                self._run_job(tx, job)
+            tx.flush()
+        except BaseException:
+            tx.rollback()
+            raise
+        tx.commit()
+        self._remember(tx)
+
+    def _remember(self, tx: Transaction) -> None:
+        if len(self._heads) > CACHED_HEADS:
+            self._heads.clear()
+        self._heads.update(tx.staged)
+
+    def _run_job(self, tx: Transaction, job: Job[Transaction]) -> None:
+        if tx.careful:
+            tx.savepoint()
+        tx.wrote()
+        try:
+            job.result = job.work(tx)
+        except RedoError as error:
+            if not tx.careful:
+                raise
+            raise StoreUnavailableError(
+                "Another writer is recording the same event ids at this moment. "
+                "Append the same events again."
+            ) from error
+        except StoreUnavailableError:
+            raise
+        except Exception as error:
+            if tx.careful:
+                tx.rollback_to_savepoint()
+                tx.staged.clear()
+                self._heads.clear()
+            elif tx.wrote():
+                raise RedoError from error
+            job.error = error
+        if tx.careful:
+            tx.release_savepoint()
+
+    # --- what a store implements ---
+
+    @abstractmethod
+    def _enter(self) -> None:
+        """Before a group: keep other processes out, as far as the store needs it."""
+
+    @abstractmethod
+    def _leave(self) -> None:
+        """After a group, whatever became of it, also if `_enter` failed. May be repeated.
+
+        What was written may be looked for now.
+        """
+
+    @abstractmethod
+    def _transaction(self, *, careful: bool) -> Transaction: ...
+
+    @abstractmethod
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        """Own records of a run, after < version <= until."""
+
+    @abstractmethod
+    def rows_after(self, position: int, limit: int) -> list[Row]:
+        """Records of the whole ledger in order; never one that a later call could precede."""
+
+    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
+        """The same, for who goes on from there for good: none that could still be taken back."""
+        return self.rows_after(position, limit)
+
+    @abstractmethod
+    def wait_for_more(self, position: int, seconds: float) -> None:
+        """Return when there may be records after `position`, or when the time is up."""
+
+    @abstractmethod
+    def run(self, run_id: str) -> RunRow | None: ...
+
+    @abstractmethod
+    def list_runs(self, query: RunQuery) -> list[RunRow]: ...
+
+    @abstractmethod
+    def blob(self, name: str) -> bytes | None: ...
+
+    @abstractmethod
+    def blob_names(self) -> Iterator[str]: ...
+
+    @abstractmethod
+    def lease(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def holder(self) -> str:
+        """This handle's sign of life: others can tell when it is gone."""
+
+    @abstractmethod
+    def shelf_mark(self, shelf: str) -> Mark | None:
+        """What is shown on a shelf (see ledger/stores/derived_data.py)."""
+
+    @abstractmethod
+    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
+        """The rows with these keys, a page of them at most."""
+
+    @abstractmethod
+    def shelf_page(
+        self, shelf: str, generation: int, after: str, limit: int
+    ) -> list[tuple[str, str]]:
+        """Rows with key > after, in the order of the keys' code points."""
+
+    @abstractmethod
+    def shelf_names(self) -> list[str]:
+        """Every shelf that has a mark or rows, sorted."""
+
+    @abstractmethod
+    def written_catalogue(self) -> int | None:
+        """The highest event catalogue that ever wrote here."""
+
+    @abstractmethod
+    def raw_run_ids(self) -> Iterator[Any]:
+        """Every run id that the events name, as stored, and how many records it has."""
+
+    @abstractmethod
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        """A run's rows as stored, text as undecoded bytes, by version; all, or from one on."""
+
+    @abstractmethod
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Run, key and value of every tag that listings go by, as stored."""
+
+    def own_findings(self) -> Iterator[str]:
+        """What the store itself finds wrong with its files, where it can look."""
+        return iter(())
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """What `doctor` shows of the store: settings that decide about durability."""
+
+    def rebase(self) -> bool:
+        """Make new positions follow the stored ones, where the two can part; if they had to."""
+        return False
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    # --- the library's recorder interface ---
+
+    def insert_events(
+        self, stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        """Not offered: a bare insert has no digest. `Ledger.append` is the way in."""
+        raise TypeError("Events enter a ledger through Ledger.append, which chains them.")
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        rows = self.rows(str(originator_id), gt or 0, lte, backwards=desc, limit=limit or 2**31)
+        return [StoredEvent(UUID(row[1]), row[2], row[3], row[7].encode()) for row in rows]
+
+    def select_notifications(
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        *,
+        inclusive_of_start: bool = True,
+    ) -> Sequence[Notification]:
+        found: list[Notification] = []
+        after = (start or 0) - (1 if inclusive_of_start and start else 0)
+        while rows := self.rows_after(after, PAGE):
+            for row in rows:
+                if len(found) == limit or (stop is not None and row[0] > stop):
+                    return found
+                if not topics or row[3] in topics:
+                    found.append(
+                        Notification(UUID(row[1]), row[2], row[3], row[7].encode(), row[0])
+                    )
+            after = rows[-1][0]
+        return found
+
+    @abstractmethod
+    def max_notification_id(self) -> int | None: ...
+
+    def subscribe(
+        self, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> Subscription[ApplicationRecorder]:
+        raise TypeError("Follow a ledger with Ledger.tail(follow=True).")
+
+
+_OPEN: WeakSet[LedgerRecorder] = WeakSet()
+
+
+def _before_fork() -> None:
+    for recorder in list(_OPEN):
+        if not recorder._closed:
+            recorder.rest()
+
+
+def _after_fork() -> None:
+    for recorder in list(_OPEN):
+        # One that was closed has nothing left: its files' numbers may be others' by now.
+        if not recorder._closed:
+            recorder.abandon()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

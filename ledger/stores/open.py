@@ -1,0 +1,160 @@
+"""From a URL to a store. PostgreSQL is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from turnledger.ledger.errors import (
+    InvalidInputError,
+    InvalidUrlError,
+    MissingDependencyError,
+    NotALedgerError,
+    StoreUnavailableError,
+)
+from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.memory import MemoryLedgerFactory
+from turnledger.ledger.stores.sqlite.errors import READ_ONLY, not_opened
+from turnledger.ledger.stores.sqlite.store import SQLiteLedgerFactory
+
+# A SQLite file that is shorter has no header.
+HEADER_BYTES = 512
+# Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
+LONGEST_WAIT = 24 * 60 * 60
+
+
+def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> LedgerRecorder:
+    """The store that a path, `sqlite:///file`, `postgresql://...` or `memory://` names."""
+    if not 0 <= wait <= LONGEST_WAIT:  # a NaN is neither
+        raise InvalidInputError(
+            f"wait={wait}: it is the seconds to wait for other writers, from 0 to "
+            f"{LONGEST_WAIT}, which is a day."
+        )
+    text = os.fspath(url)
+    scheme = _scheme(text)
+    if scheme == "memory":
+        return MemoryLedgerFactory(
+            {MemoryLedgerFactory.LEDGER_NAME: text.removeprefix("memory://")}
+        ).application_recorder()
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(text, wait=wait, create=create)
+    if scheme == "sqlite":
+        text = text.removeprefix("sqlite://").removeprefix("/")
+    elif scheme:
+        raise InvalidUrlError(
+            f"{STANDARD.text(str(url))}: a ledger is a path, sqlite:///FILE, postgresql://... or memory://."
+        )
+    if not text:
+        raise InvalidUrlError(f"{url!s} names no file.")
+    return _open_sqlite(Path(text), wait=wait, create=create)
+
+
+def _scheme(text: str) -> str:
+    try:
+        return urlsplit(text).scheme if "://" in text else ""
+    except ValueError:  # which may name the password
+        raise InvalidUrlError(
+            f"{STANDARD.text(text)} can't be read as an address: look at its host."
+        ) from None
+
+
+def _resolved(given: Path) -> Path:
+    """One file, one name: its locks lie beside it, whatever link or folder it was named by."""
+    try:
+        return given.resolve()
+    except ValueError as error:
+        raise InvalidUrlError(f"{str(given)!r} can't be the name of a file: {error}.") from error
+    except RuntimeError as error:  # before Python 3.13: links in a circle
+        raise StoreUnavailableError(f"The ledger {given} can't be opened: {error}.") from error
+    except OSError as error:
+        raise not_opened(f"The ledger {given}", error) from error
+
+
+def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
+    path = _resolved(given)
+    locks = Path(f"{path}-locks")
+    exists = made_locks = False
+    try:
+        exists, stamp = path.exists(), _stamp(path)
+        if not exists and not create:
+            raise StoreUnavailableError(f"There is no ledger at {path}.")
+        if exists:
+            _refuse_what_is_none(path, create=create)
+        made_locks = not locks.exists()
+        locks.mkdir(exist_ok=True)
+        if not exists:
+            path.touch()
+        return _sqlite_store(path, wait)
+    except NotALedgerError:
+        # If the file is another one by now, it may be a ledger to others, who use the locks.
+        if made_locks and _stamp(path) == stamp:
+            _remove(locks)
+        raise
+    except OSError as error:
+        if exists and error.errno in READ_ONLY and os.access(path, os.R_OK):
+            return _sqlite_store(path, wait, read_only=True)
+        raise not_opened(f"The ledger {path}", error) from error
+
+
+def _refuse_what_is_none(path: Path, *, create: bool) -> None:
+    """SQLite takes a file without a header for a new one, and throws its WAL away."""
+    if not path.is_file():
+        raise NotALedgerError(f"{path} is a folder, a device or a pipe: a ledger is a file.")
+    # In this order: another process that is making it writes the file first, then the WAL.
+    has_wal = _size(Path(f"{path}-wal")) > 0
+    size = _size(path)
+    if size >= HEADER_BYTES:
+        return
+    if size > 0 or has_wal:
+        raise NotALedgerError(
+            f"{path} is not a usable database: {size} bytes are too few. If it was a ledger, it "
+            "was cut off. It is left as it was; go on from a backup or an export."
+        )
+    if not create:
+        raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Another one if the file was replaced or written to."""
+    try:
+        now = path.stat()
+    except OSError:
+        return ()
+    return (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+
+
+def _remove(locks: Path) -> None:
+    """Only what opening makes: a sign of life in it is another's."""
+    with suppress(OSError):
+        if {file.name for file in locks.iterdir()} <= {"gate", "write"}:
+            shutil.rmtree(locks)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _sqlite_store(path: Path, wait: float, *, read_only: bool = False) -> LedgerRecorder:
+    factory = SQLiteLedgerFactory(
+        {
+            SQLiteLedgerFactory.SQLITE_DBNAME: str(path),
+            SQLiteLedgerFactory.LEDGER_WAIT: str(wait),
+            SQLiteLedgerFactory.LEDGER_READ_ONLY: "yes" if read_only else "",
+        }
+    )
+    return factory.application_recorder()
+
+
+def _open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:
+    try:
+        from turnledger.ledger.stores.postgres.store import open_postgres
+    except ImportError as error:
+        raise MissingDependencyError("A ledger in PostgreSQL", "postgres") from error
+    return open_postgres(url, wait=wait, create=create)

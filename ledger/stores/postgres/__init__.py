@@ -1,0 +1,1 @@
+"""The PostgreSQL store: transactions, connections and their loss, positions, standbys."""

@@ -1,0 +1,264 @@
+"""Connections to a ledger's PostgreSQL: durable sessions, and the way back to them.
+
+A session knows which backend serves it. When it is lost, that backend is ended before
+anything is tried again, so that what it left undone stays undone.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from math import ceil
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import tuple_row
+
+from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
+from turnledger.ledger.stores.postgres.connection_postgres_line import Line
+from turnledger.ledger.stores.postgres.errors import unavailable
+
+DEFAULT_WAIT = 30.0
+# PostgreSQL counts milliseconds in 32 bits.
+LONGEST_WAIT = 1e6
+DEFAULT_SCHEMA = "turnledger"
+OLDEST_SERVER = 130000
+SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
+# Seconds for a connection to come about, for each host; libpq takes 1 for 2.
+SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
+Db = Line
+
+# What the URL may overrule: notice a peer that vanished without a word.
+_DEFAULTS: dict[str, Any] = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+    "fallback_application_name": "turnledger",
+}
+_SESSION = """SELECT
+    set_config('search_path', quote_ident(%s), false),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+    set_config('default_transaction_isolation', 'read committed', false),
+    set_config('lock_timeout', %s, false),
+    -- A warning is all that is said of a commit that no longer waited for its standby.
+    set_config('client_min_messages', 'warning', false),
+    set_config('enable_seqscan', 'off', false),
+    set_config('jit', 'off', false)"""
+# When a session began: text that no setting changes, or two sessions would not agree on it.
+_SINCE = "to_char(backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')"
+# A role that has become another (ALTER ROLE ... SET role) may not see its own session.
+_AS_ONESELF = "SET LOCAL ROLE NONE"
+_IDENTITY = f"""{_AS_ONESELF};
+    SELECT pg_backend_pid(), current_setting('server_encoding'),
+        (SELECT {_SINCE} FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
+# What can't be told from a lost one is not taken for gone, and not ended either.
+_LOOK_FOR = f"""FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
+    AND coalesce({_SINCE} = %(since)s, true)"""
+_IS_THERE = f"SELECT 1 {_LOOK_FOR}"
+_END = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM 'SyncRep'
+    THEN pg_terminate_backend(pid) END {_LOOK_FOR}"""
+# How often a standby took over before this server came to be; 0 on a standby.
+_TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
+    ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
+
+
+class Address(NamedTuple):
+    """Where a ledger is: what libpq needs to connect, and our schema there."""
+
+    parameters: dict[str, Any]
+    schema: str
+
+    def __str__(self) -> str:
+        known = self.parameters
+        user = f"{known['user']}@" if "user" in known else ""
+        host = known.get("host") or known.get("hostaddr") or ""
+        port = f":{known['port']}" if "port" in known else ""
+        return f"postgresql://{user}{host}{port}/{known.get('dbname', '')}?schema={self.schema}"
+
+
+def parse(url: str) -> Address:
+    """The address that a URL names; `schema` is ours, everything else is libpq's."""
+    base, _, query = url.partition("?")
+    pairs = [pair for pair in query.split("&") if pair]
+    schemas = [pair.removeprefix("schema=") for pair in pairs if pair.startswith("schema=")]
+    rest = "&".join(pair for pair in pairs if not pair.startswith("schema="))
+    schema = unquote(schemas[-1]) if schemas else DEFAULT_SCHEMA
+    if not schema or len(schema.encode(errors="replace")) > 63 or not _is_text(schema):
+        raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
+    try:
+        given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
+        if not all(map(_is_text, (url, *map(str, given.values())))):
+            raise ValueError
+    except (psycopg.Error, ValueError):
+        # Not libpq's own words: they may quote the password.
+        raise InvalidUrlError(
+            "This is no URL that libpq understands. The form is "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME, "
+            "with %-escapes for special characters."
+        ) from None
+    return Address({**_DEFAULTS, **given, "client_encoding": "UTF8"}, schema)
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be sent to a server: no NUL, no lone surrogates."""
+    return "\0" not in value and value == value.encode(errors="replace").decode()
+
+
+class Session(NamedTuple):
+    """A connection, and which backend of which server serves it."""
+
+    db: Db
+    pid: int
+    # None if the server keeps it to itself.
+    since: str | None
+    timeline: int
+
+
+class Timelines:
+    """The newest server that a ledger has met: an older one was replaced, and is a stray.
+
+    A promoted standby begins a new timeline. If the server that it replaced comes back, it
+    would take events that nobody else will ever see.
+    """
+
+    def __init__(self) -> None:
+        self._newest = 0
+
+    def know_better(self, session: Session) -> bool:
+        """Whether a standby has taken over from the server of this session, which lives on."""
+        return 0 < session.timeline < self._newest
+
+    def admit(self, session: Session, address: Address) -> Session:
+        if self.know_better(session):
+            close_quietly(session.db)
+            raise StoreUnavailableError(
+                f"The server that answers at {address} is on timeline {session.timeline}, and "
+                f"this ledger has been used on timeline {self._newest}: a standby took over "
+                "since, and the old server came back. Nothing was read or written there. "
+                "Shut it down, or make it a standby of the new one (pg_rewind)."
+            )
+        self._newest = max(self._newest, session.timeline)
+        return session
+
+
+def open_session(address: Address, wait: float) -> Session:
+    """A new connection, as durable as the ledger promises whatever the server's defaults."""
+    soon = min(LONGEST_CONNECT, max(SHORTEST_CONNECT, ceil(wait)))
+    parameters = {"connect_timeout": str(soon), **address.parameters}
+    try:
+        db: Db = Line.connect(**parameters, autocommit=True, row_factory=tuple_row)
+    except psycopg.Error as error:
+        raise _unreachable(address, error) from error
+    # To psycopg: a datastore keeps this one, so it may end with the process.
+    db._pool = None
+    db.listen(wait)
+    try:
+        if db.info.server_version < OLDEST_SERVER:
+            raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
+        # 0 would mean "for ever".
+        db.execute(_SESSION, (address.schema, f"{max(1, ceil(wait * 1000))}ms"))
+        pid, encoding, since = _identity(db)
+        timeline = _timeline(db)
+        if encoding != "UTF8":
+            raise NotALedgerError(
+                f"The database's encoding is {encoding}; a ledger needs UTF8. "
+                "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one."
+            )
+    except psycopg.Error as error:
+        db.close()
+        raise _unreachable(address, error) from error
+    except BaseException:
+        db.close()
+        raise
+    return Session(db, pid, since, timeline)
+
+
+def _identity(db: Db) -> tuple[int, str, str | None]:
+    cursor = db.execute(_IDENTITY)
+    cursor.nextset()
+    found = cursor.fetchone()
+    assert found is not None
+    pid, encoding, since = found
+    return pid, encoding, since
+
+
+def _timeline(db: Db) -> int:
+    try:
+        found = db.execute(_TIMELINE).fetchone()
+    except (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFunction):
+        return 0  # a server that keeps this to itself
+    assert found is not None
+    timeline: int = found[0]
+    return timeline
+
+
+def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableError:
+    text = " ".join(str(error).split())
+    password = address.parameters.get("password")
+    if password:
+        text = text.replace(password, "***")
+    return StoreUnavailableError(f"PostgreSQL can't be reached at {address}: {text}")
+
+
+def reach(address: Address, wait: float, within: float | None = None) -> Session:
+    """A connection to a server that was there before: it may be about to come back."""
+    deadline, nap = time.monotonic() + (wait if within is None else within), SHORTEST_NAP
+    while True:
+        try:
+            return open_session(address, wait)
+        except StoreUnavailableError:
+            if time.monotonic() + nap > deadline:
+                raise
+        time.sleep(nap)
+        nap = min(nap * 2, LONGEST_NAP)
+
+
+def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
+    """End the backend of a lost connection: from then on it can't commit any more.
+
+    One that only waits for a standby has committed; it is left to wait.
+    """
+    deadline, nap = time.monotonic() + wait, SHORTEST_NAP
+    while True:
+        try:
+            if not _finds(db, _END, ghost):
+                return
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for the lost connection's backend", db) from error
+        if time.monotonic() + nap > deadline:
+            raise StoreUnavailableError(
+                f"The lost connection's backend (process {ghost.pid}) is still at work."
+            )
+        time.sleep(nap)
+        nap = min(nap * 2, LONGEST_NAP)
+
+
+def is_served(address: Address, session: Session, wait: float) -> bool:
+    """Whether the server is still at work for a session that says nothing, by another one."""
+    try:
+        other = open_session(address, wait)
+    except StoreUnavailableError:
+        return False
+    try:
+        return _finds(other.db, _IS_THERE, session)
+    except psycopg.Error:
+        return False
+    finally:
+        close_quietly(other.db)
+
+
+def _finds(db: Db, query: str, session: Session) -> bool:
+    with db.transaction():
+        db.execute(_AS_ONESELF)
+        values = {"pid": session.pid, "since": session.since}
+        return db.execute(query, values).fetchone() is not None
+
+
+def close_quietly(db: Db) -> None:
+    with suppress(psycopg.Error):
+        db.close()

@@ -1,0 +1,275 @@
+"""The tables of a ledger in PostgreSQL, readable with `psql`, and how they come to be.
+
+The database itself refuses to change or delete an event or a blob. A position is the
+number of the transaction that wrote the event, and the event's place in it; `xid_offset`
+keeps positions growing when a dump is restored where transaction numbers are lower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from psycopg import Connection, errors
+from psycopg.sql import SQL, Identifier
+
+from turnledger.ledger.errors import NotALedgerError, StoreUnavailableError
+from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.stores.postgres.errors import RIGHTS
+
+APPLICATION = "turnledger"
+FORMAT = 2
+# One number for all who create a ledger in a database: they wait for each other.
+CREATING = 0x544C4447  # "TLDG"
+ORDINAL_BITS = 12
+
+ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
+RUN = (
+    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
+    "parent, parent_version, tags"
+)
+
+# Text is compared by its bytes, whatever the database's language.
+_TEXT = 'text COLLATE "C"'
+_SHELVES = (
+    # Room on each page, so that a new text can stand beside the one that it replaces.
+    f"""CREATE TABLE shelves (
+        name {_TEXT} PRIMARY KEY,
+        fingerprint {_TEXT} NOT NULL,
+        generation bigint NOT NULL,
+        position bigint NOT NULL,
+        state {_TEXT} NOT NULL
+    ) WITH (fillfactor = 70)""",
+    f"""CREATE TABLE shelf_rows (
+        shelf {_TEXT} NOT NULL,
+        generation bigint NOT NULL,
+        key {_TEXT} NOT NULL,
+        value {_TEXT} NOT NULL,
+        PRIMARY KEY (shelf, generation, key)
+    ) WITH (fillfactor = 70)""",
+)
+# What brings a ledger of an older format to the next one, and the tables that are new then.
+_UPGRADES = {"1": (_SHELVES, ("shelves", "shelf_rows"))}
+STATEMENTS = (
+    f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value text NOT NULL)",
+    f"""CREATE TABLE events (
+        position bigint PRIMARY KEY,
+        run_id {_TEXT} NOT NULL,
+        version bigint NOT NULL,
+        tag {_TEXT} NOT NULL,
+        event_id {_TEXT} NOT NULL,
+        recorded_at bigint NOT NULL,
+        digest bytea NOT NULL,
+        data {_TEXT} NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX events_by_run ON events (run_id, version)",
+    "CREATE UNIQUE INDEX events_by_id ON events (event_id)",
+    f"CREATE TABLE blobs (name {_TEXT} PRIMARY KEY, content bytea NOT NULL)",
+    # Blobs are media, compressed already: no time is spent on trying again.
+    "ALTER TABLE blobs ALTER COLUMN content SET STORAGE EXTERNAL",
+    # Room on each page, so that a run's next state can stand beside its last.
+    f"""CREATE TABLE runs (
+        run_id {_TEXT} PRIMARY KEY,
+        version bigint NOT NULL,
+        digest bytea NOT NULL,
+        recorded_at bigint NOT NULL,
+        epoch bigint NOT NULL,
+        status {_TEXT} NOT NULL,
+        started_at bigint NOT NULL,
+        prompt {_TEXT} NOT NULL,
+        kind {_TEXT} NOT NULL,
+        parent {_TEXT},
+        parent_version bigint NOT NULL,
+        tags {_TEXT} NOT NULL,
+        position bigint NOT NULL
+    ) WITH (fillfactor = 70)""",
+    "CREATE INDEX runs_by_start ON runs (started_at, run_id)",
+    "CREATE INDEX runs_by_status ON runs (status, started_at, run_id)",
+    "CREATE INDEX runs_by_prompt ON runs (prompt, started_at, run_id)",
+    f"""CREATE TABLE run_tags (
+        key {_TEXT} NOT NULL, value {_TEXT} NOT NULL, run_id {_TEXT} NOT NULL,
+        PRIMARY KEY (key, value, run_id)
+    )""",
+    f"""CREATE TABLE leases (
+        run_id {_TEXT} PRIMARY KEY,
+        worker {_TEXT} NOT NULL,
+        epoch bigint NOT NULL,
+        holder {_TEXT} NOT NULL,
+        expires_at bigint NOT NULL
+    ) WITH (fillfactor = 70)""",
+    """CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            RAISE EXCEPTION '% are never changed or deleted', TG_TABLE_NAME
+                USING ERRCODE = 'restrict_violation';
+        END $$""",
+    *(
+        f"""CREATE TRIGGER {table}_refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}
+            FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"""
+        for table in ("events", "blobs")
+    ),
+    """CREATE VIEW log AS SELECT position, run_id, version, tag, event_id,
+        to_char(to_timestamp(recorded_at / 1e6) AT TIME ZONE 'UTC',
+                'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS recorded_at,
+        encode(digest, 'hex') AS digest, data FROM events ORDER BY position""",
+    *_SHELVES,
+)
+_TABLES = (
+    "meta",
+    "events",
+    "blobs",
+    "runs",
+    "run_tags",
+    "leases",
+    "log",
+    "shelves",
+    "shelf_rows",
+)
+
+# --- positions -----------------------------------------------------------------------
+
+_OFFSET = "(SELECT value::bigint FROM meta WHERE key = 'xid_offset')"
+# The position of the first event of the transaction that asks.
+FIRST_POSITION = f"((pg_current_xact_id()::text::bigint + {_OFFSET}) << {ORDINAL_BITS})"
+# The same if it has a number already; null if not.
+OWN_POSITION = f"((pg_current_xact_id_if_assigned()::text::bigint + {_OFFSET}) << {ORDINAL_BITS})"
+_NEWEST = "coalesce((SELECT max(position) FROM events), 0)"
+# Whether the next transaction's number is too low for what is stored: a restored dump.
+RESTORED = (
+    f"(pg_snapshot_xmax(pg_current_snapshot())::text::bigint + {_OFFSET}) << {ORDINAL_BITS} "
+    f"<= {_NEWEST}"
+)
+# Below this no event can appear any more: every transaction with a lower number has ended.
+# In a restored ledger nobody can append before `rebase`, so all of it may be read.
+SETTLED = f"""(SELECT CASE WHEN restored THEN newest + 1 ELSE edge END FROM (SELECT
+    {RESTORED} AS restored, {_NEWEST} AS newest,
+    (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {_OFFSET}) << {ORDINAL_BITS} AS edge
+    ) AS now)"""
+REBASE = f"""UPDATE meta SET value = greatest(value::bigint,
+    ({_NEWEST} >> {ORDINAL_BITS}) + 1 - pg_current_xact_id()::text::bigint)::text
+    WHERE key = 'xid_offset'"""
+
+
+# --- creation ------------------------------------------------------------------------
+
+
+def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
+    """Make the tables if there are none, or those that an older format lacks.
+
+    A schema that holds something else is refused.
+    """
+    if not _has_meta(db, schema):
+        if not create:
+            raise StoreUnavailableError(f"There is no ledger at {where}.")
+        _create(db, schema, where)
+    _check_usage(db, schema, where)
+    found = _meta(db)
+    if found.get("application") != APPLICATION:
+        raise NotALedgerError(
+            f"{where} holds tables, but no ledger: it was left as it was. "
+            "Choose another schema: postgresql://...?schema=NAME"
+        )
+    if found.get("format") in _UPGRADES:
+        found = _upgrade(db, schema, where)
+    if found.get("format") != str(FORMAT):
+        raise NotALedgerError(
+            f"{where} has ledger format {found.get('format')}, this program uses {FORMAT}. "
+            "Use a turnledger that knows that format."
+        )
+    if int(found["catalogue"]) < CATALOGUE:
+        # Who can't write that, can't write an event of this catalogue either.
+        with suppress(errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+            db.execute(
+                "UPDATE meta SET value = %s WHERE key = 'catalogue' AND value::int < %s",
+                (str(CATALOGUE), CATALOGUE),
+            )
+
+
+def _has_meta(db: Connection[Any], schema: str) -> bool:
+    return bool(
+        db.execute(
+            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE nspname = %s AND relname = 'meta'",
+            (schema,),
+        ).fetchone()
+    )
+
+
+def _check_usage(db: Connection[Any], schema: str, where: str) -> None:
+    """Without it, tables that are there look as if they were not."""
+    found = db.execute(
+        "SELECT current_user, has_schema_privilege(%s, 'USAGE')", (schema,)
+    ).fetchone()
+    assert found is not None
+    user, may_use = found
+    if not may_use:
+        raise StoreUnavailableError(
+            f"{where} is there, and the role {user!r} may not use it: "
+            f'GRANT USAGE ON SCHEMA "{schema}" TO "{user}". {RIGHTS}'
+        )
+
+
+def _meta(db: Connection[Any]) -> dict[str, str]:
+    columns = db.execute(
+        "SELECT count(*) FROM pg_attribute WHERE attrelid = 'meta'::regclass "
+        "AND attname IN ('key', 'value') AND atttypid = 'text'::regtype"
+    ).fetchone()
+    if columns != (2,):
+        return {}
+    return dict(db.execute("SELECT key, value FROM meta").fetchall())
+
+
+def _create(db: Connection[Any], schema: str, where: str) -> None:
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
+        if _has_meta(db, schema):
+            return  # another process was quicker
+        _check_free(db, schema, where, _TABLES)
+        if not db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone():
+            db.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+        for statement in STATEMENTS:
+            db.execute(statement)
+        for row in (
+            ("application", APPLICATION),
+            ("format", str(FORMAT)),
+            ("catalogue", str(CATALOGUE)),
+            ("xid_offset", "0"),
+        ):
+            db.execute("INSERT INTO meta VALUES (%s, %s)", row)
+
+
+def _upgrade(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+    try:
+        return _bring_up(db, schema, where)
+    except errors.InsufficientPrivilege as error:
+        raise StoreUnavailableError(
+            f"{where} has an older ledger format than {FORMAT}, and this role may not make the "
+            "tables that are new since. Open the ledger once as the owner of its tables, and "
+            "grant this role the use of the new ones."
+        ) from error
+
+
+def _bring_up(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
+        # Asked again under the lock: another process may have been quicker.
+        while (old := _meta(db)["format"]) in _UPGRADES:
+            statements, tables = _UPGRADES[old]
+            _check_free(db, schema, where, tables)
+            for statement in statements:
+                db.execute(statement)
+            db.execute("UPDATE meta SET value = %s WHERE key = 'format'", (str(int(old) + 1),))
+        return _meta(db)
+
+
+def _check_free(db: Connection[Any], schema: str, where: str, names: Sequence[str]) -> None:
+    taken = db.execute(
+        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE nspname = %s AND relname = ANY(%s)",
+        (schema, list(names)),
+    ).fetchone()
+    if taken is not None:
+        raise NotALedgerError(
+            f"{where} has a table {taken[0]!r} that is no ledger's: it was left as it was. "
+            "Choose another schema: postgresql://...?schema=NAME"
+        )

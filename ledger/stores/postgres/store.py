@@ -1,0 +1,382 @@
+"""A ledger in PostgreSQL: many processes, one order, no lock that they all wait for.
+
+Each event's position holds the number of the transaction that wrote it. Commits happen
+side by side; whoever reads the whole ledger stops below the oldest transaction that is
+still at work, so that nothing can appear behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import Any
+
+import psycopg
+from eventsourcing.persistence import BaseInfrastructureFactory
+from eventsourcing.postgres import PostgresApplicationRecorder, PostgresFactory
+from eventsourcing.utils import EnvType
+
+from turnledger.ledger.errors import (
+    LimitExceededError,
+    StoreBusyError,
+    StoreUnavailableError,
+)
+from turnledger.ledger.events.limits import BATCH_CEILING
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.transaction import Lease, Transaction
+from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.stores.group_commit import Job
+from turnledger.ledger.stores.postgres.connection import DEFAULT_WAIT, parse
+from turnledger.ledger.stores.postgres.derived_data import PostgresShelves
+from turnledger.ledger.stores.postgres.errors import (
+    CrowdedError,
+    LostConnectionError,
+    RolledBackError,
+    unavailable,
+)
+from turnledger.ledger.stores.postgres.inspection import PostgresRawRows
+from turnledger.ledger.stores.postgres.inspection_postgres_facts import facts
+from turnledger.ledger.stores.postgres.pool import LedgerPostgresDatastore
+from turnledger.ledger.stores.postgres.sql_postgres_schema import (
+    REBASE,
+    RESTORED,
+    ROW,
+    RUN,
+    SETTLED,
+    prepare,
+)
+from turnledger.ledger.stores.postgres.transaction import (
+    PostgresLedgerTransaction,
+    TransactionFullError,
+)
+from turnledger.ledger.stores.sql_run_conditions import run_conditions
+from turnledger.ledger.stores.wakeup import Bell
+
+# How long a reader of the whole ledger waits for transactions that hide what is committed.
+GRACE = 1.0
+SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
+# Seconds that a write gives to a sign of life that was lost, and until the next try.
+RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
+
+
+class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicationRecorder):
+    """The store over one schema of a database."""
+
+    datastore: LedgerPostgresDatastore
+    patience = 0.002
+
+    def __init__(
+        self, datastore: LedgerPostgresDatastore, *, events_table_name: str = "events"
+    ) -> None:
+        super().__init__(datastore, events_table_name=events_table_name)
+        self._address = datastore.address
+        self._writer = datastore.writer
+        self._patient = False
+        self._life_lock = Lock()
+        self._life_generation = 0
+        self._life_pause = 0.0
+        # The writer's connection that readers were last brought in line with.
+        self._generation = 0
+        self._appended = Bell()
+
+    def create_table(self, *, create: bool = True) -> None:
+        """Make the tables that are not there; refuse a schema that holds something else."""
+        db = self._writer.db()
+        try:
+            prepare(db, self._address.schema, str(self._address), create=create)
+        except psycopg.Error as error:
+            raise unavailable(error, "opening the ledger", db) from error
+
+    # --- writing ---
+
+    def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
+        job = Job(work)
+        self._commit_group([job])
+        if job.error is not None:
+            raise job.error
+        return job.result
+
+    def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
+        self._commit_by(time.monotonic() + self.datastore.wait, jobs)
+
+    def _commit_by(self, deadline: float, jobs: list[Job[Transaction]]) -> None:
+        """Commit, in smaller groups or again where that is safe: nothing was committed yet."""
+        lost = False
+        self._patient = False
+        while True:
+            self._writer.deadline = deadline
+            super()._commit_group(jobs)
+            error, in_time = jobs[0].error, time.monotonic() < deadline
+            if isinstance(error, LostConnectionError):
+                if lost and not in_time:
+                    return
+                lost = True
+            elif not isinstance(error, RolledBackError):
+                return
+            elif len(jobs) > 1 and (in_time or isinstance(error, TransactionFullError)):
+                # What one of them met is no reason to fail the others.
+                middle = len(jobs) // 2
+                self._commit_by(deadline, jobs[:middle])
+                self._commit_by(deadline, jobs[middle:])
+                return
+            elif isinstance(error, TransactionFullError):
+                jobs[0].error = LimitExceededError(
+                    "Events in one transaction",
+                    limit=BATCH_CEILING,
+                    found=BATCH_CEILING + 1,
+                    setting="max_batch_events",
+                )
+                return
+            elif not isinstance(error, CrowdedError):
+                return
+            elif not in_time:
+                for job in jobs:
+                    job.error = StoreBusyError(str(error))
+                return
+            else:
+                self._patient = True
+
+    def _enter(self) -> None:
+        self._check_open()
+
+    def _leave(self) -> None:
+        self._writer.tidy()
+        if self._closed:
+            self.datastore.close()
+        elif self._writer.misled:
+            with self._life_lock:
+                self.datastore.hang_up()
+            self._writer.misled = False
+        else:
+            if self._generation != self._writer.generation:
+                self._generation = self._writer.generation
+                self.datastore.leave_standbys()
+            self._keep_life_sign()
+        if self._appended.waiting:
+            self._appended.ring()
+
+    def _transaction(self, *, careful: bool) -> Transaction:
+        return PostgresLedgerTransaction(
+            self._writer, self._heads, careful=careful, patient=self._patient
+        )
+
+    def rebase(self) -> bool:
+        """After a dump was restored: make new positions follow the stored ones.
+
+        Gives whether there was anything to do. Waits for writers, and they for it.
+        """
+        self._check_open()
+        db = self.datastore.connect().db
+        try:
+            with db.transaction():
+                db.execute("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE")
+                if db.execute(f"SELECT {RESTORED}").fetchone() == (False,):
+                    return False
+                db.execute(REBASE)
+                return True
+        except psycopg.Error as error:
+            raise unavailable(error, "rebasing", db, writing=True) from error
+        finally:
+            db.close()
+
+    # --- reading ---
+
+    def _all(self, statement: str, values: Any = ()) -> list[Any]:
+        self._check_open()
+        return self.datastore.read(statement, values)
+
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        return self._all(
+            f"SELECT {ROW} FROM events WHERE run_id = %s AND version > %s AND version <= %s "
+            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT %s",
+            (run_id, after, until if until is not None else 2**62, limit),
+        )
+
+    def rows_after(self, position: int, limit: int) -> list[Row]:
+        return self._rows_after(position, limit, self.datastore.read)
+
+    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
+        return self._rows_after(position, limit, self.datastore.read_confirmed)
+
+    def _rows_after(
+        self, position: int, limit: int, read: Callable[[str, Sequence[Any]], list[Any]]
+    ) -> list[Row]:
+        deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
+        while True:
+            self._check_open()
+            rows = read(
+                f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
+                "ORDER BY position LIMIT %s",
+                (position, limit),
+            )
+            if rows or time.monotonic() > deadline or not self._more_after(position):
+                return rows
+            time.sleep(nap)
+            nap = min(nap * 2, LONGEST_NAP)
+
+    def _more_after(self, position: int) -> bool:
+        more: bool = self._all(
+            "SELECT EXISTS (SELECT FROM events WHERE position > %s)", (position,)
+        )[0][0]
+        return more
+
+    def wait_for_more(self, position: int, seconds: float) -> None:
+        self._appended.wait(seconds)
+
+    def run(self, run_id: str) -> RunRow | None:
+        if not _storable(run_id):
+            return None
+        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id = %s", (run_id,))
+        return RunRow(*found[0]) if found else None
+
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        where, values = run_conditions(query, "%s")
+        if not all(_storable(value) for value in values if isinstance(value, str)):
+            return []
+        return [
+            RunRow(*row)
+            for row in self._all(
+                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT %s",
+                [*values, query.limit],
+            )
+        ]
+
+    def blob(self, name: str) -> bytes | None:
+        if not _storable(name):
+            return None
+        found = self._all("SELECT content FROM blobs WHERE name = %s", (name,))
+        return found[0][0] if found else None
+
+    def blob_names(self) -> Iterator[str]:
+        last = ""
+        while names := self._all(
+            "SELECT name FROM blobs WHERE name > %s ORDER BY name LIMIT %s", (last, PAGE)
+        ):
+            yield from (name for (name,) in names)
+            last = names[-1][0]
+
+    def lease(self, run_id: str) -> Lease | None:
+        found = self._all(
+            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = %s",
+            (run_id,),
+        )
+        return Lease(*found[0]) if found else None
+
+    def max_notification_id(self) -> int | None:
+        """The highest position that `rows_after` would give: a safe place to go on from."""
+        newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
+        if newest is not None:
+            self.rows_after(newest - 1, 1)  # gives those before it the time to appear
+        settled: int | None = self._all(
+            f"SELECT max(position) FROM events WHERE position < {SETTLED}"
+        )[0][0]
+        return settled
+
+    def facts(self) -> dict[str, str]:
+        self._check_open()
+        return {
+            "store": "postgresql",
+            "address": str(self._address),
+            **facts(self.datastore.read_named),
+        }
+
+    # --- the life sign ---
+
+    def holder(self) -> str:
+        self._check_open()
+        with self._life_lock:
+            self._check_open()
+            self.datastore.life.renew()
+            self._life_generation = self._writer.generation
+        return self.datastore.life.name
+
+    def _keep_life_sign(self) -> None:
+        """While the sign is lost, others may take the runs: each write has an eye on it.
+
+        Who prolongs a lease looks closely; so does who had to connect again, since what broke
+        the writer's connection probably broke the other one too.
+        """
+        if not self._writer.is_connected:
+            return  # the writer comes first, where there is one place left for both
+        life, generation, leased = self.datastore.life, self._writer.generation, self._writer.leased
+        self._writer.leased = False
+        closely = leased or generation != self._life_generation
+        if not life.is_given or not (closely or life.is_in_doubt()):
+            return
+        if not leased and time.monotonic() < self._life_pause:
+            return  # it failed just now, and appends should not wait for it again and again
+        with suppress(StoreUnavailableError), self._life_lock:
+            self._life_pause = time.monotonic() + RENEWAL_PAUSE
+            life.renew(RENEWAL_WAIT)
+            self._life_generation, self._life_pause = generation, 0.0
+
+    # --- the end ---
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = "This ledger was closed. Open it again."
+        # Who is writing may finish, and closes what it used if that takes too long.
+        if self._turn.acquire(timeout=self.datastore.wait):
+            with self._life_lock:
+                self.datastore.close()
+            self._turn.release()
+        self._appended.ring()
+
+    def abandon(self) -> None:
+        super().abandon()
+        self.datastore.abandon()
+
+
+class PostgresLedgerFactory(PostgresFactory):
+    """Builds the store the way the library builds its own, from an environment."""
+
+    LEDGER_URL = "LEDGER_URL"
+    LEDGER_WAIT = "LEDGER_WAIT"
+    application_recorder_class: type[PostgresApplicationRecorder] = PostgresLedgerRecorder
+
+    def __init__(self, env: EnvType) -> None:
+        # Not the library's own: it asks for the parts of the address one by one.
+        BaseInfrastructureFactory.__init__(self, env)
+        self.datastore = LedgerPostgresDatastore(
+            parse(self.env.get(self.LEDGER_URL) or ""),
+            wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
+        )
+
+    def application_recorder(self) -> PostgresLedgerRecorder:
+        assert isinstance(self.datastore, LedgerPostgresDatastore)
+        recorder = PostgresLedgerRecorder(self.datastore)
+        try:
+            recorder.create_table(create=self.env_create_table())
+        except BaseException:
+            recorder.close()
+            raise
+        return recorder
+
+
+def open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:
+    """The ledger at `postgresql://...`, in `?schema=NAME` or in the schema `turnledger`."""
+    factory = PostgresLedgerFactory(
+        {
+            PostgresLedgerFactory.LEDGER_URL: url,
+            PostgresLedgerFactory.LEDGER_WAIT: str(wait),
+            PostgresLedgerFactory.CREATE_TABLE: "yes" if create else "no",
+        }
+    )
+    return factory.application_recorder()
+
+
+def _storable(text: str) -> bool:
+    """Whether PostgreSQL could hold this text at all; if not, it holds nothing by that name."""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,385 @@
+"""A transaction on the writer's connection, and what becomes of it when that is lost.
+
+Appends are held back until the end, so that a group is one statement, and a lone append
+is one round trip: the statement is the whole transaction.
+
+Positions follow transaction numbers, and a transaction has its number before it may
+wait for others. So a run whose last event has a later number than this transaction's
+can't be written by it: the group is rolled back and gets a new number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import psycopg
+from psycopg import Cursor, errors
+from psycopg.pq import TransactionStatus
+
+from turnledger.ledger.errors import (
+    AppendRefusedError,
+    InvalidEventError,
+    LimitExceededError,
+    StoreUnavailableError,
+)
+from turnledger.ledger.events.limits import BATCH_CEILING
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError
+from turnledger.ledger.stores.postgres.connection import close_quietly
+from turnledger.ledger.stores.postgres.errors import (
+    RIGHTS,
+    CrowdedError,
+    LostConnectionError,
+    told,
+    unavailable,
+)
+from turnledger.ledger.stores.postgres.pool_postgres_writer import CONFIRM, Writer
+from turnledger.ledger.stores.postgres.sql import (
+    ADVANCE_MANY,
+    LOCK_RUN,
+    Move,
+    advance_many,
+    advance_one,
+)
+from turnledger.ledger.stores.postgres.sql_postgres_schema import ROW
+from turnledger.ledger.stores.postgres.transaction_postgres_index import PostgresIndexTransaction
+
+# The space of advisory locks in which those who had to try again wait for a run.
+_QUEUE = 0x544C4447  # "TLDG"
+# What one statement carries at most, unless one append has more: both sides hold it in memory.
+CHARACTERS_AT_ONCE = 8 * 1024 * 1024
+
+
+class TransactionFullError(CrowdedError):
+    """More events than a transaction's positions can number."""
+
+
+class PostgresLedgerTransaction(PostgresIndexTransaction):
+    """One transaction of the writer's connection. A `patient` one waits in line for runs."""
+
+    __slots__ = (
+        "_begun",
+        "_blobs",
+        "_held",
+        "_held_characters",
+        "_held_rows",
+        "_landmark",
+        "_ordinal",
+        "_patient",
+        "_recalled",
+        "_saved",
+    )
+
+    def __init__(
+        self, writer: Writer, heads: dict[str, RunRow], *, careful: bool, patient: bool
+    ) -> None:
+        super().__init__(heads, careful=careful)
+        self._writer = writer
+        self._db, self._cursor = writer.cursor()
+        self._db.unconfirmed = False
+        self._patient = patient
+        # Whether an answer is what an earlier transaction recorded.
+        self._recalled = False
+        self._begun = False
+        self._ordinal = 0
+        self._held: dict[str, Move] = {}
+        self._held_rows = 0
+        self._held_characters = 0
+        self._blobs: dict[str, bytes] = {}
+        # Id and digest of an event that is in the ledger if and only if this was committed.
+        self._landmark: tuple[str, bytes] | None = None
+        self._saved = self._evidence()
+
+    # --- beginning and end ---
+
+    def begin(self) -> None:
+        """Nothing yet: what can be done in one statement needs no BEGIN."""
+
+    def flush(self) -> None:
+        if self._begun or len(self._held) > 1 or self._blobs:
+            self._write_held()
+
+    def commit(self) -> None:
+        if self._held:
+            self._commit_in_one_statement()
+        elif self._begun:
+            if self._recalled:
+                self._execute("waiting for a standby", CONFIRM)
+            self._commit()
+
+    def _commit_in_one_statement(self) -> None:
+        ((_, move),) = self._held.items()
+        self._held = {}
+        self._landmark = (move.rows[-1][3], move.rows[-1][5])
+        try:
+            first = _first(self._send("appending", *advance_one(move, self._ordinal)))
+        except LostConnectionError as error:
+            last = self._settle(error)
+            move.place(last - len(move.rows) + 1)
+            return
+        if first is None:
+            raise RedoError
+        self._check_confirmed()
+        move.place(first)
+
+    def _commit(self) -> None:
+        try:
+            done = self._send("committing", "COMMIT", prepare=False)
+        except LostConnectionError as error:
+            self._settle(error)
+            return
+        if done.statusmessage != "COMMIT":
+            raise StoreUnavailableError(
+                "PostgreSQL rolled the transaction back; nothing was written."
+            )
+        self._check_confirmed()
+
+    def _check_confirmed(self) -> None:
+        """A commit that no longer waited for its standby is not acknowledged."""
+        if self._db.unconfirmed:
+            raise StoreUnavailableError(
+                "The synchronous standby did not confirm the commit: it is away or slow, or "
+                "somebody cancelled the wait for it. This server has committed, and whether the "
+                "standby has it too is unknown, so a fail-over could take it back. See to the "
+                "standby. Append the same events again, with the same ids: that waits for it."
+            )
+
+    def _settle(self, error: LostConnectionError) -> int:
+        """After a commit without an answer: its landmark's position if it went through.
+
+        If it did not, or only wrote what may be done twice (leases), it can be run again.
+        """
+        close_quietly(self._db)
+        try:
+            if self._writer.is_on_standby():
+                raise StoreUnavailableError("the server that answers is a standby")
+            found = self._find()
+            if found is not None:
+                self._writer.confirm()
+        except StoreUnavailableError as trouble:
+            raise StoreUnavailableError(
+                "The connection to PostgreSQL was lost during the commit, and whether it went "
+                f"through can't be found out now ({trouble}), so the outcome is unknown. "
+                "Append the same events again, with the same ids."
+            ) from error
+        if found is None and self._erased:
+            raise StoreUnavailableError(
+                "The connection to PostgreSQL was lost during the commit, and a shelf that was "
+                "written and dropped in it shows no trace, so the outcome is unknown."
+            ) from error
+        if found is None:
+            raise LostConnectionError(
+                "The connection to PostgreSQL was lost before the commit; nothing was written."
+            ) from error
+        return found
+
+    def _find(self) -> int | None:
+        if self._landmark is not None:
+            return self._writer.find(*self._landmark)
+        if self._shelved is not None and self._writer.shows(*self._shelved):
+            return 0  # a shelf's mark, and no event that would have a position
+        return None
+
+    def rollback(self) -> None:
+        self._held, self._blobs = {}, {}
+        if self._db.closed or self._db.info.transaction_status == TransactionStatus.IDLE:
+            return
+        try:
+            self._cursor.execute("ROLLBACK", prepare=False)
+        except psycopg.Error:
+            close_quietly(self._db)
+
+    def _evidence(self) -> tuple[Any, ...]:
+        return self._landmark, self._shelved, self._erased
+
+    def savepoint(self) -> None:
+        self._saved = self._evidence()
+        self._execute("setting a savepoint", "SAVEPOINT job", prepare=False)
+
+    def release_savepoint(self) -> None:
+        self._execute("releasing a savepoint", "RELEASE SAVEPOINT job", prepare=False)
+
+    def rollback_to_savepoint(self) -> None:
+        self._landmark, self._shelved, self._erased = self._saved
+        self._execute("going back to a savepoint", "ROLLBACK TO SAVEPOINT job", prepare=False)
+
+    def wrote(self) -> bool:
+        wrote, self._wrote = self._wrote, False
+        return wrote
+
+    def _execute(
+        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    ) -> Cursor[tuple[Any, ...]]:
+        """Run a statement within the transaction, which begins here if it has not."""
+        if not self._begun:
+            self._send("beginning a transaction", "BEGIN", prepare=False)
+            self._begun = True
+        return self._send(doing, statement, values, prepare=prepare)
+
+    def _send(
+        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    ) -> Cursor[tuple[Any, ...]]:
+        try:
+            return self._cursor.execute(statement, values, prepare=prepare)
+        except errors.UniqueViolation as error:
+            if error.diag.constraint_name != "events_by_id":
+                raise unavailable(error, doing, writing=True) from error
+            if not self.careful:
+                raise EventIdTakenError from error
+            # It was not there a moment ago, so another writer has just recorded it.
+            raise CrowdedError(
+                "Another writer is recording the same event ids at this moment; nothing was "
+                "written. Append the same events again."
+            ) from error
+        except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
+            if not self.careful:
+                raise RedoError from error
+            raise InvalidEventError(f"PostgreSQL can't hold this: {error}") from error
+        except errors.InsufficientPrivilege as error:
+            if not self.careful:
+                raise RedoError from error
+            raise AppendRefusedError(
+                f"This role may not write to the ledger ({told(error)}); nothing was written, "
+                f"and trying again does not help. {RIGHTS}"
+            ) from error
+        except errors.ReadOnlySqlTransaction as error:
+            self._writer.misled = True
+            raise unavailable(error, doing, self._db) from error
+        except psycopg.Error as error:
+            raise unavailable(error, doing, self._db, writing=True) from error
+
+    # --- appending ---
+
+    def _advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None:
+        self._check_room(len(rows))
+        if self.careful:
+            move = Move(before)
+            positions = move.add(after, rows)
+            if not self._write_one(move):
+                return None
+            self._write_blobs(blobs)
+        else:
+            self._make_room(sum(len(row[6]) for row in rows))
+            positions = self._held.setdefault(after.run_id, Move(before)).add(after, rows)
+            self._held_rows += len(rows)
+            self._blobs.update(blobs)
+        self._wrote = True
+        return positions
+
+    def _make_room(self, characters: int) -> None:
+        """Write what is held if it would become too much for one statement."""
+        if self._held and self._held_characters + characters > CHARACTERS_AT_ONCE:
+            self._write_held()
+        self._held_characters += characters
+
+    def _check_room(self, count: int) -> None:
+        if count > BATCH_CEILING:
+            raise LimitExceededError(
+                "Events in one transaction",
+                limit=BATCH_CEILING,
+                found=count,
+                setting="max_batch_events",
+            )
+        if self._ordinal + self._held_rows + count > BATCH_CEILING:
+            raise TransactionFullError(
+                f"One transaction holds {BATCH_CEILING} events; nothing was written. "
+                "Append the same events again."
+            )
+
+    def _write_held(self) -> None:
+        moves = sorted(self._held.values(), key=lambda move: move.after.run_id)
+        self._held, self._held_rows, self._held_characters = {}, 0, 0
+        begun = [move for move in moves if move.before is not None]
+        if len(begun) > 1:
+            moves = [move for move in moves if move.before is None]
+            self._write_many(begun)
+        if not all(map(self._write_one, moves)):
+            raise RedoError
+        self._write_blobs(self._blobs)
+        self._blobs = {}
+
+    def _write_one(self, move: Move) -> bool:
+        first = _first(self._execute("appending", *advance_one(move, self._ordinal)))
+        if first is not None:
+            self._written([move], first)
+        return first is not None
+
+    def _write_many(self, moves: Sequence[Move]) -> None:
+        values = advance_many(moves, self._ordinal)
+        first = _first(self._execute("appending", ADVANCE_MANY, values))
+        if first is None:
+            raise RedoError
+        self._written(moves, first)
+
+    def _written(self, moves: Sequence[Move], first: int) -> None:
+        for move in moves:
+            move.place(first)
+            first += len(move.rows)
+            self._ordinal += len(move.rows)
+            self._landmark = (move.rows[-1][3], move.rows[-1][5])
+
+    def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
+        # In one order everywhere, so that two who write the same don't wait for each other.
+        for name in sorted(blobs):
+            self._execute(
+                "storing a blob",
+                "INSERT INTO blobs VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                (name, blobs[name]),
+            )
+
+    # --- reading, with what this transaction wrote ---
+
+    def run(self, run_id: str) -> RunRow | None:
+        """Where a run stands, and stays until this transaction ends."""
+        if run_id in self._held:
+            self._write_held()
+        if self._patient:
+            place = int.from_bytes(blake2b(run_id.encode(), digest_size=4).digest(), signed=True)
+            self._one("SELECT pg_advisory_xact_lock(%s, %s)", _QUEUE, place)
+        found = self._one(LOCK_RUN, self._ordinal, run_id)
+        if found is None:
+            return None
+        *row, overtaken = found
+        if overtaken:
+            raise CrowdedError(
+                f"Other writers kept appending to run {run_id}; nothing was written. Try again."
+            )
+        return RunRow(*row)
+
+    def row_at(self, run_id: str, version: int) -> Row | None:
+        if run_id in self._held:
+            self._write_held()
+        row: Row | None = self._one(
+            f"SELECT {ROW} FROM events WHERE run_id = %s AND version = %s", run_id, version
+        )
+        return row
+
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
+        if self._held:
+            self._write_held()
+        found: list[Any] = self._execute(
+            "looking for event ids",
+            f"SELECT {ROW} FROM events WHERE event_id = ANY(%s)",
+            (list(event_ids),),
+        ).fetchall()
+        self._recalled = self._recalled or bool(found)
+        return found
+
+    def has_blob(self, name: str) -> bool:
+        if name in self._blobs:
+            return True
+        return self._one("SELECT 1 FROM blobs WHERE name = %s", name) is not None
+
+
+def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:
+    """The position of the first event that a statement inserted; None if it moved no run."""
+    return min((position for (position,) in inserted), default=None)

@@ -1,0 +1,1 @@
+"""The SQLite store, the default: one file in WAL mode, with a lock between processes."""

@@ -1,0 +1,282 @@
+"""A transaction on the writer's connection, under the lock between processes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from turnledger.ledger.errors import StoreUnavailableError
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, RedoError
+from turnledger.ledger.stores.sqlite.derived_data import SQLiteShelfTransaction
+from turnledger.ledger.stores.sqlite.errors import RETRY, unknown
+from turnledger.ledger.stores.sqlite.file_lock import is_alive
+from turnledger.ledger.stores.sqlite.schema import ROW, RUN
+
+ROWS_AT_ONCE = 20
+_INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
+MOVE_ONE = "UPDATE runs SET version=?, digest=?, recorded_at=? WHERE run_id=? AND version=?"
+MOVE_MANY = (
+    "UPDATE runs SET version=v.column1, digest=v.column2, recorded_at=v.column3 "
+    f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * ROWS_AT_ONCE)}) AS v "
+    "WHERE runs.run_id=v.column4 AND runs.version=v.column5"
+)
+# Means nothing, but is flushed, and the whole WAL with it: what a commit left there whose own
+# flush failed, or that was killed before it, can be read and may not be on disk. (A row that is
+# set to what it was is not even written.)
+CONFIRM = """INSERT INTO meta VALUES ('confirmed', '0')
+    ON CONFLICT (key) DO UPDATE SET value = CASE value WHEN '0' THEN '1' ELSE '0' END"""
+INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
+INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
+
+
+class SQLiteLedgerTransaction(SQLiteShelfTransaction):
+    """A transaction on the writer's connection, under the writer's lock."""
+
+    __slots__ = ("_execute", "_folder", "_moves", "_recalled", "_unplaced", "_unwritten")
+
+    def __init__(
+        self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
+    ) -> None:
+        super().__init__(db, heads, careful=careful)
+        self._execute = db.execute
+        self._folder = folder
+        # An optimistic transaction holds its writes back, to do many with one statement.
+        self._moves: dict[str, tuple[int, RunRow]] = {}
+        self._unwritten: list[NewRow] = []
+        self._unplaced: list[tuple[int, list[int]]] = []
+        # Whether an answer is what an earlier transaction recorded.
+        self._recalled = False
+
+    def begin(self) -> None:
+        try:
+            self._execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise self._failed(error, "beginning a transaction") from error
+        self.begun = True
+
+    def commit(self) -> None:
+        try:
+            if self._recalled:
+                self._execute(CONFIRM)
+            self._execute("COMMIT")
+        except sqlite3.Error as error:
+            self.failed = True
+            self.rollback()
+            raise unknown(error) from error
+
+    def rollback(self) -> None:
+        with suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._execute("ROLLBACK")
+
+    def savepoint(self) -> None:
+        self._one("SAVEPOINT job")
+
+    def release_savepoint(self) -> None:
+        self._one("RELEASE job")
+
+    def rollback_to_savepoint(self) -> None:
+        if not self._db.in_transaction:
+            raise StoreUnavailableError(
+                f"SQLite rolled the transaction back. Nothing was written. {RETRY}"
+            )
+        self._one("ROLLBACK TO job")
+
+    def wrote(self) -> bool:
+        wrote, self._wrote = self._wrote, False
+        return wrote
+
+    def _advance(
+        self,
+        before: RunRow | None,
+        after: RunRow,
+        rows: Sequence[NewRow],
+        blobs: Mapping[str, bytes],
+    ) -> list[int] | None:
+        try:
+            if (
+                not self.careful
+                and before is not None
+                and before.status == after.status
+                and before.epoch == after.epoch
+                and before.prompt == after.prompt
+            ):
+                first = self._moves.get(after.run_id)
+                self._moves[after.run_id] = (first[0] if first else before.version, after)
+            elif not self._move_run(before, after):
+                return None
+            self._wrote = True
+            for name, content in blobs.items():
+                self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
+                self.bytes_written += len(content)
+        except sqlite3.Error as error:
+            raise self._failed(error, "appending") from error
+        positions: list[int] = []
+        self._unwritten.extend(rows)
+        self._unplaced.append((len(rows), positions))
+        if self.careful:
+            self.flush()
+        return positions
+
+    def flush(self) -> None:
+        """Insert the rows of all appends so far, many in a statement, and place them."""
+        rows = self._unwritten
+        try:
+            if self._moves:
+                self._move_runs()
+            if not rows:
+                return
+            last = self._insert(rows)
+        except sqlite3.IntegrityError as error:
+            if "events.event_id" in str(error):
+                raise EventIdTakenError from error
+            raise self._failed(error, "appending") from error
+        except sqlite3.Error as error:
+            raise self._failed(error, "appending") from error
+        # Under the writer's lock nobody else takes a position in between.
+        place = last - len(rows) + 1
+        for count, positions in self._unplaced:
+            positions.extend(range(place, place + count))
+            place += count
+        self._unwritten, self._unplaced = [], []
+
+    def _move_runs(self) -> None:
+        moves = [
+            (after.version, after.digest, after.recorded_at, after.run_id, seen)
+            for seen, after in self._moves.values()
+        ]
+        self._moves = {}
+        moved = done = 0
+        while len(moves) - done >= ROWS_AT_ONCE:
+            chunk = moves[done : done + ROWS_AT_ONCE]
+            moved += self._execute(MOVE_MANY, tuple(chain.from_iterable(chunk))).rowcount
+            done += ROWS_AT_ONCE
+        for move in moves[done:]:
+            moved += self._execute(MOVE_ONE, move).rowcount
+        if moved != len(moves):
+            raise RedoError
+
+    def _insert(self, rows: Sequence[NewRow]) -> int:
+        last: int | None = None
+        done = 0
+        while len(rows) - done >= ROWS_AT_ONCE:
+            chunk = rows[done : done + ROWS_AT_ONCE]
+            last = self._execute(INSERT_MANY, tuple(chain.from_iterable(chunk))).lastrowid
+            done += ROWS_AT_ONCE
+        for row in rows[done:]:
+            last = self._execute(INSERT_ONE, row).lastrowid
+        for row in rows:
+            self.bytes_written += len(row[6])
+        assert last is not None
+        return last
+
+    def _move_run(self, before: RunRow | None, after: RunRow) -> bool:
+        if self._moves:
+            self._move_runs()
+        if before is None:
+            moved = self._execute(
+                f"INSERT INTO runs ({RUN}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) "
+                "ON CONFLICT (run_id) DO NOTHING",
+                _run_values(after),
+            ).rowcount
+            if moved:
+                self._put_tags(after)
+            return moved == 1
+        return (
+            self._execute(
+                "UPDATE runs SET version=?, digest=?, recorded_at=?, status=?, epoch=?, prompt=? "
+                "WHERE run_id=? AND version=?",
+                (
+                    after.version,
+                    after.digest,
+                    after.recorded_at,
+                    after.status,
+                    after.epoch,
+                    after.prompt,
+                    after.run_id,
+                    before.version,
+                ),
+            ).rowcount
+            == 1
+        )
+
+    def _put_tags(self, row: RunRow) -> None:
+        for key, value in row.tag_map.items():
+            self._execute("INSERT INTO run_tags VALUES (?, ?, ?)", (key, value, row.run_id))
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        try:
+            return self._execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error, "preparing an append") from error
+
+    def run(self, run_id: str) -> RunRow | None:
+        if self._moves:
+            self.flush()
+        found = self._one(f"SELECT {RUN} FROM runs WHERE run_id=?", run_id)
+        return RunRow(*found) if found else None
+
+    def row_at(self, run_id: str, version: int) -> Row | None:
+        self.flush()
+        row: Row | None = self._one(
+            f"SELECT {ROW} FROM events WHERE run_id=? AND version=?", run_id, version
+        )
+        return row
+
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
+        self.flush()
+        found = (self._one(f"SELECT {ROW} FROM events WHERE event_id=?", i) for i in event_ids)
+        rows = [row for row in found if row is not None]
+        self._recalled = self._recalled or bool(rows)
+        return rows
+
+    def has_blob(self, name: str) -> bool:
+        return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
+
+    def lease(self, run_id: str) -> Lease | None:
+        found = self._one(
+            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?", run_id
+        )
+        return Lease(*found) if found else None
+
+    def put_lease(self, lease: Lease) -> None:
+        self._wrote = True
+        self._one(
+            "INSERT INTO leases VALUES (?,?,?,?,?) ON CONFLICT (run_id) DO UPDATE SET "
+            "worker=excluded.worker, epoch=excluded.epoch, holder=excluded.holder, "
+            "expires_at=excluded.expires_at",
+            *lease,
+        )
+
+    def drop_lease(self, run_id: str) -> None:
+        self._wrote = True
+        self._one("DELETE FROM leases WHERE run_id=?", run_id)
+
+    def holder_alive(self, holder: str) -> bool:
+        return is_alive(self._folder, holder)
+
+    def now(self) -> int:
+        now: int = self._one("SELECT CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)")[0]
+        return now
+
+    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+        self._wrote = True
+        self.flush()
+        try:
+            rows = fold(self._execute(f"SELECT {ROW} FROM events ORDER BY position"))
+            self._execute("DELETE FROM runs")
+            self._execute("DELETE FROM run_tags")
+            for row in rows:
+                self._move_run(None, row)
+        except sqlite3.Error as error:
+            raise self._failed(error, "rebuilding the run index") from error
+
+
+def _run_values(row: RunRow) -> tuple[Any, ...]:
+    return tuple(getattr(row, name) for name in row.__struct_fields__)

@@ -1,0 +1,362 @@
+"""A backup: the whole ledger as it stood at one moment, as one SQLite ledger in one file.
+
+Writers go on meanwhile and wait for nothing. The file appears under its name when it is
+complete, verified and on disk, or not at all. Leases are left behind: nobody works on a copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, TypeAlias
+
+import msgspec
+
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError, StoreUnavailableError
+from turnledger.ledger.events.limits import BATCH_CEILING, Limits
+from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.memory import MemoryLedgerRecorder, MemoryTables
+from turnledger.ledger.stores.sqlite.store import SQLiteLedgerRecorder
+from turnledger.ledger.transfer import export_runs, import_runs
+
+# Told what is being done, how much of it is done, and of how much, if that is known.
+Progress: TypeAlias = Callable[[str, int, int | None], None]
+
+# How many pages are copied before progress is told: some 8 MB.
+PAGES_AT_ONCE = 2048
+# A ledger took it when it was recorded, whatever its limits were.
+_VAST = 1 << 40
+_TAKES_ALL = Limits(
+    max_event_bytes=_VAST,
+    max_batch_events=BATCH_CEILING,
+    max_batch_bytes=_VAST,
+    max_json_depth=200,
+    max_blob_bytes=_VAST,
+)
+# How many problems an error names.
+NAMED = 5
+# What a backup makes in its folder. Nothing else is ever removed from there.
+_LOCKS = "ledger.db-locks"
+_FILES = (
+    *("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal", "ledger.jsonl"),
+    *(f"{_LOCKS}/gate", f"{_LOCKS}/write", f"{_LOCKS}/alive-*"),
+)
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a backup. `position` is the highest in the copy, `verified` if it was."""
+
+    path: str
+    runs: int
+    records: int
+    blobs: int
+    bytes: int
+    position: int
+    verified: bool
+
+
+def back_up(
+    ledger: Ledger,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    verify: bool = True,
+    progress: Progress | None = None,
+) -> BackupReport:
+    """Copy the whole ledger, as it stands now, into a new SQLite ledger at `path`.
+
+    Everything that was acknowledged before the call is in it, and no commit in part. With
+    `verify` the copy's chains, blobs and index are checked before it gets its name. What is
+    there is replaced only with `overwrite`, and never while it is in use as a ledger. Raises
+    InvalidInputError if `path` can't be used, IntegrityFailureError if the ledger is damaged,
+    StoreUnavailableError if it can't be read or the copy not be written.
+    """
+    tell = progress or (lambda doing, done, total: None)
+    with _our_errors(path):
+        target = _named(path)
+        _check_target(target, ledger, overwrite)
+        with _workplace(target) as folder:
+            copy = folder / "ledger.db"
+            _copy(ledger, copy, tell)
+            counts = _tidied(copy)
+            if verify:
+                _verify(copy, counts["records"], tell)
+            size = _finished(copy)
+            _check_target(target, ledger, overwrite)
+            _publish(copy, target, overwrite)
+    return BackupReport(path=str(target), bytes=size, verified=verify, **counts)
+
+
+@contextmanager
+def _our_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnavailableError(f"The backup {path} failed: {error}.") from error
+    except OSError as error:
+        raise StoreUnavailableError(f"The backup {path} can't be written: {error}.") from error
+
+
+# --- where it goes -----------------------------------------------------------------------
+
+
+def _named(path: str | os.PathLike[str]) -> Path:
+    """The file, wherever this process goes meanwhile."""
+    try:
+        target = Path(path).absolute()
+        target.resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL; before Python 3.13, links in a circle
+        raise InvalidInputError(
+            f"{os.fspath(path)!r} can't be the name of a backup: {error}. Name another file."
+        ) from error
+    return target
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
+def _check_target(target: Path, ledger: Ledger, overwrite: bool) -> None:
+    if isinstance(ledger.store, SQLiteLedgerRecorder):
+        _check_apart(target, _file(ledger.store))
+    if target.is_dir():
+        raise InvalidInputError(f"{target} is a folder. Name a file.")
+    if target.exists() and not target.is_file():
+        raise InvalidInputError(f"{target} is a device or a pipe. Name a file.")
+    if os.path.lexists(target) and not overwrite:  # a link that leads nowhere is there too
+        raise InvalidInputError(
+            f"{target} is there already, and is left as it was. Name another file, or ask for "
+            "it to be replaced (--force; in Python, overwrite=True)."
+        )
+    for end in ("-wal", "-journal"):
+        # SQLite would take what is in there for a part of the new file.
+        if any(os.path.lexists(f"{name}{end}") for name in (target, target.resolve())):
+            raise InvalidInputError(
+                f"{target}{end} is there: {target.name} is in use as a ledger, or whoever used it "
+                "died. It is left as it was. Name another file."
+            )
+
+
+def _check_apart(target: Path, file: Path) -> None:
+    """Neither the copy nor what it is made in may take the place of a file of the ledger."""
+    place, locks = target.resolve(), Path(f"{file}-locks")
+    if place == file:
+        raise InvalidInputError(f"{target} is the ledger itself. Name another file.")
+    beside = [Path(f"{file}{end}") for end in ("-wal", "-shm", "-journal")]
+    if place in beside or locks in (place, *place.parents):
+        raise InvalidInputError(f"{target} belongs to the ledger itself. Name another file.")
+    if _part(target).resolve() == file.parent:
+        raise InvalidInputError(
+            f"{_part(target)}, where the copy would be made, holds the ledger itself. Name "
+            "another file."
+        )
+
+
+@contextmanager
+def _workplace(target: Path) -> Iterator[Path]:
+    """The folder FILE.part, for one backup at a time; what a killed one left is cleared away."""
+    folder = _part(target)
+    handle = _opened(folder)
+    try:
+        try:
+            # The kernel frees it however its holder ends.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = os.path.samestat(os.fstat(handle), folder.lstat())
+        except (BlockingIOError, FileNotFoundError):
+            same = False
+        if not same:
+            raise InvalidInputError(f"Another backup to {target} is under way.")
+        ours, others = _found_in(folder)
+        if others:
+            raise InvalidInputError(
+                f"{others[0]} was not left there by a backup, and stays. Move {folder.name} away, "
+                "or name another file."
+            )
+        _remove(ours)
+        try:
+            yield folder
+        finally:
+            with suppress(OSError):
+                _remove(_found_in(folder)[0])
+                folder.rmdir()
+    finally:
+        os.close(handle)
+
+
+def _opened(folder: Path) -> int:
+    try:
+        folder.mkdir(exist_ok=True)
+        # Where a link leads, things are somebody's own.
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        if folder.is_symlink():
+            raise InvalidInputError(
+                f"{folder} is a link, and the copy would be made there. Move it away, or name "
+                "another file."
+            ) from None
+        raise
+
+
+def _found_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """What is there that backups make, what is in a folder before the folder; and the rest."""
+    ours: list[Path] = []
+    others: list[Path] = []
+    for path in sorted(folder.rglob("*"), reverse=True):
+        mode, name = path.lstat().st_mode, path.relative_to(folder).as_posix()
+        if S_ISDIR(mode):
+            known = name == _LOCKS
+        else:
+            known = S_ISREG(mode) and any(fnmatchcase(name, made) for made in _FILES)
+        (ours if known else others).append(path)
+    return ours, others
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+def _publish(copy: Path, target: Path, overwrite: bool) -> None:
+    """Give the copy its name, at once, and see that it keeps it."""
+    if overwrite:
+        copy.replace(target)
+    else:
+        try:
+            os.link(copy, target)  # unlike a rename, it never replaces what came meanwhile
+        except FileExistsError:
+            raise InvalidInputError(f"{target} has come to be there meanwhile.") from None
+        except OSError:  # not every file system has links
+            copy.rename(target)
+    handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- the copy ----------------------------------------------------------------------------
+
+
+def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
+    store = ledger.store
+    if isinstance(store, SQLiteLedgerRecorder):
+        _copy_pages(store, copy, tell)
+        return
+    with closing(snapshot_of(store)) as snapshot:
+        frozen = Ledger(snapshot, codec=ledger.mapper.codec, clock=SystemClock())
+        _copy_runs(frozen, copy, tell)
+
+
+def _file(store: SQLiteLedgerRecorder) -> Path:
+    return Path(store.facts()["file"]).resolve()
+
+
+def _copy_pages(store: SQLiteLedgerRecorder, copy: Path, tell: Progress) -> None:
+    """SQLite's own online backup, in one read transaction that is held from the first page on.
+
+    Writers go on in the WAL, which can't be begun anew as long as this reads: it grows by
+    what is written meanwhile, and no more. Reading only, this connection never moves the WAL.
+    """
+    with _pages_of(store) as here, closing(sqlite3.connect(copy)) as there:
+        here.isolation_level = None
+        here.execute("BEGIN")
+        here.execute("SELECT count(*) FROM meta").fetchone()  # from here on it stands still
+        there.execute("PRAGMA synchronous=OFF")  # made durable once, at the end
+        here.backup(
+            there,
+            pages=PAGES_AT_ONCE,
+            progress=lambda _, left, total: tell("copying pages", total - left, total),
+        )
+
+
+def _pages_of(store: SQLiteLedgerRecorder) -> AbstractContextManager[sqlite3.Connection]:
+    if store.datastore.read_only:
+        return store.datastore.read_only_connection()
+    return closing(store.datastore.connect_bare("mode=ro"))
+
+
+def snapshot_of(store: LedgerRecorder) -> LedgerRecorder:
+    """A store that has no pages to copy, as it stands now, to be read and closed."""
+    if isinstance(store, MemoryLedgerRecorder):
+        return MemoryLedgerRecorder(_tables_of(store.tables))
+    from turnledger.ledger.stores.postgres.snapshot import PostgresSnapshot
+    from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
+
+    assert isinstance(store, PostgresLedgerRecorder)
+    return PostgresSnapshot(store)
+
+
+def _tables_of(tables: MemoryTables) -> MemoryTables:
+    """The same facts in lists of their own; no writer is in the middle of something."""
+    copied = MemoryTables()
+    with tables.lock:
+        copied.rows = list(tables.rows)
+        copied.by_run = {run: list(places) for run, places in tables.by_run.items()}
+        copied.runs = dict(tables.runs)
+        copied.blobs = dict(tables.blobs)
+    return copied
+
+
+def _copy_runs(source: Ledger, copy: Path, tell: Progress) -> None:
+    """By way of an export, which is checked record by record; positions are new ones."""
+    with copy.with_suffix(".jsonl").open("w+b") as file:
+        export_runs(source, file, progress=lambda done: tell("copying records", done, None))
+        size = file.tell()
+        # A copy is a copy: whoever recorded it decided what is a secret.
+        with Ledger.open(copy, limits=_TAKES_ALL, redactor=None) as target:
+            import_runs(target, file, progress=lambda done: tell("writing bytes", done, 2 * size))
+
+
+def _tidied(copy: Path) -> dict[str, Any]:
+    """Take out what belongs to the ledger in use, and count what is there."""
+    with closing(sqlite3.connect(copy, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous=OFF")
+        db.execute("PRAGMA secure_delete=ON")  # not even in a page that is free
+        db.execute("DELETE FROM leases")
+
+        def number(what: str) -> int:
+            found: int | None = db.execute(f"SELECT {what}").fetchone()[0]
+            return found or 0
+
+        return {
+            "runs": number("count(*) FROM runs"),
+            "records": number("count(*) FROM events"),
+            "blobs": number("count(*) FROM blobs"),
+            "position": number("max(position) FROM events"),
+        }
+
+
+def _verify(copy: Path, records: int, tell: Progress) -> None:
+    with Ledger.open(copy, limits=_TAKES_ALL) as ledger:
+        report = ledger.verify_all(lambda done: tell("verifying records", done, records))
+    if report.ok:
+        return
+    named = "\n".join(f"  {p if p.run_id else p.what}" for p in report.problems[:NAMED])
+    raise IntegrityFailureError(
+        f"The ledger is not as it was recorded, so this is no backup, and nothing was kept:\n"
+        f"{named}\n`turnledger verify` says all. To copy it as it is: --no-verify (in Python, "
+        "verify=False)."
+    )
+
+
+def _finished(copy: Path) -> int:
+    """Make it one file that needs no other, on disk; its size."""
+    with closing(sqlite3.connect(copy, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=DELETE")
+    handle = os.open(copy, os.O_RDWR)
+    try:
+        os.fsync(handle)
+        return os.fstat(handle).st_size
+    finally:
+        os.close(handle)

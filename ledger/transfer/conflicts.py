@@ -1,0 +1,210 @@
+"""Comparing an export file with a ledger: does anything there stand against taking it?
+
+The same run with other events, an event id that another record has, a run that somebody
+is working on. Nothing is written here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from turnledger.ledger.errors import (
+    ImportConflictError,
+    IntegrityFailureError,
+    RunClaimedError,
+    StoreUnavailableError,
+)
+from turnledger.ledger.runs.index import RunRow, damaged
+from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.transaction import Transaction
+from turnledger.ledger.stores.base import PAGE, LedgerRecorder
+from turnledger.ledger.transfer.validate import FileRecord
+
+# How many bytes of records wait for the check of their ids.
+WAITING_BYTES = 4 * 1024 * 1024
+
+
+class Next(NamedTuple):
+    """The first record of the file that a run of the ledger does not have."""
+
+    line: int
+    run_id: str
+    version: int
+    digest: bytes
+
+
+class Comparison:
+    """The first pass: does anything in the ledger stand against this file?"""
+
+    def __init__(self, store: LedgerRecorder) -> None:
+        self._store = store
+        self._run_id = ""
+        self._here: Iterator[Row] = iter(())
+        self._extended: dict[str, Next] = {}
+        self._waiting: list[FileRecord] = []
+        self._waiting_bytes = 0
+        # A private database on disk, gone when closed: ids of a large file fill no memory.
+        self._ids = sqlite3.connect("")
+        self._ids.execute("CREATE TABLE ids (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
+        self.known: dict[str, int] = {}
+        self.runs = 0
+        self.records = 0
+        self.new = 0
+        self.blobs = 0
+
+    def close(self) -> None:
+        self._ids.close()
+
+    def take(self, record: FileRecord) -> None:
+        self.records += 1
+        run_id, version, *_ = record.row
+        if run_id != self._run_id:
+            self._run_id = run_id
+            self.runs += 1
+            self._here = self._own_rows(run_id)
+        try:
+            self._ids.execute("INSERT INTO ids VALUES (?, ?)", (record.row[3], record.line))
+        except sqlite3.IntegrityError:
+            raise IntegrityFailureError(
+                f"line {record.line}: event id {record.row[3]} stands in the file twice."
+            ) from None
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(
+                f"The ids of the file could not be kept in a temporary database: {error}. "
+                "Nothing was written. Make room, or set SQLITE_TMPDIR."
+            ) from error
+        here = next(self._here, None)
+        if here is not None:
+            if (here[2], here[6]) != (version, record.row[5]):
+                raise conflict(next_of(record), here)
+            return
+        if run_id in self.known and run_id not in self._extended:
+            self._extended[run_id] = next_of(record)
+        self.new += 1
+        self.blobs += len(record.blobs)
+        self._waiting.append(record._replace(blobs={}))
+        self._waiting_bytes += len(record.row[6])
+        if len(self._waiting) >= PAGE or self._waiting_bytes >= WAITING_BYTES:
+            self._check_ids()
+
+    def finish(self) -> None:
+        self._check_ids()
+        if self._extended:
+            self._store.write(self.check_extended)
+
+    def check_extended(self, tx: Transaction) -> None:
+        """That the runs which the file extends are still those that it was compared with.
+
+        Another import of the same records may have been faster; a worker may not.
+        """
+        for run_id, following in self._extended.items():
+            row = tx.run(run_id)
+            if row is not None and version_of(row) >= following.version:
+                here = tx.row_at(run_id, following.version)
+                if here is None or here[6] != following.digest:
+                    raise conflict(following, here)
+            refuse_if_claimed(tx, row)
+
+    def _own_rows(self, run_id: str) -> Iterator[Row]:
+        index = self._store.run(run_id)
+        known = 0 if index is None else version_of(index)
+        if index is not None:
+            self.known[run_id] = known
+        version = 0
+        while rows := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
+            _check_types(rows)
+            version = rows[-1][2]
+            if version > known:
+                _check_indexed(run_id, version, self._store.run(run_id))
+            for row in rows:
+                if index is not None and row[2] == known and row[6] != index.digest:
+                    raise damaged(run_id, f"version {known} has another digest")
+                yield row
+        if version < known:
+            raise IntegrityFailureError(
+                f"Run {run_id} is not as it was recorded in this ledger: the index says version "
+                f"{known}, the records end at {version}. `turnledger verify {run_id}` says more."
+            )
+
+    def _check_ids(self) -> None:
+        if self._waiting:
+            # In the transaction: one that ends in a conflict has not written so much as a mark.
+            self._store.write(lambda tx: check_ids(tx, self._waiting))
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+
+def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
+    """Whether some of the records are there by now: another import was faster.
+
+    An id that is taken by another record is a conflict. One that is there, while the index
+    does not know it, is damage: it is read after the record, and moves together with it.
+    """
+    by_id = {record.row[3]: record for record in records}
+    taken = tx.rows_by_id(list(by_id))
+    for row in taken:
+        _check_same(by_id[row[4]], row)
+        _check_indexed(row[1], row[2], tx.run(row[1]))
+    return bool(taken)
+
+
+def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
+    if row is None or row.epoch == 0:
+        return
+    lease = tx.lease(row.run_id)
+    if lease is not None and lease.epoch == row.epoch and tx.is_live(lease):
+        raise RunClaimedError(row.run_id, worker=lease.worker, epoch=lease.epoch)
+
+
+def next_of(record: FileRecord) -> Next:
+    return Next(record.line, record.row[0], record.row[1], record.row[5])
+
+
+def conflict(file: Next, here: Row | None) -> IntegrityFailureError:
+    if here is not None:
+        _check_types([here])
+    found = "another history" if here is None else f"version {here[2]} with {here[6].hex()}"
+    return ImportConflictError(
+        f"line {file.line}: run {file.run_id}, version {file.version}: the file has digest "
+        f"{file.digest.hex()}, the ledger has {found}. They are different runs under one id; "
+        "import into another ledger."
+    )
+
+
+def _check_same(record: FileRecord, here: Row) -> None:
+    """An id that is taken is taken by this very record, or else."""
+    row = record.row
+    if row == here[1:]:
+        return
+    _check_types([here])
+    raise ImportConflictError(
+        f"line {record.line}: run {row[0]}, version {row[1]}, digest {row[5].hex()}: its event id "
+        f"{row[3]} is used in the ledger by run {here[1]}, version {here[2]}, digest "
+        f"{here[6].hex()}."
+    )
+
+
+def _check_indexed(run_id: str, version: int, index: RunRow | None) -> None:
+    if index is None or version_of(index) < version:
+        raise damaged(
+            run_id, f"the records are there up to version {version}, but the index does not know it"
+        )
+
+
+def version_of(index: RunRow) -> int:
+    """Where the index says that a run stands; a damaged one may say anything."""
+    for name in ("version", "parent_version"):
+        if not isinstance(getattr(index, name), int):
+            raise damaged(index.run_id, f"its {name} is {getattr(index, name)!r:.80}")
+    return index.version
+
+
+def _check_types(rows: list[Row]) -> None:
+    for row in rows:
+        if not isinstance(row[2], int) or not isinstance(row[6], bytes):
+            raise IntegrityFailureError(
+                f"Run {row[1]}, version {row[2]!s:.80} is not as it was recorded in this ledger: a "
+                f"column has another type. `turnledger verify {row[1]}` says more."
+            )

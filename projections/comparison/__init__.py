@@ -1,0 +1,1 @@
+"""Comparison of two runs: normalise, align, and report what differs."""

@@ -1,0 +1,232 @@
+"""What an event says about what a run did, apart from what it says about the keeping of books.
+
+Two runs that did the same have other ids, times and places in their records, so these are left
+out: of runs, sessions, requests, evaluations and messages; moments; versions, turns and
+sequence numbers, which an event more or less shifts for all that follow; the name of a worker;
+and `state_digest`, which covers all of these. A call is known by its place among the calls of
+the message that asked for it, and its arguments by their value, however they are spelled.
+
+The rest is compared, but some of it is **bookkeeping**: it is different though the run did the
+same, or repeats in short what other events say in full. A difference in bookkeeping never makes
+two runs different.
+
+- Whole events: a claim, a resumption, checkpoints, and the start of a fork, whose parent has
+  said all. Also a failed model call that may be tried again, and the same call tried again: the
+  provider had a bad moment, and what comes of it is in the reply, or in an error that ends the
+  run. A tool that runs twice is no bookkeeping: the world may have noticed.
+- Fields: digests of what stands elsewhere in full (a prompt's is in its messages, a request's
+  in the conversation; both also cover the ids of calls), epochs and attempts, a run's tags, who
+  decided, and what a reply cost or brought along (tokens, a provider's ids and signatures).
+
+The digest of the tools is substance: what a model was told about them stands nowhere else. So
+are the adapter and the model that was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from turnledger.ledger import (
+    CheckpointCleared,
+    CheckpointReached,
+    CheckpointStored,
+    CustomEvent,
+    Event,
+    MessageAppended,
+    ModelCalled,
+    ModelCallFailed,
+    Record,
+    RunClaimed,
+    RunResumed,
+    RunStarted,
+    SliceEventApplied,
+    ToolMessageAmended,
+)
+from turnledger.projections.comparison.json_diff import DEEPEST
+from turnledger.projections.digests import canonical
+
+LEFT_OUT: Final = frozenset(
+    {
+        *("request_id", "session_id", "parent", "evaluation_id", "message_id"),
+        *("call_id", "call_ids", "tool_call_id"),
+        *("requested_at", "deadline", "created_at"),
+        *("at", "from_version", "sequence", "turn"),
+        *("worker", "state_digest", "checkpoint"),
+    }
+)
+BOOKKEEPING_FIELDS: Final = frozenset(
+    {
+        *("prompt_digest", "request_digest", "outcome_digest", "digest"),
+        *("epoch", "attempt", "attempts", "tags", "decided_by"),
+        *("usage", "provider_data"),
+    }
+)
+BOOKKEEPING_EVENTS: Final = (
+    RunClaimed,
+    RunResumed,
+    CheckpointReached,
+    CheckpointStored,
+    CheckpointCleared,
+)
+
+# Nobody finds two substances with the same key.
+KEY_BYTES = 32
+
+
+class Said(NamedTuple):
+    """What an event says: `key` stands for its substance, `kind` is what it can be paired by.
+
+    Two runs are held as a whole to be compared, so the rest is held as text.
+    """
+
+    version: int
+    tag: str
+    text: bytes
+    key: bytes
+    kind: bytes
+    bookkeeping: bool
+
+    @property
+    def content(self) -> dict[str, Any]:
+        found: dict[str, Any] = msgspec.json.decode(self.text)
+        return found
+
+
+class Listener:
+    """Hears a run's events in order, and remembers which calls were asked for where."""
+
+    def __init__(self) -> None:
+        # By the id of a call and of a tool's message: the place of the call in its message.
+        self._calls: dict[str, int] = {}
+        self._messages: dict[str, int | None] = {}
+        self._kinds: dict[bytes, bytes] = {}
+
+    def after(self) -> Listener:
+        """Another that has heard the same, to hear how a fork went on."""
+        other = Listener()
+        other._calls, other._messages = dict(self._calls), dict(self._messages)
+        return other
+
+    def hear(self, records: Iterable[Record]) -> list[Said]:
+        return [self._said(record) for record in records]
+
+    def _said(self, record: Record) -> Said:
+        event = record.event
+        content = self._content(event)
+        substance = {
+            name: value for name, value in content.items() if name not in BOOKKEEPING_FIELDS
+        }
+        kind = canonical(_kind(event))
+        return Said(
+            record.version,
+            event.tag,
+            msgspec.json.encode(content),
+            blake2b(canonical([event.tag, substance]), digest_size=KEY_BYTES).digest(),
+            self._kinds.setdefault(kind, kind),
+            _is_bookkeeping(event),
+        )
+
+    def _content(self, event: Event) -> dict[str, Any]:
+        values = msgspec.to_builtins(event)
+        call: int | None = None
+        if isinstance(event, MessageAppended):
+            values = values["message"]
+            calls = values.get("tool_calls", ())
+            self._calls.update((one["call_id"], place) for place, one in enumerate(calls, 1))
+            if event.message.tool_call_id is not None:
+                call = self._calls.get(event.message.tool_call_id)
+                self._messages[values["message_id"]] = call
+        elif isinstance(event, ToolMessageAmended):
+            call = self._messages.get(values["message_id"])
+        elif isinstance(values.get("call_id"), str):
+            call = self._calls.get(values["call_id"])
+        content = {name: value for name, value in values.items() if name not in LEFT_OUT}
+        if call is not None:
+            content["call"] = call
+        if "call_ids" in values:
+            content["calls"] = [self._calls.get(one) for one in values["call_ids"]]
+        if "tool_calls" in content:
+            content["tool_calls"] = [_asked(one) for one in content["tool_calls"]]
+        return content
+
+
+def _asked(call: dict[str, Any]) -> dict[str, Any]:
+    """A call without its id, with arguments that compare by value where they are JSON."""
+    arguments = call["arguments"]
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        value = arguments
+    shown = value if _is_shallow(value) else arguments
+    return {**{k: v for k, v in call.items() if k != "call_id"}, "arguments": shown}
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether it is nested as events may be: a text from a model knows no limit."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return True
+    return False
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _kind(event: Event) -> list[str]:
+    match event:
+        case MessageAppended():
+            return [event.tag, event.message.role]
+        case SliceEventApplied():
+            return [event.tag, event.slice]
+        case CustomEvent():
+            return [event.tag, event.kind]
+        case _:
+            return [event.tag]
+
+
+def _is_bookkeeping(event: Event) -> bool:
+    match event:
+        case RunStarted():
+            return event.kind == "fork" and event.request is None
+        case ModelCalled():
+            return event.attempt > 1
+        case ModelCallFailed():
+            return event.retryable
+        case _:
+            return isinstance(event, BOOKKEEPING_EVENTS)
+
+
+def in_short(said: Said, longest: int) -> str:
+    """What an event says, for a line: a message as one says it, all else field by field.
+
+    Bookkeeping and digests are no news to whoever reads a line.
+    """
+    content = said.content
+    if said.tag == MessageAppended.tag:
+        calls = (
+            f"{one['name']}({_text(one['arguments'], longest)})"
+            for one in content.get("tool_calls", ())
+        )
+        words = [f"{content['role']}:", content["content"][: longest + 1], *calls]
+    else:
+        words = [
+            f"{name}={_text(value, longest)}"
+            for name, value in content.items()
+            if name not in BOOKKEEPING_FIELDS and not name.endswith("digest")
+        ]
+    text = " ".join(word for word in words if word)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _text(value: Any, longest: int) -> str:
+    text = value if isinstance(value, str) else canonical(value).decode()
+    return text[: longest + 1]

@@ -1,0 +1,268 @@
+"""Two runs side by side: what they did the same, what differently, and where they first parted.
+
+Events are aligned by what they say (`comparison.normalize`), not by their versions. First
+those of substance: what both runs begin with, then equal events, then, between those, events of
+one kind, which have changed. So the first divergence is the first event of substance at which
+the runs are not equal, however the rest is aligned. Bookkeeping is aligned in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from turnledger.ledger import Ledger, Record
+from turnledger.ledger.runs.append_request import RunId, canonical_id
+from turnledger.ledger.runs.lineage import NO_END, lineage
+from turnledger.projections.comparison.align import Pair, align, gaps, whole
+from turnledger.projections.comparison.json_diff import Change, changes
+from turnledger.projections.comparison.normalize import Listener, Said, in_short
+from turnledger.projections.persistent.lazy_json import cut
+from turnledger.projections.run_state.state import state_at
+from turnledger.projections.session.declarations import Declarations
+
+# How much of an event a row quotes.
+LONGEST_TEXT = 200
+
+RowKind: TypeAlias = Literal["same", "changed", "only_first", "only_second"]
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """An event of both runs or of one: its version in each, and what differs.
+
+    `bookkeeping` rows say nothing about what a run did. `text` is what the event says, in
+    short, in the first run if it is in both. `changes` lead from the first run's event to the
+    second's, as the events are compared.
+    """
+
+    kind: RowKind
+    first: int | None
+    second: int | None
+    tag: str
+    bookkeeping: bool
+    text: str
+    changes: tuple[Change, ...] = ()
+
+
+class Divergence(msgspec.Struct, frozen=True, gc=False):
+    """Where two runs part: the versions of the events that stand at this place.
+
+    Both are there if the event changed, or if each run does something else here; `rows` are
+    the places in the comparison's rows, one or two.
+    """
+
+    first: int | None
+    second: int | None
+    rows: tuple[int, ...]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two runs compared. `rows` has every event of both once, in each run's order.
+
+    `shared` is how many events are the very same, because one run descends from the other or
+    both from a third.
+    """
+
+    first: str
+    second: str
+    shared: int
+    divergence: Divergence | None
+    rows: tuple[Row, ...]
+
+    @property
+    def same(self) -> bool:
+        """True if both runs did the same; bookkeeping may differ."""
+        return self.divergence is None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows of each kind there are; `bookkeeping` are those that differ, in that only.
+
+        The others are rows of substance, or the same.
+        """
+        found = Counter(
+            "bookkeeping" if row.bookkeeping and row.kind != "same" else row.kind
+            for row in self.rows
+        )
+        kinds = ("same", "changed", "only_first", "only_second", "bookkeeping")
+        return {kind: found[kind] for kind in kinds}
+
+
+class StateComparison(msgspec.Struct, frozen=True):
+    """Two runs' states at a version each; `same` is whether they have the same outcome digest."""
+
+    first: str
+    first_version: int
+    second: str
+    second_version: int
+    same: bool
+    changes: tuple[Change, ...]
+
+
+def compare(
+    ledger: Ledger, first: RunId, second: RunId, *, other_ledger: Ledger | None = None
+) -> Comparison:
+    """What two runs did the same and what not; the second may be in another ledger.
+
+    Costs about what reading both costs. What a fork shares with its parent is read once.
+    """
+    one, other, shared = _heard(ledger, first, second, other_ledger)
+    rows = tuple(_rows(one, other, _pairs(one, other)))
+    return Comparison(
+        canonical_id(first), canonical_id(second), shared, _first_divergence(rows), rows
+    )
+
+
+def compare_states(
+    ledger: Ledger,
+    first: RunId,
+    first_version: int,
+    second: RunId,
+    second_version: int,
+    *,
+    other_ledger: Ledger | None = None,
+    declarations: Declarations | None = None,
+) -> StateComparison:
+    """What is known of one run at a version, and what is known of another otherwise."""
+    one = state_at(ledger, first, first_version, declarations=declarations)
+    other = state_at(other_ledger or ledger, second, second_version, declarations=declarations)
+    return StateComparison(
+        canonical_id(first),
+        first_version,
+        canonical_id(second),
+        second_version,
+        one.outcome_digest == other.outcome_digest,
+        tuple(changes(*cut(one.outline(), other.outline()))),
+    )
+
+
+# --- reading -----------------------------------------------------------------------
+
+
+def _heard(
+    ledger: Ledger, first: RunId, second: RunId, other_ledger: Ledger | None
+) -> tuple[list[Said], list[Said], int]:
+    """What both runs say, and how many events they share; those are heard once."""
+    shared = _shared(ledger, first, second) if other_ledger in (None, ledger) else 0
+    records = ledger.read(first)
+    listener = Listener()
+    common = listener.hear(islice(records, shared) if shared < NO_END else records)
+    going_on = listener.after()
+    one = [*common, *listener.hear(records)]
+    rest: Iterable[Record] = ()
+    if shared < NO_END:
+        rest = (other_ledger or ledger).read(second, shared)
+    other = [*common, *going_on.hear(rest)]
+    return one, other, len(common)
+
+
+def _shared(ledger: Ledger, first: RunId, second: RunId) -> int:
+    """Up to which version two runs of a ledger are the very same records."""
+    shared = 0
+    one, other = (lineage(canonical_id(run), ledger.store.run) for run in (first, second))
+    for segment, mate in zip(one, other, strict=False):
+        if segment.run_id != mate.run_id:
+            break
+        shared = min(segment.until, mate.until)
+        if segment.until != mate.until:
+            break
+    return shared
+
+
+# --- aligning ----------------------------------------------------------------------
+
+
+def _pairs(one: Sequence[Said], other: Sequence[Said]) -> list[Pair]:
+    """Which events belong together: those of substance, then the bookkeeping between them."""
+    every, every_other = range(len(one)), range(len(other))
+    pairs = _matched(
+        one,
+        other,
+        [place for place in every if not one[place].bookkeeping],
+        [place for place in every_other if not other[place].bookkeeping],
+    )
+    between: list[Pair] = []
+    for low, high, other_low, other_high in gaps(pairs, whole(one, other)):
+        books = [place for place in range(low, high) if one[place].bookkeeping]
+        mates = [place for place in range(other_low, other_high) if other[place].bookkeeping]
+        if books and mates:
+            between += _matched(one, other, books, mates)
+    return sorted(pairs + between)
+
+
+def _matched(
+    one: Sequence[Said], other: Sequence[Said], places: list[int], mates: list[int]
+) -> list[Pair]:
+    """Equal events first; between them, those that are of one kind."""
+    equal = align([one[p].key for p in places], [other[m].key for m in mates])
+    found = list(equal)
+    for low, high, other_low, other_high in gaps(equal, whole(places, mates)):
+        changed = align(
+            [one[p].kind for p in places[low:high]],
+            [other[m].kind for m in mates[other_low:other_high]],
+        )
+        found += [(low + place, other_low + mate) for place, mate in changed]
+    return sorted((places[place], mates[mate]) for place, mate in found)
+
+
+# --- rows --------------------------------------------------------------------------
+
+
+def _rows(one: Sequence[Said], other: Sequence[Said], pairs: list[Pair]) -> Iterator[Row]:
+    low = other_low = 0
+    for high, other_high in (*pairs, (len(one), len(other))):
+        for said in one[low:high]:
+            yield _row("only_first", said, said.version, None)
+        for said in other[other_low:other_high]:
+            yield _row("only_second", said, None, said.version)
+        if high < len(one):
+            yield _both(one[high], other[other_high])
+        low, other_low = high + 1, other_high + 1
+
+
+def _row(kind: RowKind, said: Said, first: int | None, second: int | None) -> Row:
+    text = in_short(said, LONGEST_TEXT)
+    return Row(kind, first, second, said.tag, said.bookkeeping, text)
+
+
+def _both(said: Said, mate: Said) -> Row:
+    found = () if said is mate else tuple(changes(said.content, mate.content))
+    return Row(
+        "changed" if found else "same",
+        said.version,
+        mate.version,
+        said.tag,
+        said.bookkeeping or (bool(found) and said.key == mate.key),
+        in_short(said, LONGEST_TEXT),
+        found,
+    )
+
+
+def _first_divergence(rows: Sequence[Row]) -> Divergence | None:
+    """The first row of substance that is not the same.
+
+    If it is in one run only, what the other run has in its place is looked for up to the next
+    event of substance that both have.
+    """
+    found: dict[RowKind, int] = {}
+    for place, row in enumerate(rows):
+        if row.bookkeeping:
+            continue
+        if found and row.kind in ("same", "changed"):
+            break
+        if row.kind == "changed":
+            return Divergence(row.first, row.second, (place,))
+        if row.kind != "same":
+            found.setdefault(row.kind, place)
+    if not found:
+        return None
+    first, second = found.get("only_first"), found.get("only_second")
+    return Divergence(
+        rows[first].first if first is not None else None,
+        rows[second].second if second is not None else None,
+        tuple(sorted(found.values())),
+    )

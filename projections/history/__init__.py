@@ -1,0 +1,1 @@
+"""MessageHistory: the conversation of one evaluation, valid for a provider by construction."""

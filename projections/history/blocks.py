@@ -1,0 +1,114 @@
+"""What a conversation is made of when it is sent: turns of the user and the assistant, in blocks.
+
+Plain immutable values that know no provider. Which sequences of them are a conversation
+is the business of `MessageHistory` (projections/history/message_history.py), not of this module.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, final
+
+import msgspec
+
+from turnledger.ledger.events.messages import Modality
+
+TurnRole: TypeAlias = Literal["user", "assistant"]
+
+
+@final
+class TextBlock(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="text",
+):
+    """A piece of text."""
+
+    text: str
+
+
+@final
+class MediaBlock(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="media",
+):
+    """An image, sound, film or document: exactly one of `url` and `blob` says where it is.
+
+    `blob` is the name of bytes in the ledger itself (see `ledger.events.blobs`).
+    """
+
+    modality: Modality
+    url: str | None = None
+    blob: str | None = None
+    mime: str | None = None
+    prompt_hint: str | None = None
+    id: str | None = None
+
+
+@final
+class ToolUseBlock(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="tool_use",
+):
+    """A call of a tool that the assistant asks for; `arguments` is JSON text, as it was written."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@final
+class ToolResultBlock(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="kind",
+    tag="tool_result",
+):
+    """What came of a call."""
+
+    call_id: str
+    content: str
+    is_error: bool = False
+
+
+Block: TypeAlias = TextBlock | MediaBlock | ToolUseBlock | ToolResultBlock
+
+
+@final
+class ChatTurn(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """All that one side says before the other side speaks.
+
+    A `synthetic` turn was said by nobody: it stands first where a conversation begins
+    with the assistant, and a provider that needs no leading user is not sent it.
+    """
+
+    role: TurnRole
+    blocks: tuple[Block, ...]
+    synthetic: bool = False
+
+
+STUB_TEXT = "[internal: tool call did not complete]"
+SYNTHETIC_LEAD = ChatTurn("user", (TextBlock("[internal: conversation starts]"),), synthetic=True)
+
+
+def stub_for(call: ToolUseBlock) -> ToolResultBlock:
+    """The result of a call that nobody answered."""
+    return ToolResultBlock(call.call_id, STUB_TEXT, is_error=True)

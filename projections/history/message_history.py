@@ -1,0 +1,274 @@
+"""`MessageHistory`: a conversation that a provider will take, by construction, at every step.
+
+`add` is the only way in and takes anything: what can't stand is repaired, and the repair is
+on record. A history is a value. Adding to one costs the same however long it is, and leaves
+it as it was. docs/explanation/message-history.md has the rules, and a table of what becomes
+of malformed input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, final
+
+from turnledger.projections.digests import combine
+from turnledger.projections.history.blocks import (
+    STUB_TEXT,
+    SYNTHETIC_LEAD,
+    Block,
+    ChatTurn,
+    TextBlock,
+    ToolUseBlock,
+    stub_for,
+)
+from turnledger.projections.history.rules import assistant_said, user_said, without_open_calls
+from turnledger.projections.history.turns import PastTurns, Turn, UserTurn, chain_at, turns_until
+from turnledger.projections.history.validate import Repair, checked, encodable, well_formed
+from turnledger.projections.persistent.containers import NotLoadedError, Stack, in_order
+
+Incomplete: TypeAlias = Literal["stub", "skip"]
+# A turn among the repairs stands for the stubs that its open calls were given, and a sequence
+# for those of long ago, which may lie in a file.
+Repairs: TypeAlias = "Stack[Repair | UserTurn | Sequence[Repair]] | None"
+
+
+class _System:
+    """The system text and, once somebody asked, its digest; or the digest alone."""
+
+    __slots__ = ("_digest", "_text")
+
+    def __init__(self, text: str | None, digest: bytes | None = None) -> None:
+        self._text = text
+        self._digest = digest
+
+    @property
+    def text(self) -> str:
+        if self._text is None:
+            raise NotLoadedError("messages")
+        return self._text
+
+    def digest(self) -> bytes:
+        if self._digest is None:
+            self._digest = combine("history.system", self.text.encode())
+        return self._digest
+
+
+_NO_SYSTEM = _System("")
+
+
+@final
+class MessageHistory:
+    """One conversation: the system text, and turns of user and assistant that alternate."""
+
+    __slots__ = ("_digest", "_repairs", "_system", "_tip", "is_cold")
+
+    def __init__(
+        self, _tip: Turn | None = None, _system: _System = _NO_SYSTEM, _repairs: Repairs = None
+    ) -> None:
+        self._tip = _tip
+        self._system = _system
+        self._repairs = _repairs
+        self._digest: bytes | None = None
+        # Whether nothing that was said is in it (projections/history/digest_only.py).
+        self.is_cold = False
+
+    # --- making one ------------------------------------------------------------------
+
+    @classmethod
+    def new(cls, system: str = "", *, synthetic_lead: bool = False) -> MessageHistory:
+        """An empty history; with `synthetic_lead` the user's turn is there that nobody said.
+
+        The first message of a real user takes its place.
+        """
+        history = cls().with_system(system)
+        return history.add(SYNTHETIC_LEAD) if synthetic_lead else history
+
+    @classmethod
+    def from_list(cls, turns: Iterable[ChatTurn], system: str = "") -> MessageHistory:
+        """The history that adding these one by one gives. Calls open at the end stay open."""
+        history = cls.new(system)
+        for turn in turns:
+            history = history.add(turn)
+        return history
+
+    def with_system(self, text: str) -> MessageHistory:
+        """The same conversation under another system text."""
+        if not isinstance(text, str):
+            raise TypeError(f"system is text, not {type(text).__name__}")
+        repairs = self._repairs
+        if not encodable(text):
+            text = well_formed(text)
+            repairs = Stack(repairs, Repair("replaced_text", "system had lone surrogates"))
+        return MessageHistory(self._tip, _System(text), repairs)
+
+    def add(self, turn: ChatTurn) -> MessageHistory:
+        """The history with one more message. Never raises, whatever it is given."""
+        tip, repairs = told(self._tip, self._repairs, turn)
+        return MessageHistory(tip, self._system, repairs)
+
+    def add_user(self, *blocks: Block) -> MessageHistory:
+        return self.add(ChatTurn("user", blocks))
+
+    def add_assistant(self, *blocks: Block) -> MessageHistory:
+        return self.add(ChatTurn("assistant", blocks))
+
+    def add_user_text(self, text: str) -> MessageHistory:
+        return self.add(ChatTurn("user", (TextBlock(text),)))
+
+    # --- reading it ------------------------------------------------------------------
+
+    @property
+    def system(self) -> str:
+        return self._system.text
+
+    @property
+    def last(self) -> ChatTurn | None:
+        """The last turn as it is now; the next message may still add to it."""
+        return None if self._tip is None else self._tip.turn()
+
+    @property
+    def open_calls(self) -> tuple[ToolUseBlock, ...]:
+        """The calls of the last assistant turn that have no result."""
+        return () if self._tip is None else tuple(self._tip.open_calls())
+
+    @property
+    def has_synthetic_lead(self) -> bool:
+        """Whether the first turn was said by nobody."""
+        return self._tip is not None and self._tip.led
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What is not in the history as it was handed in, in the order it was met."""
+        return tuple(repair for one in in_order(self._repairs) for repair in repairs_of(one))
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that stand for the content: the system text and the turns as they are now."""
+        if self._digest is None:
+            self._digest = combine("history", self._system.digest(), chain_at(self._tip))
+        return self._digest
+
+    def to_list(self) -> list[ChatTurn]:
+        """The turns, with calls at the end left open."""
+        tip = self._tip
+        return [] if tip is None else [*turns_until(tip.before), tip.turn()]
+
+    def for_send(self, incomplete: Incomplete = "stub") -> tuple[ChatTurn, ...]:
+        """The turns as the strictest provider takes them.
+
+        Calls at the end that have no result get a stub, or are left out (`"skip"`).
+        """
+        if incomplete not in ("stub", "skip"):
+            raise ValueError(f"incomplete is 'stub' or 'skip', not {incomplete!r}")
+        tip = self._tip
+        if tip is None or not tip.waits:
+            return tuple(turns_until(tip))
+        if incomplete == "skip":
+            return without_open_calls(tip)
+        if type(tip) is UserTurn:
+            return tuple(turns_until(tip))
+        stubs = tuple(stub_for(call) for call in tip.open_calls())
+        return (*turns_until(tip), ChatTurn("user", stubs))
+
+    def for_send_after(self, sent: Sequence[ChatTurn]) -> tuple[int, list[ChatTurn]]:
+        """How many of the turns that were sent still stand, and the turns that come after them.
+
+        `sent` is what this gave for an earlier history, put together. It costs what is new
+        and not the history: turns are known again by identity, as histories share them.
+        """
+        turn, fresh = self._tip, []
+        if type(turn) is not UserTurn and turn is not None and turn.waits:
+            fresh.append(ChatTurn("user", tuple(stub_for(call) for call in turn.open_calls())))
+        while turn is not None:
+            if type(turn) is PastTurns:  # what was fetched is not what was sent
+                fresh.extend(reversed(turn.all()))
+                turn = None
+                break
+            said = turn.complete()
+            if turn.number <= len(sent) and sent[turn.number - 1] is said:
+                break
+            fresh.append(said)
+            turn = turn.before
+        fresh.reverse()
+        return (0 if turn is None else turn.number), fresh
+
+    def describe(self) -> str:
+        """Where the conversation stands, in one line for people."""
+        tip = self._tip
+        repaired = self._repaired()
+        if tip is None:
+            return "no turns" + repaired
+        if tip.led and tip.number == 1:
+            return "nobody has spoken: only the synthetic lead" + repaired
+        lead = " after a synthetic lead" if tip.led else ""
+        turns = _counted(tip.number - tip.led, "turn")
+        who = "user" if isinstance(tip, UserTurn) else "assistant"
+        names = [call.name for call in self.open_calls]
+        waiting = f"; waiting for {_counted(len(names), 'tool')}: " if names else ""
+        named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        return f"{turns}{lead}, the {who} spoke last{waiting}{named}{repaired}"
+
+    def _repaired(self) -> str:
+        if self._repairs is None:
+            return ""
+        try:
+            return f" ({_counted(len(self.repairs), 'repair')})"
+        except NotLoadedError:
+            return " (with repairs)"
+
+    def __len__(self) -> int:
+        return 0 if self._tip is None else self._tip.number
+
+    def __eq__(self, other: object) -> bool:
+        """Equal content: the same system text and turns, however they came about."""
+        if not isinstance(other, MessageHistory):
+            return NotImplemented
+        return self is other or (len(self) == len(other) and self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"<MessageHistory: {self.describe()}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied as a list of turns: a long chain of turns would recurse."""
+        return (_restored, (self.to_list(), self.system, self.repairs))
+
+
+def told(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | None, Repairs]:
+    """The last turn and the repairs after one more message."""
+    found: list[Repair] = []
+    message = checked(turn, found)
+    if message is not None:
+        if message.role == "user":
+            tip = user_said(tip, message, found)
+        else:
+            spoken_after = tip
+            tip = assistant_said(tip, message, found)
+            if tip is not spoken_after and type(spoken_after) is UserTurn and spoken_after.waits:
+                repairs = Stack(repairs, spoken_after)
+    for repair in found:
+        repairs = Stack(repairs, repair)
+    return tip, repairs
+
+
+def repairs_of(one: Repair | UserTurn | Sequence[Repair]) -> Sequence[Repair]:
+    """What an entry among the repairs stands for."""
+    if isinstance(one, Repair):
+        return (one,)
+    if isinstance(one, UserTurn):
+        return [Repair("stubbed", STUB_TEXT, call.call_id) for call in one.open_calls()]
+    return one
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _restored(turns: list[ChatTurn], system: str, repairs: tuple[Repair, ...]) -> MessageHistory:
+    history = MessageHistory.from_list(turns, system)
+    known: Repairs = None
+    for repair in repairs:
+        known = Stack(known, repair)
+    return MessageHistory(history._tip, history._system, known)

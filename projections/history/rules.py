@@ -1,0 +1,157 @@
+"""What a message does to the turns that are there: the rules of a conversation, one function each.
+
+Pure functions from the last turn and a checked message (projections/history/validate.py) to the
+new last turn. What a rule drops, joins or leaves out is added to `found`.
+"""
+
+from __future__ import annotations
+
+from turnledger.ledger import ToolCallRecord
+from turnledger.projections.history.blocks import (
+    Block,
+    ChatTurn,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from turnledger.projections.history.turns import (
+    NO_CALLS,
+    NO_RESULTS,
+    AssistantTurn,
+    Turn,
+    UserTurn,
+    turns_until,
+)
+from turnledger.projections.history.validate import Repair, encodable
+from turnledger.projections.persistent.containers import Stack, put_in
+
+_EMPTY_ASSISTANT = "nothing is left of the assistant's message"
+
+
+def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
+    """The last turn after a user's message; the same as before if nothing is left of it."""
+    if message.synthetic and tip is not None:
+        found.append(Repair("late_lead", "it would not be the first turn"))
+        return tip
+    joins = type(tip) is UserTurn and not tip.synthetic
+    if joins:
+        assert isinstance(tip, UserTurn)
+        asked, results, arrived, blocks = tip.asked, tip.results, tip.arrived, tip.blocks
+    else:
+        asked = tip if isinstance(tip, AssistantTurn) else None
+        results, arrived, blocks = NO_RESULTS, None, None
+    kept, others = 0, blocks
+    for block in message.blocks:
+        if type(block) is not ToolResultBlock:
+            others = Stack(others, block)
+        elif asked is None or asked.calls.get(block.call_id) is None:
+            why = "the last assistant turn did not ask for it"
+            found.append(Repair("orphan_result", why, block.call_id))
+        elif results.get(block.call_id) is not None:
+            found.append(Repair("repeated_result", "the call has a result", block.call_id))
+        else:
+            results = put_in(results, block.call_id, block)
+            arrived = Stack(arrived, block)
+            kept += 1
+    if not kept and others is blocks:
+        found.append(Repair("empty_message", "nothing is left of the user's message"))
+        return tip
+    # A result that finds its place is no repair, however many messages bring them.
+    if joins and others is not blocks:
+        found.append(Repair("merged", "the user's turn goes on"))
+    led = message.synthetic if asked is None else asked.led
+    return UserTurn(asked, results, arrived, others, led)
+
+
+def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
+    """The last turn after an assistant's message; the same if nothing is left of it."""
+    if tip is None and message.blocks:
+        found.append(Repair("leading_assistant", "a conversation starts with the user"))
+        return None
+    if tip is None:
+        found.append(Repair("empty_message", _EMPTY_ASSISTANT))
+        return None
+    if isinstance(tip, AssistantTurn):
+        before, blocks, calls = tip.before, tip.blocks, tip.calls
+    else:
+        before, blocks, calls = tip, None, NO_CALLS
+    longer: Stack[Block] | None = blocks
+    for block in message.blocks:
+        if type(block) is ToolUseBlock:
+            if calls.get(block.call_id) is not None:
+                why = "the turn has a call with this id"
+                found.append(Repair("repeated_call", why, block.call_id))
+                continue
+            calls = put_in(calls, block.call_id, block)
+        longer = Stack(longer, block)
+    if longer is None or longer is blocks:
+        found.append(Repair("empty_message", _EMPTY_ASSISTANT))
+        return tip
+    if blocks is not None:
+        found.append(Repair("merged", "the assistant's turn goes on"))
+    return AssistantTurn(before, longer, calls)
+
+
+# --- the usual messages, told without a detour ---------------------------------------
+
+
+def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
+    """The last turn after a result that finds its place; None if it takes more than that."""
+    if type(tip) is AssistantTurn:
+        asked, results, arrived, blocks = tip, NO_RESULTS, None, None
+    elif type(tip) is UserTurn and tip.asked is not None:
+        asked, results, arrived, blocks = tip.asked, tip.results, tip.arrived, tip.blocks
+    else:
+        return None
+    call_id = result.call_id
+    if asked.calls.get(call_id) is None or results.get(call_id) is not None:
+        return None
+    if not encodable(result.content):
+        return None
+    return UserTurn(
+        asked, put_in(results, call_id, result), Stack(arrived, result), blocks, asked.led
+    )
+
+
+def reply_said(tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]) -> AssistantTurn | None:
+    """The last turn after a reply in which nothing is odd; None if something is."""
+    blocks: Stack[Block] | None = None
+    if text:
+        if text.isspace() or not encodable(text):
+            return None
+        blocks = Stack(None, TextBlock(text))
+    calls = NO_CALLS
+    for call in asked:
+        call_id = call.call_id
+        if not call_id or not call.name or calls.get(call_id) is not None:
+            return None
+        if not (encodable(call_id) and encodable(call.name) and encodable(call.arguments)):
+            return None
+        use = ToolUseBlock(call_id, call.name, call.arguments)
+        calls = put_in(calls, call_id, use)
+        blocks = Stack(blocks, use)
+    return None if blocks is None else AssistantTurn(tip, blocks, calls)
+
+
+def without_open_calls(tip: Turn) -> tuple[ChatTurn, ...]:
+    """The turns without the calls that have no result, and without what that empties."""
+    last = tip.asked if isinstance(tip, UserTurn) else tip
+    assert last is not None
+    gone = {call.call_id for call in tip.open_calls()}
+    kept = tuple(
+        block
+        for block in last.turn().blocks
+        if not (type(block) is ToolUseBlock and block.call_id in gone)
+    )
+    turns = turns_until(last.before)
+    if kept:
+        turns.append(ChatTurn("assistant", kept))
+    if isinstance(tip, UserTurn):
+        said = tip.turn()
+        if not kept:
+            # No call is left, so this turn has no results: it goes on from the user's turn before.
+            earlier = turns.pop()
+            if not earlier.synthetic:
+                said = ChatTurn("user", earlier.blocks + said.blocks)
+        turns.append(said)
+    return tuple(turns)

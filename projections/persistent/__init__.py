@@ -1,0 +1,1 @@
+"""Persistent containers: immutable lists and maps that share what did not change."""

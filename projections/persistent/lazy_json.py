@@ -1,0 +1,170 @@
+"""A state as JSON whose long lists are made item by item, for those who need a part of it.
+
+`Projection.outline` gives one. Printing it, pointing into it and comparing two of them then
+cost what is printed, pointed at or different, where the whole JSON would cost the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from turnledger.projections.digests import canonical
+from turnledger.projections.persistent.hashed import HashedList
+
+T = TypeVar("T")
+C = TypeVar("C", covariant=True)
+
+NOTHING_THERE: Final = object()
+
+
+class Indexed(Protocol[C]):
+    """What a list in an outline is made of."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[C]: ...
+    def __getitem__(self, place: int, /) -> C: ...
+
+
+class Items(Generic[T]):
+    """A list of JSON values, each made when it is asked for.
+
+    `source` is what the list follows from, and `shared` says of an earlier source and this one
+    how many items both lists begin with, if that can be said without looking at the items.
+    """
+
+    __slots__ = ("_make", "_shared", "_source", "_things")
+
+    def __init__(
+        self,
+        things: Callable[[], Indexed[T]],
+        make: Callable[[T], Any],
+        source: Any,
+        shared: Callable[[Any, Any], int],
+    ) -> None:
+        self._things = things
+        self._make = make
+        self._source = source
+        self._shared = shared
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._things())
+
+    def after(self, count: int) -> Iterator[Any]:
+        """Those that come after so many."""
+        return map(self._make, islice(self._things(), count, None))
+
+    def at(self, place: int) -> Any:
+        """One of them; NOTHING_THERE if there are fewer."""
+        things = self._things()
+        return self._make(things[place]) if place < len(things) else NOTHING_THERE
+
+    def shared_with(self, earlier: Items[T]) -> int:
+        """How many of the first items are surely those of the earlier list."""
+        return self._shared(earlier._source, self._source)
+
+    def is_same_as(self, earlier: Items[T]) -> bool:
+        """Whether nothing at all has changed, as far as that is easy to say."""
+        return self._source is earlier._source
+
+
+def listed(items: HashedList[T], make: Callable[[T], Any]) -> Items[T]:
+    """A list that only grows."""
+    return Items(lambda: items, make, items, _shared_list)
+
+
+def _shared_list(earlier: HashedList[Any], later: HashedList[Any]) -> int:
+    return len(earlier) if later.goes_on_from(earlier) else 0
+
+
+def none_shared(earlier: object, later: object) -> int:
+    """For lists of which nothing is known beforehand."""
+    return 0
+
+
+def not_shared(ours: Iterable[T], theirs: Iterable[T], number: Callable[[T], int]) -> list[int]:
+    """The numbers of what is among only the ones or only the others, as the very same object."""
+    known = {id(one): one for one in ours}  # they are held, so that no id is used again
+    fresh = [number(one) for one in theirs if known.pop(id(one), None) is None]
+    return fresh + [number(one) for one in known.values()]
+
+
+def whole(outline: Any) -> Any:
+    """The plain JSON of an outline."""
+    if isinstance(outline, Items):
+        return list(outline)
+    if isinstance(outline, dict):
+        return {name: whole(value) for name, value in outline.items()}
+    return outline
+
+
+def pointed(outline: Any, parts: Sequence[str], index: Callable[[str], int | None]) -> Any:
+    """The part of an outline that a JSON Pointer names, itself an outline; or NOTHING_THERE.
+
+    `index` reads a part as a place in a list; None if it is none.
+    """
+    for part in parts:
+        if isinstance(outline, dict):
+            outline = outline.get(part, NOTHING_THERE)
+            continue
+        place = index(part) if isinstance(outline, list | Items) else None
+        if place is None:
+            return NOTHING_THERE
+        if isinstance(outline, Items):
+            outline = outline.at(place)
+        else:
+            outline = outline[place] if place < len(outline) else NOTHING_THERE
+    return outline
+
+
+def unchanged(
+    earlier: Any, later: Any, parts: Sequence[str], index: Callable[[str], int | None]
+) -> bool:
+    """Whether what a pointer names is surely the same in both: False if one has to look."""
+    for part in parts:
+        if isinstance(earlier, Items) and isinstance(later, Items):
+            place = index(part)
+            return place is not None and place < later.shared_with(earlier)
+        if not isinstance(earlier, dict) or not isinstance(later, dict):
+            return False
+        if part not in earlier or part not in later:
+            return part not in earlier and part not in later
+        earlier, later = earlier[part], later[part]
+    return isinstance(earlier, Items) and isinstance(later, Items) and later.is_same_as(earlier)
+
+
+def cut(earlier: Any, later: Any) -> tuple[Any, Any]:
+    """Both as plain JSON, with null for the items that two lists both begin with.
+
+    Their places stay, so that every path into what differs means what it meant.
+    """
+    if isinstance(earlier, Items) and isinstance(later, Items):
+        return _cut_lists(earlier, later)
+    if not isinstance(earlier, dict) or not isinstance(later, dict):
+        return whole(earlier), whole(later)
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    for name, value in earlier.items():
+        if name in later:
+            before[name], after[name] = cut(value, later[name])
+        else:
+            before[name] = whole(value)
+    # In the order of the later one.
+    return before, {n: after[n] if n in after else whole(v) for n, v in later.items()}
+
+
+def _cut_lists(earlier: Items[Any], later: Items[Any]) -> tuple[list[Any], list[Any]]:
+    same = later.shared_with(earlier)
+    before: list[Any] = [None] * same
+    after: list[Any] = [None] * same
+    alike = True
+    rest = zip_longest(earlier.after(same), later.after(same), fillvalue=NOTHING_THERE)
+    for one, other in rest:
+        both = one is not NOTHING_THERE and other is not NOTHING_THERE
+        alike = alike and both and canonical(one) == canonical(other)
+        if one is not NOTHING_THERE:
+            before.append(None if alike else one)
+        if other is not NOTHING_THERE:
+            after.append(None if alike else other)
+    return before, after

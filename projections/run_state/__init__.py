@@ -1,0 +1,1 @@
+"""The state of a run at a version, its stored folds, and blame."""

@@ -1,0 +1,139 @@
+"""Who set a value: the event that last changed what a JSON Pointer names in a state.
+
+It goes back from the end, page by page, and looks only where what is pointed at may have changed.
+States share what they have in common, so that one for each page of the run is little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import jsonpointer
+
+from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
+from turnledger.ledger.runs.append_request import RunId
+from turnledger.projections.digests import canonical
+from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed, unchanged, whole
+from turnledger.projections.projection import PAGE, Projection, tags_read
+from turnledger.projections.run_state.state import built_in
+from turnledger.projections.session.declarations import Declarations
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+class _Page(NamedTuple):
+    """A page of the run: what was known before it, and what was after."""
+
+    after: int
+    until: int
+    before: Any
+    then: Any
+
+
+def blame(
+    ledger: Ledger,
+    run_id: RunId,
+    pointer: str,
+    *,
+    at: int | None = None,
+    declarations: Declarations | None = None,
+) -> Record:
+    """The event that last set the value that a JSON Pointer names ("/usage/total/calls").
+
+    It reads the run, and then goes back from the end until it has found it. In the gaps of
+    the timeline it looks at all of them for each event on its way.
+    """
+    path = _parsed(pointer)
+    projections = {p.name: p for p in built_in(declarations)}
+    projection = projections.get(path[0]) if path else None
+    if projection is None:
+        raise InvalidInputError(
+            f"{pointer!r}: a pointer begins with a view, one of {', '.join(projections)}."
+        )
+    pages = _pages(ledger, run_id, projection, at)
+    search = _Search(ledger, run_id, projection, path[1:])
+    found = search.last_change(pages) if pages else None
+    if found is None:
+        raise InvalidInputError(f"{pointer!r} names nothing in the state of run {run_id}.")
+    return found
+
+
+def _pages(
+    ledger: Ledger, run_id: RunId, projection: Projection[Any], at: int | None
+) -> list[_Page]:
+    """The run in pages, without those in which nothing is that the view reads."""
+    tags = tags_read(projection)
+    pages: list[_Page] = []
+    state, version = projection.initial(), 0
+    records = ledger.read(run_id, until=at)
+    while page := list(islice(records, PAGE)):
+        after, version = version, page[-1].version
+        read = [record for record in page if record.tag in tags]
+        if read:
+            before, state = state, projection.apply_all(state, read)
+            pages.append(_Page(after, version, before, state))
+    if at is not None and version != at:
+        raise RecordNotFoundError(str(run_id), at, ledger.head(run_id))
+    return pages
+
+
+class _Search:
+    """The way back through a run."""
+
+    def __init__(
+        self, ledger: Ledger, run_id: RunId, projection: Projection[Any], within: Sequence[str]
+    ) -> None:
+        self._ledger = ledger
+        self._run_id = run_id
+        self._projection = projection
+        self._within = within
+
+    def last_change(self, pages: list[_Page]) -> Record | None:
+        """The record that set it; None if there is no such value at the end."""
+        value = self._value(pages[-1].then)
+        if value is None:
+            return None
+        earliest: Record | None = None
+        for page in reversed(pages):
+            records = self._records(page)
+            states = [page.before]
+            for record in records:
+                states.append(self._projection.apply(states[-1], record))
+            for place in range(len(records) - 1, -1, -1):
+                earliest = records[place]
+                # What was before the first event of all is nobody's doing.
+                if page is pages[0] and place == 0:
+                    break
+                before, then = states[place], states[place + 1]
+                if not self._is_unchanged(before, then) and self._value(before) != value:
+                    return earliest
+        return earliest
+
+    def _records(self, page: _Page) -> list[Record]:
+        tags = tags_read(self._projection)
+        records = self._ledger.read(self._run_id, page.after, page.until)
+        return [record for record in records if record.tag in tags]
+
+    def _is_unchanged(self, before: Any, then: Any) -> bool:
+        outline = self._projection.outline
+        return unchanged(outline(before), outline(then), self._within, _index)
+
+    def _value(self, state: Any) -> bytes | None:
+        """The value there, as its one JSON text; None if there is none."""
+        found = pointed(self._projection.outline(state), self._within, _index)
+        return None if found is NOTHING_THERE else canonical(whole(found))
+
+
+def _parsed(pointer: str) -> list[str]:
+    try:
+        parts: list[str] = jsonpointer.JsonPointer(pointer).parts
+    except jsonpointer.JsonPointerException as error:
+        raise InvalidInputError(f"{pointer!r} is no JSON Pointer: {error}") from error
+    return parts
+
+
+def _index(part: str) -> int | None:
+    return int(part) if _INDEX.fullmatch(part) else None

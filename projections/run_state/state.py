@@ -1,0 +1,156 @@
+"""Any moment of a run: its state at a version, and what changed between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, final
+
+import jsonpatch
+
+from turnledger.ledger import Ledger, Record, RecordNotFoundError
+from turnledger.ledger.runs.append_request import RunId
+from turnledger.projections.digests import combine
+from turnledger.projections.history.message_history import MessageHistory
+from turnledger.projections.persistent.lazy_json import cut
+from turnledger.projections.persistent.pickling import packed, unpacked
+from turnledger.projections.projection import Projection, fold_pages
+from turnledger.projections.session.declarations import Declarations
+from turnledger.projections.session.slices import SessionSlices, SlicesState
+from turnledger.projections.views.checkpoints import CheckpointsState, CheckpointView
+from turnledger.projections.views.conversation import Conversation, ConversationState
+from turnledger.projections.views.summary import RunSummary, Summary
+from turnledger.projections.views.timeline import Timeline, TimelineState
+from turnledger.projections.views.tools import PendingTools, ToolsState
+from turnledger.projections.views.usage import Usage, UsageState
+
+
+def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any], ...]:
+    """Every view that comes with the package, in the order of `RunState`'s fields."""
+    return (
+        Conversation(),
+        PendingTools(),
+        SessionSlices(declarations),
+        CheckpointView(),
+        Usage(),
+        RunSummary(),
+        Timeline(),
+    )
+
+
+@final
+class RunState:
+    """All that is known of a run at one version."""
+
+    def __init__(
+        self, version: int, projections: tuple[Projection[Any], ...], states: Iterable[Any]
+    ) -> None:
+        self.version = version
+        self._projections = projections
+        self._states: tuple[Any, ...] = tuple(states)
+        self.conversation: ConversationState = self._states[0]
+        self.tools: ToolsState = self._states[1]
+        self.slices: SlicesState = self._states[2]
+        self.checkpoints: CheckpointsState = self._states[3]
+        self.usage: UsageState = self._states[4]
+        self.summary: Summary = self._states[5]
+        self.timeline: TimelineState = self._states[6]
+
+    @classmethod
+    def initial(cls, declarations: Declarations | None = None) -> RunState:
+        projections = built_in(declarations)
+        return cls(0, projections, (p.initial() for p in projections))
+
+    def after(self, records: Iterable[Record]) -> RunState:
+        """The state some records later; this one stays as it is."""
+        states, last = fold_pages(records, self._projections, self._states)
+        return RunState(last.version if last else self.version, self._projections, states)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied packed, so that all of it keeps its JSON and its digests."""
+        return (_unpacked, (packed((self.version, self._projections, self._states)),))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
+        return RunState(
+            self.version, deepcopy(self._projections, memo), deepcopy(self._states, memo)
+        )
+
+    @property
+    def history(self) -> MessageHistory:
+        """The conversation as it would be sent now."""
+        return self.conversation.history()
+
+    @property
+    def state_digest(self) -> str:
+        """Exactly this state, ids, times and attempts included."""
+        return combine("state", *self._parts(lambda p, state: p.digest(state))).hex()
+
+    @property
+    def outcome_digest(self) -> str:
+        """What an uninterrupted run and a recovered one have in common."""
+        return combine("outcome", *self._parts(lambda p, state: p.outcome(state))).hex()
+
+    def _parts(self, part: Any) -> list[bytes]:
+        pairs = zip(self._projections, self._states, strict=True)
+        return [one for p, state in pairs for one in (p.name.encode(), part(p, state))]
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = zip(self._projections, self._states, strict=True)
+        return {p.name: p.to_json(state) for p, state in pairs}
+
+    def outline(self) -> dict[str, Any]:
+        """The same, with long lists that are made when they are read (`persistent.lazy_json`)."""
+        pairs = zip(self._projections, self._states, strict=True)
+        return {p.name: p.outline(state) for p, state in pairs}
+
+
+def _unpacked(content: bytes) -> RunState:
+    return RunState(*unpacked(content))
+
+
+def state_at(
+    ledger: Ledger,
+    run_id: RunId,
+    version: int | None = None,
+    *,
+    declarations: Declarations | None = None,
+) -> RunState:
+    """A run's state after one of its versions, by default its last."""
+    state = RunState.initial(declarations).after(ledger.read(run_id, until=version))
+    if version is not None and state.version != version:
+        raise RecordNotFoundError(str(run_id), version, ledger.head(run_id))
+    return state
+
+
+def diff(
+    ledger: Ledger,
+    run_id: RunId,
+    a: int,
+    b: int,
+    *,
+    declarations: Declarations | None = None,
+) -> list[dict[str, Any]]:
+    """What changed from version a to version b, as a JSON Patch of the state."""
+    return changed(ledger, run_id, a, b, declarations=declarations)[1]
+
+
+def changed(
+    ledger: Ledger,
+    run_id: RunId,
+    a: int,
+    b: int,
+    *,
+    declarations: Declarations | None = None,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """The state at version a, as far as something is different at b; and the patch to there.
+
+    What both lists begin with is null in it: a run's long lists are never made in full.
+    """
+    low, high = sorted((a, b))
+    earlier = state_at(ledger, run_id, low, declarations=declarations)
+    later = earlier.after(ledger.read(run_id, low, high))
+    if later.version != high:
+        raise RecordNotFoundError(str(run_id), high, ledger.head(run_id))
+    states = cut(earlier.outline(), later.outline())
+    before, after = states if a <= b else reversed(states)
+    return before, jsonpatch.make_patch(before, after).patch

@@ -1,0 +1,1 @@
+"""Session state: slices, their declared types and reducers, and queries for messages."""

@@ -1,0 +1,280 @@
+"""Session state: slices of typed values, folded through the reducers that a program declares.
+
+The ledger knows slices and events by declared names, never by import paths: a name that
+is found in data is looked up among what was declared, and nothing is imported.
+What nobody declared is folded as plain JSON, so that a run can be looked at without its code.
+A payload that does not fit its declared type changes nothing but a count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar, final
+
+import msgspec
+
+from turnledger.ledger import (
+    InnerMessage,
+    MessageAppended,
+    Record,
+    RunStarted,
+    SliceEventApplied,
+    StateRestored,
+)
+from turnledger.projections.digests import combine, list_add
+from turnledger.projections.persistent.containers import PersistentMap
+from turnledger.projections.persistent.hashed import HashedList
+from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.projection import Projection
+from turnledger.projections.session.declarations import Declarations, plain, written
+from turnledger.projections.session.reducers import ReducerContext, append_all, inner_message_append
+
+T = TypeVar("T")
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """Of a slice of messages: which it has, and each evaluation's highest sequence."""
+
+    ids: PersistentMap[bool] = PersistentMap()
+    highest: PersistentMap[int] = PersistentMap()
+
+    def plus(self, message: InnerMessage) -> _Known:
+        evaluation, sequence = message.evaluation_id, message.sequence
+        highest = self.highest
+        if sequence > (highest.get(evaluation) or -1):
+            highest = highest.put(evaluation, sequence)
+        return _Known(self.ids.put(str(message.message_id), True), highest)
+
+
+class Slice(Generic[T]):
+    """The values of one type. Reading them makes a tuple, once."""
+
+    __slots__ = ("_all", "items", "known")
+
+    def __init__(self, items: HashedList[T], known: _Known | None = None) -> None:
+        self.items = items
+        self.known = known
+        self._all: tuple[T, ...] | None = None
+
+    def all(self) -> tuple[T, ...]:
+        if self._all is None:
+            self._all = self.items.to_tuple()
+        return self._all
+
+    @property
+    def latest(self) -> T | None:
+        return self.items.last
+
+
+def _add_value(running: bytes, value: Any) -> bytes:
+    return list_add(running, written(value))
+
+
+def _no_items(name: str) -> HashedList[Any]:
+    # A program's own values stay the objects that its reducers made.
+    return HashedList(name, _add_value, stays=name != "InnerMessage")
+
+
+def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:
+    return Slice(_no_items(name).extend(values))
+
+
+@final
+class SlicesState(msgspec.Struct, frozen=True):
+    """The slices by name, and how many events changed nothing.
+
+    Those are the ones for which nobody declared a reducer, or that do not fit their type.
+    """
+
+    slices: dict[str, Slice[Any]] = {}
+    unapplied: int = 0
+
+    def all(self, name: str) -> tuple[Any, ...]:
+        found = self.slices.get(name)
+        return found.all() if found is not None else ()
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    slices: dict[str, list[Any]]
+    unapplied: int
+
+
+class SessionSlices(Projection[SlicesState]):
+    """Folds session state."""
+
+    name = "slices"
+    reads = (RunStarted, SliceEventApplied, StateRestored, MessageAppended)
+
+    def __init__(self, declarations: Declarations | None = None) -> None:
+        self._declared = declarations or Declarations()
+
+    @property
+    def _records_messages(self) -> bool:
+        return self._declared.reducer("InnerMessage", "InnerMessage") is not None
+
+    def initial(self) -> SlicesState:
+        return SlicesState()
+
+    def apply(self, state: SlicesState, record: Record) -> SlicesState:
+        event = record.event
+        if isinstance(event, MessageAppended):
+            if not self._records_messages:
+                return state
+            return self._reduce(state, "InnerMessage", "InnerMessage", event.message, record)
+        if isinstance(event, SliceEventApplied):
+            try:
+                value = self._value(event)
+            except ValueError:
+                return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
+            return self._change(state, event, value, record)
+        if isinstance(event, StateRestored):
+            return self._restore(state, event.snapshot)
+        assert isinstance(event, RunStarted)
+        return self.initial() if event.kind == "run" else state
+
+    def _value(self, event: SliceEventApplied) -> Any:
+        """What an event brings, in the declared types; ValueError if it does not fit them."""
+        match event.operation:
+            case "clear":
+                return ()
+            case "seed":
+                return self._values(event.slice, [] if event.payload is None else event.payload)
+            case "append":
+                return self._declared.value(event.slice, event.payload)
+            case "apply":
+                return self._declared.value(event.event_type, event.payload)
+
+    def _values(self, name: str, items: Any) -> tuple[Any, ...]:
+        if not isinstance(items, list):
+            raise ValueError(f"{name}: the values of a slice are a list")
+        return tuple(self._declared.value(name, item) for item in items)
+
+    def _change(
+        self, state: SlicesState, event: SliceEventApplied, value: Any, record: Record
+    ) -> SlicesState:
+        name = event.slice
+        match event.operation:
+            case "clear" | "seed":
+                return _with(state, name, _slice_of(name, value))
+            case "append":
+                return _appended(state, name, value)
+            case "apply":
+                return self._reduce(state, name, event.event_type, value, record)
+
+    def _reduce(
+        self, state: SlicesState, name: str, event_name: str, value: Any, record: Record
+    ) -> SlicesState:
+        reducer = self._declared.reducer(name, event_name)
+        if reducer is None and name != event_name:
+            return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
+        if reducer is None or reducer is append_all:
+            return _appended(state, name, value)
+        if reducer is inner_message_append:
+            return _message_appended(state, name, value)
+        context = ReducerContext(
+            run_id=record.row[1], version=record.version, recorded_at=record.recorded_at
+        )
+        before = state.all(name)
+        after = tuple(reducer(before, value, context=context))
+        return state if after is before else _with(state, name, _slice_of(name, after))
+
+    def _restore(self, state: SlicesState, snapshot: Any) -> SlicesState:
+        """State goes back; messages are never removed, and those that are missing are added."""
+        slices = {name: s for name, s in state.slices.items() if name == "InnerMessage"}
+        restored = SlicesState(slices, state.unapplied)
+        for name, items in slices_in(snapshot):
+            try:
+                values = self._values(name, items)
+            except ValueError:
+                restored = msgspec.structs.replace(restored, unapplied=restored.unapplied + 1)
+                continue
+            if name != "InnerMessage":
+                restored = _with(restored, name, _slice_of(name, values))
+                continue
+            for message in values:
+                if isinstance(message, InnerMessage):
+                    restored = _message_appended(restored, name, message)
+        return restored
+
+    def to_json(self, state: SlicesState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: SlicesState) -> Any:
+        return {name: listed(state.slices[name].items, plain) for name in sorted(state.slices)}
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{super().fingerprint}/{self._declared.version or ''}"
+
+    def stored(self, state: SlicesState) -> Any:
+        """Nothing if the program's own reducers made it, unless it says which version they are."""
+        if not self._declared.is_empty and not self._declared.version:
+            return None
+        messages = state.slices.get("InnerMessage")
+        if messages is not None and self._records_messages:
+            return None
+        return {"slices": self.to_json(state), "unapplied": state.unapplied}
+
+    def restored(self, kept: Any) -> SlicesState:
+        known = msgspec.convert(kept, _Kept)
+        slices = {
+            name: _slice_of(name, self._values(name, items)) for name, items in known.slices.items()
+        }
+        return SlicesState(slices, known.unapplied)
+
+    def digest(self, state: SlicesState) -> bytes:
+        return combine(
+            "slices",
+            *(
+                part
+                for name in sorted(state.slices)
+                for part in (name.encode(), state.slices[name].items.digest)
+            ),
+            b"%d" % state.unapplied,
+        )
+
+    def outcome(self, state: SlicesState) -> bytes:
+        parts = (
+            part
+            for name in sorted(state.slices)
+            if name != "InnerMessage"
+            for part in (name.encode(), state.slices[name].items.digest)
+        )
+        return combine("slices.outcome", *parts)
+
+
+def slices_in(snapshot: Any) -> list[tuple[str, Any]]:
+    """The slices of a snapshot: their names, without the module, and items."""
+    slices = snapshot.get("slices") if isinstance(snapshot, dict) else None
+    return [
+        (str(entry.get("slice_type", "")).rpartition(":")[2], entry.get("items", []))
+        for entry in (slices if isinstance(slices, list) else [])
+        if isinstance(entry, dict)
+    ]
+
+
+def _with(state: SlicesState, name: str, changed: Slice[Any]) -> SlicesState:
+    return SlicesState({**state.slices, name: changed}, state.unapplied)
+
+
+def _appended(state: SlicesState, name: str, value: Any) -> SlicesState:
+    known = state.slices.get(name)
+    items = known.items if known is not None else _no_items(name)
+    return _with(state, name, Slice(items.append(value)))
+
+
+def _message_appended(state: SlicesState, name: str, message: InnerMessage) -> SlicesState:
+    """What `inner_message_append` does: in one step, but for a message that comes too late."""
+    found = state.slices.get(name) or Slice(_no_items(name), _Known())
+    known = found.known
+    if known is None:
+        known = _Known()
+        for one in found.all():
+            known = known.plus(one)
+    if known.ids.get(str(message.message_id)):
+        return state
+    if (known.highest.get(message.evaluation_id) or 0) <= message.sequence:
+        return _with(state, name, Slice(found.items.append(message), known.plus(message)))
+    after = inner_message_append(found.all(), message, context=ReducerContext())
+    return _with(state, name, Slice(_slice_of(name, after).items, known.plus(message)))

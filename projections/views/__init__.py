@@ -1,0 +1,1 @@
+"""Views of one run: conversation, tool calls, checkpoints, usage, summary, timeline."""

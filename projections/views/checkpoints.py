@@ -1,0 +1,138 @@
+"""The checkpoints of a run: its transaction boundaries, and which of them still counts.
+
+The loop's own checkpoints and those that a user saved stand in one line. Clearing is a
+fact too: the latest checkpoint is then none, and the history stays.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, final
+
+import msgspec
+
+from turnledger.ledger import (
+    CheckpointCleared,
+    CheckpointReached,
+    CheckpointStored,
+    Record,
+    RunStarted,
+)
+from turnledger.projections.digests import combine
+from turnledger.projections.persistent.hashed import Cold, HashedList
+from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+
+
+class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One checkpoint. `checkpoint_id` is its event's id; `stored` is what a user saved.
+
+    `is_users` says that a user saved it; from a stored fold it comes without `stored`,
+    which is in the event of its version.
+    """
+
+    checkpoint_id: str
+    version: int
+    phase: str
+    tool_calls_completed: int
+    created_at: datetime
+    state_digest: str = ""
+    outcome_digest: str = ""
+    is_users: bool = False
+    stored: str | None = None
+
+
+@final
+class CheckpointsState(msgspec.Struct, frozen=True):
+    """All checkpoints, and the latest that was not cleared."""
+
+    entries: HashedList[CheckpointEntry] = HashedList("checkpoints")
+    latest: CheckpointEntry | None = None
+
+
+class CheckpointView(BulkProjection[CheckpointsState]):
+    """Folds checkpoints reached, saved and cleared."""
+
+    name = "checkpoints"
+    reads = (RunStarted, CheckpointReached, CheckpointStored, CheckpointCleared)
+
+    def initial(self) -> CheckpointsState:
+        return CheckpointsState()
+
+    def begin(self, state: CheckpointsState) -> _Folding:
+        return _Folding(state)
+
+    def to_json(self, state: CheckpointsState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: CheckpointsState) -> Any:
+        return {
+            "latest": as_json(state.latest),
+            "entries": listed(state.entries, as_json),
+        }
+
+    def stored(self, state: CheckpointsState) -> Any:
+        latest = state.latest and msgspec.structs.replace(state.latest, stored=None)
+        return as_json(_Kept(state.entries.cold, latest))
+
+    def restored(self, kept: Any) -> CheckpointsState:
+        known = msgspec.convert(kept, _Kept)
+        entries: HashedList[CheckpointEntry] = HashedList("checkpoints", cold=known.entries)
+        return CheckpointsState(entries, known.latest)
+
+    def cooled(self, state: CheckpointsState) -> CheckpointsState:
+        return self.restored(self.stored(state))
+
+    def digest(self, state: CheckpointsState) -> bytes:
+        latest = 0 if state.latest is None else state.latest.version
+        return combine("checkpoints", state.entries.digest, b"%d" % latest)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    entries: Cold
+    latest: CheckpointEntry | None
+
+
+class _Folding(Folding[CheckpointsState]):
+    """Checkpoints while they are put in line."""
+
+    def __init__(self, state: CheckpointsState) -> None:
+        self._before = state.entries
+        self._entries: list[CheckpointEntry] = []
+        self._latest = state.latest
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        if isinstance(event, CheckpointReached):
+            entry = CheckpointEntry(
+                record.row[4],
+                record.row[2],
+                event.phase,
+                event.tool_calls_completed,
+                event.created_at,
+                event.state_digest,
+                event.outcome_digest,
+            )
+        elif isinstance(event, CheckpointStored):
+            entry = CheckpointEntry(
+                record.row[4],
+                record.row[2],
+                event.phase,
+                event.tool_calls_completed,
+                event.created_at,
+                is_users=True,
+                stored=event.checkpoint,
+            )
+        elif isinstance(event, CheckpointCleared):
+            self._latest = None
+            return
+        else:
+            self.__init__(CheckpointsState())  # type: ignore[misc]
+            return
+        self._entries.append(entry)
+        self._latest = entry
+
+    def done(self) -> CheckpointsState:
+        return CheckpointsState(self._before.extend(self._entries), self._latest)

@@ -1,0 +1,380 @@
+"""The conversation of a run: its recorded messages, folded into histories that can be sent.
+
+One history is one evaluation's. `history()` is the latest that was not superseded.
+Nothing of a recorded conversation is dropped because it begins with the assistant: such
+a history has the synthetic leading turn that encoders may leave out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple, final
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger import (
+    EvaluationStarted,
+    EvaluationSuperseded,
+    InnerMessage,
+    MessageAppended,
+    Record,
+    RunStarted,
+    ToolMessageAmended,
+)
+from turnledger.projections.digests import combine
+from turnledger.projections.history.archive import PastHistories
+from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
+from turnledger.projections.history.digest_only import ColdHistory, chilled, thawed
+from turnledger.projections.history.from_messages import message_told
+from turnledger.projections.history.message_history import MessageHistory, Repairs
+from turnledger.projections.history.turns import Turn
+from turnledger.projections.persistent.containers import Stack, in_order
+from turnledger.projections.persistent.hashed import Cold, HashedList, HashedMap
+from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+
+# With more messages than this since the last result, a fold that is to be stored forgets it.
+_FEW = 16
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What identifies a message beside its content.
+
+    Of a tool's message also the call that it answers, and the turn where the result stands:
+    0 if it found no place.
+    """
+
+    message_id: UUID
+    evaluation_id: str
+    sequence: int
+    turn: int
+    created_at: datetime
+    call_id: str | None = None
+    place: int = 0
+
+
+class _LastResult(NamedTuple):
+    """The last tool message, the history before it and the messages after it.
+
+    What is amended is nearly always this one, and then costs only what came since.
+    """
+
+    message: InnerMessage
+    tip: Turn | None
+    repairs: Repairs
+    after: Stack[InnerMessage] | None = None
+
+
+@final
+class ConversationState(msgspec.Struct, frozen=True):
+    """All evaluations of a run, the current one apart."""
+
+    evaluation_id: str = ""
+    current: MessageHistory = MessageHistory.new()
+    earlier: PastHistories = PastHistories()
+    superseded: HashedMap[bool] = HashedMap()
+    said: HashedList[Said] = HashedList("messages")
+    last_result: _LastResult | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copied without the last result: it is a chain of turns, and only saves time."""
+        parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.said)
+        return (ConversationState, parts)
+
+    @property
+    def latest(self) -> str:
+        """The latest evaluation that was not superseded; "" if there is none."""
+        if self.evaluation_id not in self.superseded:
+            return self.evaluation_id
+        for known in reversed(tuple(self.earlier)):
+            if known not in self.superseded:
+                return known
+        return ""
+
+    def history(self, evaluation_id: str | None = None) -> MessageHistory:
+        """One evaluation's history; by default the latest that was not superseded."""
+        wanted = self.latest if evaluation_id is None else evaluation_id
+        if wanted == self.evaluation_id:
+            return self.current
+        return self.earlier.get(wanted) or MessageHistory.new()
+
+
+class Conversation(BulkProjection[ConversationState]):
+    """Folds messages into histories, evaluation by evaluation."""
+
+    name = "history"
+    reads = (
+        RunStarted,
+        EvaluationStarted,
+        MessageAppended,
+        ToolMessageAmended,
+        EvaluationSuperseded,
+    )
+
+    def initial(self) -> ConversationState:
+        return ConversationState()
+
+    def begin(self, state: ConversationState) -> _Folding:
+        return _Folding(state)
+
+    def to_json(self, state: ConversationState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: ConversationState) -> Any:
+        latest = state.latest
+        history, superseded = state.history(latest), state.superseded
+        return {
+            "evaluation_id": latest,
+            "system": history.system,
+            "turns": Items(history.to_list, as_json, history, _same_turns),
+            "superseded": Items(lambda: tuple(superseded), str, superseded, none_shared),
+            "messages": listed(state.said, as_json),
+        }
+
+    def stored(self, state: ConversationState) -> Any:
+        return as_json(
+            _Kept(
+                state.evaluation_id,
+                chilled(state.current),
+                tuple((name, chilled(history)) for name, history in state.earlier.items()),
+                tuple(state.superseded),
+                state.said.cold,
+            )
+        )
+
+    def restored(self, kept: Any) -> ConversationState:
+        known = msgspec.convert(kept, _Kept)
+        earlier, superseded = self.initial().earlier, self.initial().superseded
+        for name, history in known.earlier:
+            earlier = earlier.put(name, thawed(history))
+        for name in known.superseded:
+            superseded = superseded.put(name, True)
+        said: HashedList[Said] = HashedList("messages", cold=known.said)
+        return ConversationState(
+            known.evaluation_id, thawed(known.current), earlier, superseded, said
+        )
+
+    def cooled(self, state: ConversationState) -> ConversationState:
+        """Only histories that are not cold yet are looked at: there may be thousands that are."""
+        earlier = state.earlier
+        for name, history in state.earlier.items():
+            if not history.is_cold:
+                earlier = earlier.put(name, thawed(chilled(history)))
+        earlier.digest  # noqa: B018 - until it is asked for, the map holds the old histories too
+        said: HashedList[Said] = HashedList("messages", cold=state.said.cold)
+        current = state.current if state.current.is_cold else thawed(chilled(state.current))
+        last = None if state.last_result is None else _cooled(state.last_result)
+        return ConversationState(
+            state.evaluation_id, current, earlier, state.superseded, said, last
+        )
+
+    def digest(self, state: ConversationState) -> bytes:
+        return combine(
+            "conversation",
+            state.evaluation_id.encode(),
+            state.current.digest,
+            state.earlier.digest,
+            state.superseded.digest,
+            state.said.digest,
+        )
+
+    def outcome(self, state: ConversationState) -> bytes:
+        return state.history().digest
+
+
+def _cooled(last: _LastResult) -> _LastResult | None:
+    """The last result as it can still be amended, without what was said before it."""
+    if last.after is not None and last.after.size > _FEW:
+        return None
+    before = thawed(chilled(MessageHistory(last.tip, _repairs=last.repairs)))
+    return last._replace(tip=before._tip, repairs=before._repairs)
+
+
+def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
+    """How many turns two histories share. The last one is told otherwise once another follows."""
+    one, other = earlier._tip, later._tip
+    if one is other:
+        return len(earlier)
+    while one is not other and one is not None and other is not None:
+        if one.number > other.number:
+            one = one.before
+        elif one.number < other.number:
+            other = other.before
+        else:
+            one, other = one.before, other.before
+    if one is not other or one is None:
+        return 0
+    is_last = one is earlier._tip or one is later._tip
+    return one.number - is_last
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps: histories without what was said."""
+
+    evaluation_id: str
+    current: ColdHistory
+    earlier: tuple[tuple[str, ColdHistory], ...]
+    superseded: tuple[str, ...]
+    said: Cold
+
+
+class _Folding(Folding[ConversationState]):
+    """A conversation while it is told."""
+
+    def __init__(self, state: ConversationState) -> None:
+        self._evaluation_id = state.evaluation_id
+        self._turn_on(state.current)
+        self._earlier = state.earlier
+        self._superseded = state.superseded
+        self._before = state.said
+        self._said: list[Said] = []
+        self._remember(state.last_result)
+
+    def _remember(self, last: _LastResult | None) -> None:
+        """The last tool message; what is said from now on comes after what came after it."""
+        self._last = None if last is None else (last.message, last.tip, last.repairs)
+        self._after = None if last is None else last.after
+        self._since: list[InnerMessage] = []
+
+    def _turn_on(self, history: MessageHistory) -> None:
+        self._history: MessageHistory | None = history
+        self._tip = history._tip
+        self._system = history._system
+        self._repairs = history._repairs
+
+    @property
+    def _current(self) -> MessageHistory:
+        if self._history is None:
+            self._history = MessageHistory(self._tip, self._system, self._repairs)
+        return self._history
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        if type(event) is MessageAppended:
+            self._append(event.message)
+        elif isinstance(event, EvaluationStarted):
+            self._turn_to(event.evaluation_id)
+        elif isinstance(event, ToolMessageAmended):
+            self._amend(event.message_id, event.content)
+        elif isinstance(event, EvaluationSuperseded):
+            if event.evaluation_id not in self._superseded:
+                self._superseded = self._superseded.put(event.evaluation_id, True)
+        elif isinstance(event, RunStarted) and event.kind == "continuation":
+            self.__init__(ConversationState())  # type: ignore[misc]
+
+    def done(self) -> ConversationState:
+        return ConversationState(
+            self._evaluation_id,
+            self._current,
+            self._earlier,
+            self._superseded,
+            self._before.extend(self._said),
+            self._last_result(),
+        )
+
+    def _turn_to(self, evaluation_id: str) -> None:
+        begun = bool(self._evaluation_id or self._tip is not None)
+        if begun and evaluation_id == self._evaluation_id:
+            return
+        current = self._earlier.get(evaluation_id) or MessageHistory.new(synthetic_lead=True)
+        self._earlier = self._earlier.remove(evaluation_id)
+        if begun:
+            self._earlier = self._earlier.put(self._evaluation_id, self._current)
+        self._evaluation_id = evaluation_id
+        self._turn_on(current)
+        self._remember(None)
+
+    def _append(self, message: InnerMessage) -> None:
+        evaluation_id, role = message.evaluation_id, message.role
+        if evaluation_id != self._evaluation_id or not evaluation_id:
+            self._turn_to(evaluation_id)
+        place = 0
+        if role == "tool":
+            before = self._tip
+            self._last = (message, before, self._repairs)
+            self._after, self._since = None, []
+            tip, self._repairs = message_told(before, self._repairs, message)
+            # A result that has no place in the history can't be amended there either.
+            place = 0 if tip is before or tip is None else tip.number
+            self._history, self._tip = None, tip
+        else:
+            self._since.append(message)
+            if role == "system":
+                self._turn_on(self._current.with_system(message.content))
+            else:
+                self._tip, self._repairs = message_told(self._tip, self._repairs, message)
+                self._history = None
+        self._said.append(
+            Said(
+                message.message_id,
+                evaluation_id,
+                message.sequence,
+                message.turn,
+                message.created_at,
+                message.tool_call_id,
+                place,
+            )
+        )
+
+    def _last_result(self) -> _LastResult | None:
+        """The last tool message, with the messages since."""
+        if self._last is None:
+            return None
+        message, tip, repairs = self._last
+        after = self._after
+        for later in self._since:
+            after = Stack(after, later)
+        self._after, self._since = after, []
+        return _LastResult(message, tip, repairs, after)
+
+    def _amend(self, message_id: UUID, text: str) -> None:
+        last = self._last_result()
+        if last is not None and last.message.message_id == message_id:
+            self._amend_last(last, text)
+            return
+        result = self._said_before(message_id)
+        if result is None:
+            return
+        if result.evaluation_id == self._evaluation_id:
+            self._turn_on(_amended(self._current, result, text))
+            self._remember(None)
+            return
+        earlier = self._earlier.get(result.evaluation_id) or MessageHistory.new()
+        amended = _amended(earlier, result, text)
+        self._earlier = self._earlier.put(result.evaluation_id, amended)
+
+    def _amend_last(self, last: _LastResult, text: str) -> None:
+        message = msgspec.structs.replace(last.message, content=text)
+        tip, repairs = message_told(last.tip, last.repairs, message)
+        for later in in_order(last.after):
+            if later.role != "system":
+                tip, repairs = message_told(tip, repairs, later)
+        self._turn_on(MessageHistory(tip, self._system, repairs))
+        self._remember(_LastResult(message, last.tip, last.repairs, last.after))
+
+    def _said_before(self, message_id: UUID) -> Said | None:
+        """The tool message with this id, if its result has a place."""
+        for said in chain(reversed(self._said), self._before.backwards()):
+            if said.message_id == message_id:
+                return said if said.place else None
+        return None
+
+
+def _amended(history: MessageHistory, result: Said, text: str) -> MessageHistory:
+    """The history with another text in one result. It costs the history, as nothing else does."""
+    turns = history.to_list()
+    turn = turns[result.place - 1]
+    turns[result.place - 1] = ChatTurn(
+        turn.role,
+        tuple(
+            msgspec.structs.replace(block, content=text)
+            if isinstance(block, ToolResultBlock) and block.call_id == result.call_id
+            else block
+            for block in turn.blocks
+        ),
+        turn.synthetic,
+    )
+    told = MessageHistory.from_list(turns)
+    return MessageHistory(told._tip, history._system, history._repairs)

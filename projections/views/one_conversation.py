@@ -1,0 +1,121 @@
+"""One evaluation's conversation out of a run that may have thousands of them.
+
+`Conversation` folds all of them, and then holds what was said in each. Here the others are
+passed over: only their names are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import final
+
+from turnledger.ledger import (
+    EvaluationStarted,
+    EvaluationSuperseded,
+    Ledger,
+    MessageAppended,
+    Record,
+    RunStarted,
+)
+from turnledger.ledger.runs.append_request import RunId
+from turnledger.projections.history.message_history import MessageHistory
+from turnledger.projections.projection import fold, tags_of, tags_read
+from turnledger.projections.views.conversation import Conversation
+
+_TAGS = tags_read(Conversation())
+_SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)
+
+
+@final
+class OneConversation:
+    """A history, whose it is, and which other evaluations there are."""
+
+    def __init__(self, evaluation_id: str) -> None:
+        self.evaluation_id = evaluation_id
+        self.history = MessageHistory.new()
+        self.superseded: set[str] = set()
+        # In the order in which they last said something.
+        self._names: dict[str, None] = {}
+        self._speaking: str | None = None
+
+    @property
+    def evaluations(self) -> tuple[str, ...]:
+        """Those that said something, the last one last."""
+        return tuple(name for name in self._names if name)
+
+    def fold(self, records: Iterable[Record]) -> OneConversation:
+        state = fold(self._own(records), Conversation())
+        self.history = state.history(self.evaluation_id)
+        return self
+
+    def _own(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The records that its history follows from."""
+        for record in records:
+            if record.tag not in _TAGS:
+                continue
+            event = record.event
+            if isinstance(event, MessageAppended):
+                name = event.message.evaluation_id
+            elif isinstance(event, EvaluationStarted):
+                name = event.evaluation_id
+            else:
+                self._note(event)
+                yield record
+                continue
+            if name != self._speaking:
+                self._speaking = name
+                self._names.pop(name, None)
+                self._names[name] = None
+            if name == self.evaluation_id:
+                yield record
+
+    def _note(self, event: object) -> None:
+        if isinstance(event, EvaluationSuperseded):
+            self.superseded.add(event.evaluation_id)
+        elif isinstance(event, RunStarted) and event.kind == "continuation":
+            self.superseded.clear()
+            self._names.clear()
+            self._speaking = None
+
+
+def one_conversation(
+    ledger: Ledger, run_id: RunId, evaluation_id: str | None = None, *, until: int | None = None
+) -> OneConversation:
+    """An evaluation's conversation; by default the latest's that was not superseded.
+
+    The same history as `Conversation` folds, in memory for what was said in it.
+    """
+    if evaluation_id is None:
+        superseded = _superseded(ledger.read(run_id, until=until))
+        evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
+    return OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
+
+
+def _superseded(records: Iterable[Record]) -> set[str]:
+    """The evaluations that no longer count; an evaluation may go on after that was said."""
+    found: set[str] = set()
+    for record in records:
+        if record.tag in _SUPERSEDING:
+            event = record.event
+            if isinstance(event, EvaluationSuperseded):
+                found.add(event.evaluation_id)
+            elif isinstance(event, RunStarted) and event.kind == "continuation":
+                found.clear()
+    return found
+
+
+def _latest(backwards: Iterable[Record], superseded: set[str]) -> str:
+    """The last evaluation that said something and was not superseded; "" if there is none."""
+    for record in backwards:
+        if record.tag not in _TAGS:
+            continue
+        event = record.event
+        if isinstance(event, MessageAppended):
+            if event.message.evaluation_id not in superseded:
+                return event.message.evaluation_id
+        elif isinstance(event, EvaluationStarted):
+            if event.evaluation_id not in superseded:
+                return event.evaluation_id
+        elif isinstance(event, RunStarted) and event.kind == "continuation":
+            break
+    return ""

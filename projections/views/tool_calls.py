@@ -1,0 +1,173 @@
+"""Tool calls as they are known: one call, and all calls of a run with what is expected of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any, Literal, final
+from uuid import UUID
+
+import msgspec
+
+from turnledger.projections.digests import list_add
+from turnledger.projections.persistent.containers import PersistentMap
+from turnledger.projections.persistent.hashed import HashedList, UnderWay
+from turnledger.projections.persistent.sorted_view import InOrder
+
+CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
+
+
+class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One call: who asked for what, how often it was tried, and its outcome.
+
+    `number` counts the run's calls. `message_id` is the tool message's that answered it.
+    """
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+    evaluation_id: str = ""
+    turn: int = 0
+    number: int = 0
+    status: CallStatus = "pending"
+    attempts: int = 0
+    asked_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    message_id: UUID | None = None
+    result: str | None = None
+    value: Any = None
+    error_type: str | None = None
+    error_message: str | None = None
+    decision: str | None = None
+    decision_value: Any = None
+    decision_text: str = ""
+    decided_by: str = ""
+    superseded: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.status == "completed" or self.status == "failed"
+
+
+def plain_call(call: ToolCallView) -> tuple[object, ...]:
+    """What a digest is of. Not the times: the store gives them, after a digest is made.
+    Not the result: the message that `message_id` names is in the conversation's digest."""
+    return (
+        call.call_id,
+        call.name,
+        call.arguments,
+        call.evaluation_id,
+        call.turn,
+        call.number,
+        call.status,
+        call.attempts,
+        call.message_id,
+        call.value,
+        call.error_type,
+        call.error_message,
+        call.decision,
+        call.decision_value,
+        call.decision_text,
+        call.decided_by,
+        call.superseded,
+    )
+
+
+def add_call(running: bytes, call: ToolCallView) -> bytes:
+    return list_add(running, plain_call(call))
+
+
+def itself(value: bool) -> bool:
+    return value
+
+
+@final
+class ToolsState(msgspec.Struct, frozen=True):
+    """The calls: those of which nothing more is expected, and by key those that go on."""
+
+    settled: HashedList[ToolCallView] = HashedList("tool calls", add_call)
+    # Not completed and not failed.
+    open: UnderWay[ToolCallView] = {}
+    # Completed or failed in the assistant's last turn: what is still missing of them may come.
+    ended: UnderWay[ToolCallView] = {}
+    superseded: UnderWay[bool] = {}
+    # What tool messages were changed to: message id and text.
+    amended: HashedList[tuple[UUID, str]] = HashedList("amended tool messages")
+    # How many calls there were, and the evaluation and turn in which the assistant last spoke.
+    count: int = 0
+    spoke: str = ""
+    # How many were settled, and amended, when an evaluation's first call came: what is known of
+    # its calls comes after that. None after a stored fold, which does not keep it.
+    since: PersistentMap[tuple[int, int]] | None = PersistentMap()
+
+    @property
+    def calls(self) -> tuple[ToolCallView, ...]:
+        """All of them, in the order in which they were asked for."""
+        return tuple(self.in_order())
+
+    def in_order(self) -> InOrder[ToolCallView]:
+        """The same, each made when it is looked at."""
+        going_on = chain(self.ended.values(), self.open.values())
+        if not len(self.amended):
+            return InOrder(self.settled, going_on, call_number)
+        texts = dict(self.amended)
+
+        def amended(call: ToolCallView) -> ToolCallView:
+            if call.message_id not in texts:
+                return call
+            return msgspec.structs.replace(call, result=texts[call.message_id])
+
+        return InOrder(self.settled, going_on, call_number, shown=amended)
+
+    def last_completed(self, evaluation_id: str) -> ToolCallView | None:
+        """The call that was asked for last of those that an evaluation has completed answers of.
+
+        It costs what happened since that evaluation began, not the run.
+        """
+        settled, amended = (0, 0)
+        if self.since is not None:
+            begun = self.since.get(evaluation_id)
+            if begun is None:
+                return None
+            settled, amended = begun
+        since = islice(self.settled.backwards(), len(self.settled) - settled)
+        completed = (
+            call
+            for call in chain(self.ended.values(), since)
+            if call.evaluation_id == evaluation_id
+            and call.status == "completed"
+            and call.message_id is not None
+        )
+        found = max(completed, key=call_number, default=None)
+        if found is not None:
+            texts = islice(self.amended.backwards(), len(self.amended) - amended)
+            for message_id, text in texts:
+                if message_id == found.message_id:
+                    return msgspec.structs.replace(found, result=text)
+        return found
+
+    def pending(self) -> tuple[ToolCallView, ...]:
+        """The calls that somebody still has to see to: not completed, failed or superseded."""
+        return tuple(call for call in self.open.values() if not call.superseded)
+
+    def get(self, call_id: str, evaluation_id: str | None = None) -> ToolCallView | None:
+        """A call by its id, the latest if it was used several times."""
+        if evaluation_id is not None:
+            key = call_key(evaluation_id, call_id)
+            going_on = self.open.get(key) or self.ended.get(key)
+            if going_on is not None and not len(self.amended):
+                return going_on
+        found = None
+        for call in self.in_order():
+            if call.call_id == call_id and evaluation_id in (None, call.evaluation_id):
+                found = call
+        return found
+
+
+def call_number(call: ToolCallView) -> int:
+    return call.number
+
+
+def call_key(evaluation_id: str, call_id: str) -> str:
+    return f"{evaluation_id}\n{call_id}"

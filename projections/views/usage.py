@@ -1,0 +1,152 @@
+"""What a run used: tokens by model, and per turn. Sums, never replacements."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import msgspec
+
+from turnledger.ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
+from turnledger.projections.digests import canonical, combine
+from turnledger.projections.persistent.hashed import Cold, HashedList
+from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.projection import BulkProjection, Folding, as_json
+
+
+class Tokens(msgspec.Struct, frozen=True, gc=False):
+    """A sum of model calls."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, usage: TokenUsage) -> Tokens:
+        return Tokens(
+            self.calls + 1,
+            self.input_tokens + usage.input_tokens,
+            self.output_tokens + usage.output_tokens,
+            self.cached_tokens + usage.cached_tokens,
+            self.reasoning_tokens + usage.reasoning_tokens,
+        )
+
+
+class TurnUsage(msgspec.Struct, frozen=True, gc=False):
+    """What one model reply used."""
+
+    evaluation_id: str
+    turn: int
+    model: str
+    usage: TokenUsage
+
+
+@final
+class UsageState(msgspec.Struct, frozen=True):
+    """The sums so far; the models in the order in which they were first used."""
+
+    total: Tokens = Tokens()
+    by_model: dict[str, Tokens] = {}
+    turns: HashedList[TurnUsage] = HashedList("turns")
+    failed_calls: int = 0
+
+
+class Usage(BulkProjection[UsageState]):
+    """Adds up what model replies say that they used."""
+
+    name = "usage"
+    reads = (RunStarted, ModelReplied, ModelCallFailed)
+
+    def initial(self) -> UsageState:
+        return UsageState()
+
+    def begin(self, state: UsageState) -> _Folding:
+        return _Folding(state)
+
+    def to_json(self, state: UsageState) -> Any:
+        return whole(self.outline(state))
+
+    def outline(self, state: UsageState) -> Any:
+        return {
+            "total": _json(state.total),
+            "by_model": {model: _json(tokens) for model, tokens in state.by_model.items()},
+            "turns": listed(state.turns, _turn_json),
+            "failed_calls": state.failed_calls,
+        }
+
+    def stored(self, state: UsageState) -> Any:
+        models = tuple(state.by_model.items())
+        return as_json(_Kept(state.total, models, state.turns.cold, state.failed_calls))
+
+    def restored(self, kept: Any) -> UsageState:
+        known = msgspec.convert(kept, _Kept)
+        turns: HashedList[TurnUsage] = HashedList("turns", cold=known.turns)
+        return UsageState(known.total, dict(known.by_model), turns, known.failed_calls)
+
+    def cooled(self, state: UsageState) -> UsageState:
+        return self.restored(self.stored(state))
+
+    def digest(self, state: UsageState) -> bytes:
+        return combine(
+            "usage",
+            canonical(state.total),
+            canonical(state.by_model),
+            state.turns.digest,
+            b"%d" % state.failed_calls,
+        )
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """What a stored fold keeps."""
+
+    total: Tokens
+    by_model: tuple[tuple[str, Tokens], ...]
+    turns: Cold
+    failed_calls: int
+
+
+class _Folding(Folding[UsageState]):
+    """Sums while they are added up."""
+
+    def __init__(self, state: UsageState) -> None:
+        self._total = state.total
+        self._models = dict(state.by_model)
+        self._before = state.turns
+        self._turns: list[TurnUsage] = []
+        self._failed = state.failed_calls
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        if isinstance(event, ModelReplied):
+            usage, model = event.usage, event.model
+            self._total = self._total.plus(usage)
+            self._models[model] = self._models.get(model, _NONE).plus(usage)
+            self._turns.append(TurnUsage(event.evaluation_id, event.turn, model, usage))
+        elif isinstance(event, ModelCallFailed):
+            self._failed += 1
+        else:
+            self.__init__(UsageState())  # type: ignore[misc]
+
+    def done(self) -> UsageState:
+        turns = self._before.extend(self._turns)
+        return UsageState(self._total, self._models, turns, self._failed)
+
+
+_NONE = Tokens()
+
+
+def _turn_json(turn: TurnUsage) -> dict[str, Any]:
+    return {
+        "evaluation_id": turn.evaluation_id,
+        "turn": turn.turn,
+        "model": turn.model,
+        **_json(_NONE.plus(turn.usage)),
+    }
+
+
+def _json(tokens: Tokens) -> dict[str, int]:
+    return {**as_json(tokens), "total_tokens": tokens.total_tokens}

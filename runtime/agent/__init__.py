@@ -1,0 +1,1 @@
+"""What an agent is made of: prompts, tools, messages, schemas, model requests."""

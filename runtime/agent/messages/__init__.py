@@ -1,0 +1,1 @@
+"""Messages with media and option calls, their builders, and conversion to events."""

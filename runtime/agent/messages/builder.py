@@ -1,0 +1,277 @@
+"""Building messages: the step, the ids, and who speaks are filled in.
+
+A `MessageBuilder` makes one parts message and any number of option calls; results of calls
+are made in `runtime.agent.messages.results`. Nothing is recorded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from hashlib import sha256
+from typing import Any, Self, TypeVar
+
+from pydantic import HttpUrl, ValidationError
+
+from turnledger.ledger.clock import Clock, SystemClock
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.events.blobs import blob_name
+from turnledger.ledger.events.messages import Modality
+from turnledger.runtime.agent.messages.message import (
+    RESERVED_POLICIES,
+    MediaPart,
+    Message,
+    OptionCallPayload,
+    PartsPayload,
+    RoleHint,
+    TextPart,
+)
+from turnledger.runtime.agent.schema.values import to_plain
+
+T = TypeVar("T")
+
+
+class MessageBuildError(InvalidInputError):
+    """A message can't be built like this."""
+
+
+class _Unsaid(Enum):
+    """Tells a role hint that nobody gave from None, which is one."""
+
+    UNSAID = "unsaid"
+
+
+_UNSAID = _Unsaid.UNSAID
+
+
+class MessageBuilder:
+    """Puts text, media and option calls together, within one step.
+
+    `to_message()` is all text and media in one message; every option call is a message of its
+    own, in `option_calls`. Policy and role hint are the last message's unless they are given,
+    and "user" where there is no last message. Bytes that were added are in `blobs` by their
+    names: append them with the message, `append(..., blobs=builder.blobs.values())`.
+    """
+
+    def __init__(
+        self,
+        *,
+        step_num: int | None = None,
+        policy: str = "user",
+        role_hint_for_llm: RoleHint | None = "user",
+        clock: Clock | None = None,
+    ) -> None:
+        self.step_num = step_num
+        self.policy = policy
+        self.role_hint_for_llm = role_hint_for_llm
+        self.blobs: dict[str, bytes] = {}
+        self._clock = clock or SystemClock()
+        self._parts: list[TextPart | MediaPart] = []
+        self._calls: list[Message] = []
+        self._media: dict[str, int] = {}
+
+    @classmethod
+    def next_step(
+        cls,
+        last_message_or_step: Message | int | None = None,
+        *,
+        policy: str | None = None,
+        role_hint_for_llm: RoleHint | _Unsaid | None = _UNSAID,
+        clock: Clock | None = None,
+    ) -> Self:
+        """A builder for the step after this one; the first is 1."""
+        step = (_step_of(last_message_or_step) or 0) + 1
+        return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
+
+    @classmethod
+    def continue_step(
+        cls,
+        last_message_or_step: Message | int | None = None,
+        *,
+        policy: str | None = None,
+        role_hint_for_llm: RoleHint | _Unsaid | None = _UNSAID,
+        clock: Clock | None = None,
+    ) -> Self:
+        """A builder for more of the same step; of none, if there is none to continue."""
+        step = _step_of(last_message_or_step)
+        return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
+
+    @classmethod
+    def _after(
+        cls,
+        last: Message | int | None,
+        step: int | None,
+        policy: str | None,
+        hint: RoleHint | _Unsaid | None,
+        clock: Clock | None,
+    ) -> Self:
+        found: Message | None = last if isinstance(last, Message) else None
+        if policy is None:
+            policy = "user" if found is None else found.policy
+        if isinstance(hint, _Unsaid):
+            hint = "user" if found is None else found.role_hint_for_llm
+        return cls(step_num=step, policy=policy, role_hint_for_llm=hint, clock=clock)
+
+    # --- text and media ---
+
+    def add_text(self, text: str) -> Self:
+        """A piece of text."""
+        self._parts.append(made("add_text", TextPart, text=text))
+        return self
+
+    def add_image(
+        self,
+        prompt_hint: str | None = None,
+        url: str | HttpUrl | None = None,
+        *,
+        data: bytes | None = None,
+        mime: str | None = None,
+    ) -> Self:
+        """An image at an address, or as bytes: `add_image("a hat", data=png)`."""
+        return self._add_media("image", prompt_hint, url, data, mime)
+
+    def add_audio(
+        self,
+        prompt_hint: str | None = None,
+        url: str | HttpUrl | None = None,
+        *,
+        data: bytes | None = None,
+        mime: str | None = None,
+    ) -> Self:
+        """A sound, like `add_image`."""
+        return self._add_media("audio", prompt_hint, url, data, mime)
+
+    def add_video(
+        self,
+        prompt_hint: str | None = None,
+        url: str | HttpUrl | None = None,
+        *,
+        data: bytes | None = None,
+        mime: str | None = None,
+    ) -> Self:
+        """A film, like `add_image`."""
+        return self._add_media("video", prompt_hint, url, data, mime)
+
+    def add_document(
+        self,
+        prompt_hint: str | None = None,
+        url: str | HttpUrl | None = None,
+        *,
+        data: bytes | None = None,
+        mime: str | None = None,
+    ) -> Self:
+        """A document, like `add_image`."""
+        return self._add_media("document", prompt_hint, url, data, mime)
+
+    def _add_media(
+        self,
+        modality: Modality,
+        prompt_hint: str | None,
+        url: str | HttpUrl | None,
+        data: bytes | None,
+        mime: str | None,
+    ) -> Self:
+        method = f"add_{modality}"
+        if (url is None) == (data is None):
+            raise MessageBuildError(
+                f"{method} takes exactly one of url and data: an address, or the bytes."
+            )
+        if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+            raise MessageBuildError(f"{method}: data is bytes, not {type(data).__name__}.")
+        content = None if data is None else bytes(data)
+        blob = None if content is None else blob_name(content)
+        part = made(
+            method,
+            MediaPart,
+            modality=modality,
+            url=url,
+            blob=blob,
+            mime=mime,
+            prompt_hint=prompt_hint,
+        )
+        # The id follows from what is shown, so that building the same again gives the same ids.
+        name = sha256(f"{modality} {part.blob or part.url}".encode()).hexdigest()[:12]
+        self._media[name] = times = self._media.get(name, 0) + 1
+        media_id = f"media-{name}" if times == 1 else f"media-{name}-{times}"
+        self._parts.append(part.model_copy(update={"id": media_id}))
+        if blob is not None and content is not None:
+            self.blobs[blob] = content
+        return self
+
+    def to_message(self) -> Message:
+        """All text and media that was added, as one message."""
+        if not self._parts:
+            hint = " Option calls are messages of their own: option_calls." if self._calls else ""
+            raise MessageBuildError(
+                f"There is no text or media to make a message of: add some first.{hint}"
+            )
+        return made(
+            "to_message",
+            Message,
+            policy=self.policy,
+            role_hint_for_llm=self.role_hint_for_llm,
+            step_num=self.step_num,
+            payload=PartsPayload(parts=tuple(self._parts)),
+        )
+
+    # --- option calls ---
+
+    def add_option_call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Self:
+        """A call of an option by this builder's policy, with an id that no other call has.
+
+        Dataclasses, models and the like in the arguments become plain JSON.
+        """
+        if name in RESERVED_POLICIES:
+            raise MessageBuildError(
+                f"No option is called {name!r}: results under that name are the runtime's own."
+            )
+        payload = made(
+            "add_option_call",
+            OptionCallPayload,
+            invocation_id=self._clock.new_id(),
+            option_name=name,
+            arguments=to_plain({} if arguments is None else arguments),
+        )
+        call = made(
+            "add_option_call",
+            Message,
+            policy=self.policy,
+            role_hint_for_llm="assistant",
+            step_num=self.step_num,
+            payload=payload,
+        )
+        self._calls.append(call)
+        return self
+
+    @property
+    def option_calls(self) -> tuple[Message, ...]:
+        """Every option call that was added, in order, each a message of its own."""
+        return tuple(self._calls)
+
+    @property
+    def last_option_call(self) -> Message:
+        """The option call that was added last."""
+        if not self._calls:
+            raise MessageBuildError("No option call was added yet: add_option_call(name, args).")
+        return self._calls[-1]
+
+
+def _step_of(last: object) -> int | None:
+    found = last.step_num if isinstance(last, Message) else last
+    if found is None or (isinstance(found, int) and not isinstance(found, bool)):
+        return found
+    raise MessageBuildError(
+        f"A step follows a message, the number of a step or None, not {last!r:.200}."
+    )
+
+
+def made(what: str, kind: type[T], /, **fields: Any) -> T:
+    """A value of the kind, or an error that names what the caller called."""
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        found = [
+            ": ".join(filter(None, [".".join(map(str, one["loc"])), one["msg"]]))
+            for one in error.errors(include_url=False)
+        ]
+        raise MessageBuildError(f"{what}: {'; '.join(found)}.") from error

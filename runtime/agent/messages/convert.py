@@ -1,0 +1,218 @@
+"""Messages to what a ledger records, and back: both ways without loss.
+
+`to_inner_messages` makes an InnerMessage of every Message, and `from_inner_message` reads it
+as an equal Message. The other way round, whatever a ledger holds is read as Messages, odd
+records too, and these give the very record back. What a run does with them is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from typing import Any, get_type_hints
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger.clock import Clock, new_message_id, to_datetime, utc_now
+from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.events.messages import InnerMessage
+from turnledger.projections.digests import canonical
+from turnledger.runtime.agent.messages.convert_message_fields import (
+    built,
+    payloads_of,
+    raw_if_odd,
+    role_of,
+)
+from turnledger.runtime.agent.messages.message import RUNTIME_POLICY, Message, RecordedAs
+
+# Where a message stands; the other fields of an InnerMessage are what it says.
+_PLACE = (
+    "evaluation_id",
+    "sequence",
+    "turn",
+    "prompt_ns",
+    "prompt_key",
+    "created_at",
+    "message_id",
+)
+
+
+def to_inner_messages(
+    messages: Iterable[Message],
+    *,
+    evaluation_id: str | None = None,
+    sequence: int = 0,
+    turn: int = 0,
+    prompt_ns: str = "",
+    prompt_key: str = "",
+    clock: Clock | None = None,
+) -> list[InnerMessage]:
+    """What a ledger records of these messages, in their order.
+
+    New messages go into the evaluation `evaluation_id`. They are numbered from `sequence`, and
+    `turn` is how many replies there were: the assistant's messages begin another one, and
+    what follows shares it. Messages that were read from a ledger give the record that they
+    were read from, and new ones are numbered on from there. They are new themselves if they
+    were changed, if some of those of one record are missing, or if `evaluation_id` is another
+    than theirs.
+    """
+    made: list[InnerMessage] = []
+    speaking = False
+    for group in _groups(messages):
+        inner = _as_recorded(group)
+        if inner is not None and evaluation_id in (None, inner.evaluation_id):
+            made.append(inner)
+            sequence, turn = max(sequence, inner.sequence + 1), max(turn, inner.turn)
+            speaking = inner.role == "assistant"
+            continue
+        if evaluation_id is None:
+            raise InvalidInputError(
+                "A message that is in no ledger yet, or not like this, needs an evaluation to "
+                "go into: to_inner_messages(messages, evaluation_id=...)."
+            )
+        for message in group:
+            replies = role_of(message) == "assistant"
+            turn += replies and not speaking
+            speaking = replies
+            place = {
+                "evaluation_id": evaluation_id,
+                "sequence": sequence,
+                "turn": turn,
+                "prompt_ns": prompt_ns,
+                "prompt_key": prompt_key,
+                "created_at": utc_now() if clock is None else to_datetime(clock.micros()),
+                "message_id": new_message_id() if clock is None else UUID(clock.new_id()),
+            }
+            made.append(built([_anew(message)], place))
+            sequence += 1
+    return made
+
+
+def from_inner_message(inner: InnerMessage) -> tuple[Message, ...]:
+    """A recorded message as Messages: one, or several if it has text and calls, or two calls.
+
+    Whatever a ledger holds can be read. Where the record has no policy (those of a prompt's
+    evaluation have none) it is the role's name, or that of the tool. A result without a value
+    is what the model was told. Arguments that are no JSON object are {} here, with the text in
+    `record.raw_arguments`; media at an address that is no web address is a text that names it.
+    """
+    place: dict[str, Any] = {name: getattr(inner, name) for name in _PLACE}
+    policy, hint = inner.policy, inner.role_hint_for_llm
+    if not policy:
+        policy = (inner.tool_name or RUNTIME_POLICY) if inner.role == "tool" else inner.role
+        hint = hint or inner.role
+    payloads = payloads_of(inner)
+    messages: list[Message] = []
+    for number, (payload, call) in enumerate(payloads):
+        message = Message(
+            policy=policy, role_hint_for_llm=hint, step_num=inner.step_num, payload=payload
+        )
+        record = RecordedAs(
+            **place,
+            place=number,
+            count=len(payloads),
+            said=_digest(message),
+            status="pending" if call is None else call.status,
+            raw_arguments=None if call is None else raw_if_odd(call.arguments, payload),
+        )
+        messages.append(message.model_copy(update={"record": record}))
+    unsaid = _unsaid(inner, built(messages, place))
+    if unsaid:
+        first = messages[0].record
+        assert first is not None
+        record = first.model_copy(update={"unsaid": unsaid})
+        messages[0] = messages[0].model_copy(update={"record": record})
+    return tuple(messages)
+
+
+def from_inner_messages(inner: Iterable[InnerMessage]) -> list[Message]:
+    """Recorded messages as Messages, in the ledger's order."""
+    return [message for one in inner for message in from_inner_message(one)]
+
+
+# --- to a record -------------------------------------------------------------------
+
+
+def _groups(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The messages of each record together; every other one by itself."""
+    known, at = list(messages), 0
+    while at < len(known):
+        record = known[at].record
+        group = known[at : at + (record.count if record is not None else 1)]
+        if not _complete(group):
+            group = known[at : at + 1]
+        yield group
+        at += len(group)
+
+
+def _complete(group: Sequence[Message]) -> bool:
+    """Whether these are all Messages of one record."""
+    first = group[0].record
+    if first is None or len(group) != first.count:
+        return False
+    return all(
+        one.record is not None
+        and (one.record.message_id, one.record.place) == (first.message_id, n)
+        for n, one in enumerate(group)
+    )
+
+
+def _as_recorded(group: Sequence[Message]) -> InnerMessage | None:
+    """The record that these were read from; None if there is none, or they were changed."""
+    first = group[0].record
+    if first is None or not _complete(group):
+        return None
+    if any(one.record is None or one.record.said != _digest(one) for one in group):
+        return None
+    plain = built(group, {name: getattr(first, name) for name in _PLACE})
+    if not first.unsaid:
+        return plain
+    try:
+        unsaid = msgspec.json.decode(first.unsaid, type=_Unsaid)
+    except msgspec.DecodeError as error:
+        raise InvalidInputError(
+            f"The record of message {first.message_id} can't be read: {error}. "
+            "without_record() makes a new message of it."
+        ) from error
+    found = msgspec.structs.asdict(unsaid).items()
+    return msgspec.structs.replace(
+        plain, **{name: value for name, value in found if value is not msgspec.UNSET}
+    )
+
+
+def _anew(message: Message) -> Message:
+    """The message as a new one; what a model wrote as arguments stays as it was written."""
+    record = message.record
+    if record is None or record.raw_arguments is None or record.said != _digest(message):
+        return message.without_record()
+    return message.model_copy(update={"record": record.model_copy(update={"status": "pending"})})
+
+
+# --- what else is in a record ------------------------------------------------------
+
+_Unsaid = msgspec.defstruct(
+    "_Unsaid",
+    [
+        (name, hint | msgspec.UnsetType, msgspec.UNSET)
+        for name, hint in get_type_hints(InnerMessage, include_extras=True).items()
+        if name not in _PLACE
+    ],
+    omit_defaults=True,
+)
+
+
+def _unsaid(inner: InnerMessage, other: InnerMessage) -> str:
+    """The fields that were built otherwise than they are recorded, as JSON text."""
+    found = {
+        name: getattr(inner, name)
+        for name in _Unsaid.__struct_fields__
+        if getattr(inner, name) != getattr(other, name)
+    }
+    return msgspec.json.encode(_Unsaid(**found)).decode() if found else ""
+
+
+def _digest(message: Message) -> str:
+    """Tells whether a message still says what it said when it was read."""
+    said = message.model_dump(mode="json", exclude={"record"}, exclude_defaults=True)
+    return sha256(canonical(said)).hexdigest()

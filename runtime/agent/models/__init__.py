@@ -1,0 +1,1 @@
+"""Requests to a model: options, retries, deadline and budget."""

@@ -1,0 +1,1 @@
+"""Prompts: templates, sections, rendering, structured output."""

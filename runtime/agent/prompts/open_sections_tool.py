@@ -1,0 +1,66 @@
+"""The tool with which a model opens the sections of which it sees only the summary.
+
+It is offered with every prompt that shows a summary. Opening ends the evaluation with
+`VisibilityExpansionRequired`; whoever evaluates sets the overrides and begins again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from turnledger.runtime.agent.tools.tool import Tool, ToolContext, ToolResult
+from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
+
+OPEN_SECTIONS_NAME = "open_sections"
+
+
+@dataclass(frozen=True)
+class OpenSections:
+    """Which sections to open, and why."""
+
+    section_keys: list[str] = field(
+        metadata={"description": "The keys of the summarised sections to read in full."}
+    )
+    reason: str = field(metadata={"description": "What they are needed for."})
+
+
+def hint(path: str) -> str:
+    """What stands below a summary."""
+    return (
+        f"(Only a summary. To read this section in full, call `{OPEN_SECTIONS_NAME}` "
+        f'with section_keys ["{path}"].)'
+    )
+
+
+def open_sections(params: OpenSections, *, context: ToolContext) -> ToolResult[None]:
+    """Ask for sections to be shown in full; a key that can't be opened is a failed result."""
+    rendered = context.rendered_prompt
+    closed = rendered.summarised if rendered is not None else ()
+    wanted = tuple(dict.fromkeys(params.section_keys))
+    wrong = [key for key in wanted if key not in closed]
+    if wanted and not wrong:
+        raise VisibilityExpansionRequired(
+            dict.fromkeys(wanted, SectionVisibility.FULL),
+            section_keys=wanted,
+            reason=params.reason,
+        )
+    shown = rendered.shown if rendered is not None else ()
+    said = [
+        f"{key!r} is open already" if key in shown else f"there is no section {key!r}"
+        for key in wrong
+    ] or ["name at least one section"]
+    valid = ", ".join(repr(path) for path in closed) or "none"
+    return ToolResult(
+        f"Nothing was opened: {'; '.join(said)}. Sections that can be opened: {valid}.",
+        success=False,
+    )
+
+
+OPEN_SECTIONS = Tool[OpenSections, None](
+    name=OPEN_SECTIONS_NAME,
+    description=(
+        "Show sections of the instructions in full of which only a summary is shown. "
+        "The conversation begins again with them open."
+    ),
+    handler=open_sections,
+)

@@ -1,0 +1,154 @@
+"""The output that a prompt asks for: its schema, how to ask for it, and how to read it.
+
+An output is an object, or an array of one type (`list[Bug]`). Providers that enforce a schema
+want an object at its root, so an array travels in `{"items": [...]}` there; in plain text it
+is asked for, and read, as it is. When to ask which way is the provider's and the loop's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+from turnledger.runtime.agent.schema.schema import Schema, decode, json_schema
+from turnledger.runtime.agent.schema.values import read_json, to_plain
+from turnledger.runtime.errors import OutputParseError, SchemaError, UnsupportedTypeError
+
+T = TypeVar("T")
+
+ARRAY_KEY = "items"
+_FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n(?P<inside>.*)```", re.DOTALL | re.IGNORECASE)
+_BEGINNING = 80
+
+
+@dataclass(frozen=True)
+class OutputSpec(Generic[T]):
+    """What a prompt's answer is made into. `kind` is the whole output's type."""
+
+    kind: Any
+    container: Literal["object", "array"] = "object"
+    allow_extra_keys: bool = False
+
+    @classmethod
+    def of(cls, kind: Any, *, allow_extra_keys: bool = False) -> OutputSpec[Any] | None:
+        """The spec of a type; None for text, which is not parsed.
+
+        UnsupportedTypeError for a type that is neither an object nor a list of one type.
+        """
+        if kind is None or kind is Any or kind in (type(None), str):
+            return None
+        spec: OutputSpec[Any]
+        if _is_array(kind):
+            spec = OutputSpec(kind, "array", allow_extra_keys)
+        else:
+            spec = OutputSpec(kind, "object", allow_extra_keys)
+        if spec.container == "object" and not _is_object(spec.schema):
+            raise UnsupportedTypeError(
+                f"{kind!r} is no object in JSON; an output is a dataclass, a msgspec Struct, a "
+                "pydantic model, or a list of one of these"
+            )
+        return spec
+
+    @property
+    def output_type(self) -> Any:
+        """The object's type, or that of the array's items."""
+        return get_args(self.kind)[0] if self.container == "array" else self.kind
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema of the whole output, as plain text has it."""
+        return json_schema(self.kind, allow_extra_keys=self.allow_extra_keys)
+
+    @cached_property
+    def native_schema(self) -> Schema:
+        """The schema for providers that enforce one: always of an object."""
+        if self.container == "object":
+            return self.schema
+        array = {key: value for key, value in self.schema.items() if key != "$defs"}
+        wrapped: Schema = {
+            "type": "object",
+            "properties": {ARRAY_KEY: array},
+            "required": [ARRAY_KEY],
+            "additionalProperties": False,
+        }
+        definitions = self.schema.get("$defs")
+        return {**wrapped, "$defs": definitions} if definitions else wrapped
+
+    def response_format(self, name: str) -> dict[str, Any]:
+        """What is sent to a provider that enforces schemas; `name` is the prompt's."""
+        known_as = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:64] or "output"
+        return {
+            "type": "json_schema",
+            "json_schema": {"name": known_as, "schema": deepcopy(self.native_schema)},
+        }
+
+    @cached_property
+    def instructions(self) -> str:
+        """What a prompt says when the provider enforces nothing."""
+        schema = msgspec.json.format(msgspec.json.encode(self.schema), indent=2).decode()
+        return (
+            f"Answer with one JSON {self.container} and nothing before or after it. "
+            f"It has to fit this JSON schema:\n\n```json\n{schema}\n```"
+        )
+
+    def parse(self, text: str) -> T:
+        """The output that a text holds: JSON, alone or in one ```json fence.
+
+        OutputParseError says what is wrong, and where.
+        """
+        inside = text.strip()
+        fenced = _FENCE.fullmatch(inside)
+        if fenced:
+            inside = fenced["inside"]
+        try:
+            data = read_json(inside)
+        except SchemaError as error:
+            raise OutputParseError(
+                f"{error.reason}; the answer begins with {text[:_BEGINNING]!r}", path=error.path
+            ) from error
+        return self._decoded(data)
+
+    def parse_native(self, payload: Any) -> T:
+        """The output that a provider has parsed already: JSON data, or the value itself."""
+        if isinstance(self.kind, type) and isinstance(payload, self.kind):
+            return cast(T, payload)
+        if isinstance(payload, str):
+            raise OutputParseError("a parsed output is JSON data, and this is text; parse() it")
+        try:
+            return self._decoded(to_plain(payload))
+        except OutputParseError:
+            raise
+        except SchemaError as error:
+            raise OutputParseError(error.reason, path=error.path) from error
+
+    def _decoded(self, data: Any) -> T:
+        at = ""
+        if self.container == "array" and isinstance(data, Mapping) and set(data) == {ARRAY_KEY}:
+            data, at = data[ARRAY_KEY], ARRAY_KEY
+        try:
+            value: T = decode(self.kind, data, allow_extra_keys=self.allow_extra_keys)
+        except SchemaError as error:
+            raise OutputParseError(error.reason, path=at + error.path) from error
+        return value
+
+
+def _is_array(kind: Any) -> bool:
+    arguments = get_args(kind)
+    if get_origin(kind) is list:
+        return True
+    return get_origin(kind) is tuple and len(arguments) == 2 and arguments[1] is Ellipsis
+
+
+def _is_object(schema: Schema) -> bool:
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices:
+        return all(_is_object(choice) for choice in choices)
+    if "$ref" in schema:
+        return True  # only what contains itself is still referred to, and that is an object
+    return schema.get("type") == "object"

@@ -1,0 +1,255 @@
+"""Puts a prompt together: from sections and parameters to the text that a model reads.
+
+Rendering is a pure function: the same template, parameters and overrides give the same text,
+tools and digest in every process. It reads no clock, no environment and no set order. Sections
+stand in their order, each below a heading that is one `#` deeper than its parent's, beginning
+with `##` (and at most `######`, which is all that Markdown has).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
+
+from turnledger.ledger import OfferedTool
+from turnledger.projections.digests import canonical, combine
+from turnledger.runtime.agent.generics import OutputT
+from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, hint
+from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.sections import Section
+from turnledger.runtime.agent.tools.tool import Tool, tool_to_spec
+from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityOverrides
+from turnledger.runtime.errors import PromptRenderError, TemplateTextError
+
+if TYPE_CHECKING:
+    from turnledger.runtime.agent.models.limits import Deadline
+    from turnledger.runtime.agent.prompts.prompt import Prompt
+
+OUTPUT_TITLE = "Response format"
+
+
+class PromptOverridesStore(Protocol):
+    """Texts to use in place of those that a program has for a prompt's sections."""
+
+    def section_overrides(self, ns: str, key: str, tag: str) -> Mapping[str, str] | None:
+        """The templates for a prompt's sections under a tag, by section path; None for none."""
+        ...
+
+
+@dataclass(frozen=True)
+class ShownSection:
+    """A section as it was rendered: where it is, how it is shown, whose text it has."""
+
+    path: str
+    title: str
+    visibility: SectionVisibility
+    overridden: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderedPrompt(Generic[OutputT]):
+    """A prompt that is ready to be sent.
+
+    `digest` covers the text, the tools, the output's schema and the messages that the
+    conversation opens with, `tools_digest` the tools.
+    `unused_overrides` are paths that the overrides store has a text for and the prompt no
+    section: the prompt has changed since, and goes on without them.
+    """
+
+    ns: str
+    key: str
+    name: str | None
+    text: str
+    tools: tuple[Tool[Any, Any], ...] = ()
+    output: OutputSpec[OutputT] | None = None
+    digest: str
+    tools_digest: str
+    offered: tuple[OfferedTool, ...] = ()
+    params: tuple[Any, ...] = ()
+    sections: tuple[ShownSection, ...] = ()
+    unused_overrides: tuple[str, ...] = ()
+    deadline: Deadline | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The paths of the sections that are shown in full."""
+        return self._paths(SectionVisibility.FULL)
+
+    @property
+    def summarised(self) -> tuple[str, ...]:
+        """The paths of the sections that are shown as a summary."""
+        return self._paths(SectionVisibility.SUMMARY)
+
+    @property
+    def output_type(self) -> Any:
+        """The type of the output, or of its items; None if it is text."""
+        return self.output.output_type if self.output is not None else None
+
+    @property
+    def container(self) -> Literal["object", "array"] | None:
+        return self.output.container if self.output is not None else None
+
+    @property
+    def allow_extra_keys(self) -> bool:
+        return self.output is not None and self.output.allow_extra_keys
+
+    def _paths(self, visibility: SectionVisibility) -> tuple[str, ...]:
+        return tuple(one.path for one in self.sections if one.visibility is visibility)
+
+
+@dataclass
+class _Page:
+    """What rendering collects on its way."""
+
+    paragraphs: list[str] = field(default_factory=list)
+    sections: list[ShownSection] = field(default_factory=list)
+    tools: dict[str, Tool[Any, Any]] = field(default_factory=dict)
+
+
+def render(
+    prompt: Prompt[OutputT],
+    *,
+    visibility: VisibilityOverrides,
+    templates: Mapping[str, str],
+    output_instructions: bool,
+    redact: Callable[[str], str] | None = None,
+) -> RenderedPrompt[OutputT]:
+    """The prompt with its parameters; `templates` replace those of the sections at their paths."""
+    template, page = prompt.template, _Page()
+    for section in template.sections:
+        _Renderer(prompt, visibility, templates, page).add(section, "", 1)
+    output: OutputSpec[Any] | None = template.output
+    if output is not None and output_instructions:
+        page.paragraphs.append(f"## {OUTPUT_TITLE}\n\n{output.instructions}")
+    if any(one.visibility is SectionVisibility.SUMMARY for one in page.sections):
+        page.tools[OPEN_SECTIONS.name] = OPEN_SECTIONS
+    text = "\n\n".join(page.paragraphs)
+    told = [tool_to_spec(tool) for tool in page.tools.values()]
+    specs = canonical(told)
+    schema = canonical(output.schema if output is not None else None)
+    said = _messages_of(prompt)
+    if redact is not None:
+        # Another secret in the same place is the same prompt: what is recorded is the same.
+        text, said = redact(text), tuple(redact(one.decode()).encode() for one in said)
+    return RenderedPrompt(
+        ns=template.ns,
+        key=template.key,
+        name=template.name,
+        text=text,
+        tools=tuple(page.tools.values()),
+        output=output,
+        digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
+        tools_digest=combine("tools", specs).hex(),
+        offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in told),
+        params=prompt.params,
+        sections=tuple(page.sections),
+        unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
+        deadline=prompt.deadline,
+    )
+
+
+def _replaceable(sections: tuple[Section[Any], ...]) -> Iterator[str]:
+    for section in sections:
+        yield from (path for path, _, one in section.walk() if one.takes_override)
+
+
+@dataclass(frozen=True)
+class _Renderer:
+    prompt: Prompt[Any]
+    visibility: VisibilityOverrides
+    templates: Mapping[str, str]
+    page: _Page
+
+    def add(self, section: Section[Any], above: str, depth: int) -> None:
+        """Put a section and what is in it on the page, unless it is not enabled."""
+        path = f"{above}.{section.key}" if above else section.key
+        params = self._params(section, path)
+        if not self._enabled(section, params, path):
+            return
+        shown_as = self.visibility.get(path) or section.visibility
+        is_summary = shown_as is SectionVisibility.SUMMARY
+        override = self.templates.get(path) if section.takes_override else None
+        text = self._text(section, params, path, override, is_summary=is_summary)
+        heading = "#" * min(depth + 1, 6) + f" {section.title}"
+        self.page.paragraphs.extend([heading, text] if text else [heading])
+        self.page.sections.append(
+            ShownSection(path, section.title, shown_as, override is not None and not is_summary)
+        )
+        if is_summary:
+            self.page.paragraphs.append(hint(path))
+            return
+        self.page.tools.update({tool.name: tool for tool in section.tools})
+        for child in section.children:
+            self.add(child, path, depth + 1)
+
+    def _error(self, why: str, path: str) -> PromptRenderError:
+        return PromptRenderError(why, prompt=self.prompt.template.path, section=path)
+
+    def _params(self, section: Section[Any], path: str) -> Any:
+        """The bound parameters of the section's type: of exactly it, else of a subclass."""
+        kind = section.params_type
+        if kind is None:
+            return None
+        fitting = [one for one in self.prompt.params if isinstance(one, kind)]
+        exact = [one for one in fitting if type(one) is kind]
+        found = exact or fitting
+        if len(found) > 1:
+            raise self._error(f"more than one of the bound parameters is a {kind.__name__}", path)
+        if found:
+            return found[0]
+        if section.default_params is not None:
+            return section.default_params
+        raise self._error(
+            f"it needs parameters of type {kind.__name__}, and none are bound: "
+            f"Prompt(template).bind({kind.__name__}(...))",
+            path,
+        )
+
+    def _enabled(self, section: Section[Any], params: Any, path: str) -> bool:
+        if section.enabled is None:
+            return True
+        try:
+            asked = section.enabled() if section.params_type is None else section.enabled(params)
+        except Exception as error:
+            raise self._error(f"`enabled` raised {type(error).__name__}: {error}", path) from error
+        return bool(asked)
+
+    def _text(
+        self,
+        section: Section[Any],
+        params: Any,
+        path: str,
+        override: str | None,
+        *,
+        is_summary: bool,
+    ) -> str:
+        if is_summary and section.summary is None:
+            raise self._error("it has no `summary` to be shown as", path)
+        try:
+            if is_summary and section.summary is not None:
+                text = section.summary.fill(params)
+            else:
+                text = section.body(params, override)
+            text.encode()
+        except (TemplateTextError, UnicodeEncodeError) as error:
+            whose = "the text of the overrides store: " if override is not None else ""
+            raise self._error(f"{whose}{error}", path) from error
+        return text
+
+
+def _messages_of(prompt: Prompt[Any]) -> tuple[bytes, ...]:
+    """What the digest covers of the messages that the conversation opens with."""
+    if not prompt.messages:
+        return ()
+    from turnledger.runtime.agent.prompts.opening_messages import (
+        digest_text,  # and with it pydantic
+    )
+
+    return (digest_text(prompt.messages),)
+
+
+def _digest_of(spec: dict[str, Any]) -> str:
+    """What a model is told of a tool, without its name: a tool that is renamed has the same."""
+    function = {name: value for name, value in spec["function"].items() if name != "name"}
+    return combine("tool", canonical(function)).hex()[:16]

@@ -1,0 +1,1 @@
+"""JSON schemas of Python types, and decoding of JSON into them."""

@@ -1,0 +1,120 @@
+"""JSON values that nobody can change: what messages hold, to the last level.
+
+They are dicts and lists, so they compare, print and encode like any other; only changing
+them is refused. `to_plain` (runtime.json_values) makes a copy that can be changed.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, NoReturn
+
+from turnledger.ledger.events.limits import INT_RANGE
+from turnledger.runtime.agent.schema.values import MAX_DEPTH, at_key
+from turnledger.runtime.errors import DataEncodeError
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    raise TypeError("This is part of a message and can't be changed; to_plain() copies it.")
+
+
+class FrozenDict(dict[str, Any]):
+    """An object of JSON that can't be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, memo: object) -> FrozenDict:
+        return self
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A list of JSON that can't be changed."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenList, (list(self),)
+
+
+def checked_text(value: str) -> str:
+    """The text, if it can be written down; DataEncodeError for half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataEncodeError(
+            f"half of a surrogate pair at character {error.start} is not Unicode text"
+        ) from error
+    return value
+
+
+def frozen_json(value: object) -> Any:
+    """A frozen copy of a JSON value; DataEncodeError names the place of what JSON can't hold.
+
+    Stricter than `to_plain`: it takes JSON's own values only (a tuple is a list), so that
+    what is read from a message is what was put in.
+    """
+    return _frozen(value, "", 0)
+
+
+def _frozen(value: object, path: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
+        return int(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
+        return float(value)
+    if depth >= MAX_DEPTH:
+        raise DataEncodeError(
+            f"nested deeper than {MAX_DEPTH} levels, or holds itself", path=path[:200]
+        )
+    if isinstance(value, dict):
+        return FrozenDict(
+            {
+                _key(key, path): _frozen(item, at_key(path, str(key)), depth + 1)
+                for key, item in value.items()
+            }
+        )
+    if isinstance(value, list | tuple):
+        return FrozenList(
+            [_frozen(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
+        )
+    raise DataEncodeError(
+        f"{type(value).__name__} is not JSON; make it text, a number, a list or a dict first "
+        "(to_plain does that for dataclasses, models, moments and sets)",
+        path=path,
+    )
+
+
+def _key(key: object, path: str) -> str:
+    if not isinstance(key, str):
+        raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
+    return _text(key, path)
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        return str.__str__(checked_text(value))
+    except DataEncodeError as error:
+        raise DataEncodeError(error.reason, path=path) from error

@@ -1,0 +1,182 @@
+"""Values to JSON and JSON text to values, refusing what would not come back as it went in.
+
+`to_plain` turns a program's values into objects, lists, text and numbers, for the ledger and
+for a model to read; `read_json` reads what a model wrote. Neither knows a type to fit the
+data to: that is `runtime.agent.schema.schema`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger.events.limits import INT_RANGE, Limits
+from turnledger.projections.digests import canonical
+from turnledger.projections.session.declarations import dumped
+from turnledger.runtime.errors import DataDecodeError, DataEncodeError, SchemaError
+
+# What the ledger takes by default: deeper values, and those that hold themselves, are refused.
+MAX_DEPTH = Limits().max_json_depth
+# What msgspec writes as text, and reads again.
+_WRITTEN_AS_TEXT = (datetime, date, time, timedelta, UUID, Decimal)
+
+
+def to_plain(value: object) -> Any:
+    """The value as plain JSON.
+
+    Dataclasses, msgspec Structs and pydantic models become objects, enums their values, sets
+    sorted lists, moments and ids text. DataEncodeError names the place of anything else:
+    NaN and infinity, keys that are no text, bytes, text that is not Unicode, integers beyond
+    64 bits, and objects that nobody taught to be JSON.
+    """
+    return _plain(value, "", 0)
+
+
+def to_text(value: object) -> str:
+    """The value as compact JSON text, its fields in the order that they have."""
+    return msgspec.json.encode(to_plain(value)).decode()
+
+
+def read_json(text: str) -> Any:
+    """What a JSON text says; DataDecodeError names the line and column, or the place in it."""
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise DataDecodeError(
+            f"this is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DataDecodeError(f"this is not JSON that can be read: {error}") from error
+    try:
+        return to_plain(data)
+    except DataEncodeError as error:
+        raise DataDecodeError(error.reason, path=error.path) from error
+
+
+def pydantic_module() -> Any:
+    """pydantic if the program has imported it: a type of it can't be there otherwise."""
+    return sys.modules.get("pydantic")
+
+
+def is_model(value: object) -> bool:
+    """Whether this is an instance of a pydantic model."""
+    pydantic = pydantic_module()
+    return pydantic is not None and isinstance(value, pydantic.BaseModel)
+
+
+def at_key(path: str, key: str) -> str:
+    """The place of an object's entry."""
+    return f"{path}.{key}" if path else key
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _plain(value: object, path: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return _plain(value.value, path, depth)
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
+        return int(value)
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
+        return float(value)
+    if isinstance(value, _WRITTEN_AS_TEXT):
+        return msgspec.to_builtins(value)
+    if depth >= MAX_DEPTH:
+        raise DataEncodeError(
+            f"nested deeper than {MAX_DEPTH} levels, or holds itself", path=path[:200]
+        )
+    return _container(value, path, depth + 1)
+
+
+def _container(value: object, path: str, depth: int) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            _key(key, path): _plain(item, at_key(path, str(key)), depth)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return _items(value, path, depth)
+    if isinstance(value, set | frozenset):
+        return sorted(_items(value, path, depth), key=canonical)
+    if isinstance(value, msgspec.Struct):
+        return _struct(value, path, depth)
+    if is_model(value):
+        return _plain(_dumped(value, path), path, depth - 1)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name), at_key(path, field.name), depth)
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise DataEncodeError("bytes are not JSON; make them text (base64, say)", path=path)
+    raise DataEncodeError(
+        f"{type(value).__name__} is not JSON; use a dataclass, a msgspec Struct, a pydantic "
+        "model, or text, numbers, lists and dicts",
+        path=path,
+    )
+
+
+def _items(values: Iterable[object], path: str, depth: int) -> list[Any]:
+    return [_plain(item, f"{path}[{place}]", depth) for place, item in enumerate(values)]
+
+
+def _key(key: object, path: str) -> str:
+    if isinstance(key, Enum):
+        key = key.value
+    if not isinstance(key, str):
+        raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
+    return _text(key, path)
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataEncodeError(
+            f"half of a surrogate pair at character {error.start} is not Unicode text", path=path
+        ) from error
+    return str.__str__(value)
+
+
+def _struct(value: msgspec.Struct, path: str, depth: int) -> Any:
+    config = value.__struct_config__
+    fields = [
+        (name, getattr(value, field))
+        for field, name in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+    ]
+    tag = [] if config.tag is None else [(config.tag_field or "type", config.tag)]
+    if config.array_like:
+        return _items([item for _, item in [*tag, *fields]], path, depth)
+    return {
+        name: _plain(item, at_key(path, name), depth)
+        for name, item in [*tag, *fields]
+        if item is not msgspec.UNSET
+    }
+
+
+def _dumped(model: Any, path: str) -> Any:
+    try:
+        return dumped(model)
+    except SchemaError:
+        raise
+    except Exception as error:
+        raise DataEncodeError(f"{type(model).__name__}: {error}", path=path) from error

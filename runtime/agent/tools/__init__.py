@@ -1,0 +1,1 @@
+"""Tools: their definition, and calling one by name with JSON arguments."""

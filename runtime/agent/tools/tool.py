@@ -1,0 +1,254 @@
+"""Tools as a model is offered them: a name, what it is for, its parameters, and a handler.
+
+    @dataclass(frozen=True)
+    class Search:
+        query: str
+
+    def search(params: Search, *, context: ToolContext) -> ToolResult[list[str]]:
+        return ToolResult("Found two pages.", value=["a", "b"])
+
+    tool = Tool[Search, list[str]](name="search", description="Look it up.", handler=search)
+
+Here is what a tool is; calling one is `runtime.agent.tools.call`, and when it is called, made
+durable and limited in time is the loop's.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_type_hints
+
+from turnledger.runtime.agent.generics import ParamsT, ResultT, Subscripted
+from turnledger.runtime.agent.schema.schema import Schema, json_schema
+from turnledger.runtime.errors import SchemaError, ToolDefinitionError
+
+if TYPE_CHECKING:
+    from turnledger.runtime.agent.models.limits import Deadline
+    from turnledger.runtime.agent.prompts.prompt import Prompt
+    from turnledger.runtime.agent.prompts.render import RenderedPrompt
+    from turnledger.runtime.bus import EventBus
+
+OnInterrupt = Literal["retry", "fail", "ask"]
+
+# What all providers accept.
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+@dataclass(frozen=True)
+class ToolResult(Generic[ResultT]):
+    """What a handler gives back: words for the model, and perhaps a value.
+
+    The model is shown the value too, as JSON, unless `exclude_value_from_context`; the
+    session and listeners always get it. `success=False` is a failure that the model may
+    react to, and undoes what the handler changed in the session.
+    """
+
+    message: str
+    value: ResultT | None = None
+    success: bool = True
+    exclude_value_from_context: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """What a handler may use beside its parameters.
+
+    `call_id` is the same when an interrupted call runs again, and so can be a key for
+    idempotence; `is_resume` says that this is such a run.
+    """
+
+    call_id: str = ""
+    is_resume: bool = False
+    prompt: Prompt[Any] | None = None
+    rendered_prompt: RenderedPrompt[Any] | None = None
+    # The adapter and the session are what the caller has; handlers need not import them.
+    adapter: Any = None
+    session: Any = None
+    event_bus: EventBus | None = None
+    deadline: Deadline | None = None
+    resources: Any = None
+
+
+class Tool(Subscripted, Generic[ParamsT, ResultT]):
+    """Something that a model may call.
+
+    The parameters' type is `P` of `Tool[P, R]`, or `params_type`, or the annotation of the
+    handler's first parameter; None, or no such parameter, means that it takes none. Handlers
+    are `handler(params, *, context)` and synchronous. `on_interrupt` says what becomes of a
+    call that was interrupted, when nobody knows whether it happened: run it again ("retry"),
+    tell the model that the outcome is unknown ("fail"), or wait for a person ("ask").
+    `timeout` is in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        description: str,
+        handler: Callable[..., Any],
+        on_interrupt: OnInterrupt = "retry",
+        timeout: float | None = None,
+        params_type: Any = None,
+    ) -> None:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ToolDefinitionError(
+                f"A tool's name is 1 to 64 letters, digits, '_' and '-'; {name!r} is not."
+            )
+        if not isinstance(description, str) or not description.strip():
+            raise ToolDefinitionError("say in `description` what the tool is for", tool=name)
+        if on_interrupt not in get_args(OnInterrupt):
+            raise ToolDefinitionError(
+                f"on_interrupt is 'retry', 'fail' or 'ask', not {on_interrupt!r}", tool=name
+            )
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise ToolDefinitionError(f"timeout is in seconds above 0, not {timeout!r}", tool=name)
+        self.name = name
+        self.description = inspect.cleandoc(description)
+        self.handler = handler
+        self.on_interrupt: OnInterrupt = on_interrupt
+        self.timeout = timeout
+        self.takes_params = _takes_params(handler, name)
+        self.params_type = self._params_type(params_type)
+        self.parameters = self._parameters()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.name!r})"
+
+    def _params_type(self, given: Any) -> Any:
+        """The type of the parameters; None if there are none."""
+        wanted = self.type_arguments[0] if self.type_arguments else given
+        if wanted is None and self.takes_params:
+            wanted = _annotated(self.handler, self.name)
+        if wanted is None or wanted is type(None):
+            return None
+        if not self.takes_params:
+            raise ToolDefinitionError(
+                f"its parameters are a {wanted!r}, but its handler takes none: write "
+                "def handler(params, *, context)",
+                tool=self.name,
+            )
+        return wanted
+
+    def _parameters(self) -> Schema:
+        if self.params_type is None:
+            return _NO_PARAMETERS
+        try:
+            schema = json_schema(self.params_type)
+        except SchemaError as error:
+            raise ToolDefinitionError(f"its parameters: {error}", tool=self.name) from error
+        if schema.get("type") != "object":
+            raise ToolDefinitionError(
+                f"parameters are an object (a dataclass, a msgspec Struct, a pydantic model), and "
+                f"{self.params_type!r} is none",
+                tool=self.name,
+            )
+        return schema
+
+
+def tool_to_spec(tool: Tool[Any, Any]) -> dict[str, Any]:
+    """The tool as models are told of it: a function with a JSON schema of its parameters."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": deepcopy(tool.parameters),  # an adapter may make it its own
+        },
+    }
+
+
+class ToolRegistry:
+    """The tools of one evaluation, by name, in their order."""
+
+    def __init__(self, tools: Iterable[Tool[Any, Any]] = ()) -> None:
+        self._tools: dict[str, Tool[Any, Any]] = {}
+        for tool in tools:
+            if self._tools.setdefault(tool.name, tool) is not tool:
+                raise ToolDefinitionError("two tools have this name; rename one", tool=tool.name)
+
+    def get(self, name: str) -> Tool[Any, Any] | None:
+        return self._tools.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._tools)
+
+    def specs(self) -> list[dict[str, Any]]:
+        return [tool_to_spec(tool) for tool in self]
+
+    def __iter__(self) -> Iterator[Tool[Any, Any]]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
+def _takes_params(handler: Any, name: str) -> bool:
+    """Whether a handler takes parameters beside the context; an error if it can't be called."""
+    if not callable(handler):
+        raise ToolDefinitionError(f"its handler can't be called: {handler!r}", tool=name)
+    if inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
+        raise ToolDefinitionError(
+            "its handler is no plain function; handlers are synchronous", tool=name
+        )
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"its handler's signature is unknown: {error}", tool=name
+        ) from error
+    wanted = "write def handler(params, *, context), or def handler(*, context)"
+    others = [one for one in parameters if one.name != "context"]
+    if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in others) and len(others) == len(
+        parameters
+    ):
+        raise ToolDefinitionError(f"its handler takes no `context`; {wanted}", tool=name)
+    for place, one in enumerate(parameters):
+        if one.name == "context" and (
+            one.kind is inspect.Parameter.POSITIONAL_ONLY
+            or (place == 0 and any(other.kind in _POSITIONAL for other in others))
+        ):
+            raise ToolDefinitionError(f"its handler's `context` is no keyword; {wanted}", tool=name)
+    return _first_is_params(others, name, wanted)
+
+
+def _first_is_params(others: list[inspect.Parameter], name: str, wanted: str) -> bool:
+    needed = [
+        one
+        for place, one in enumerate(others)
+        if not (place == 0 and one.kind in _POSITIONAL)
+        and one.default is inspect.Parameter.empty
+        and one.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    ]
+    if needed:
+        names = ", ".join(one.name for one in needed)
+        raise ToolDefinitionError(f"nobody hands {names} to its handler; {wanted}", tool=name)
+    return bool(others) and (
+        others[0].kind in _POSITIONAL or others[0].kind is inspect.Parameter.VAR_POSITIONAL
+    )
+
+
+def _annotated(handler: Callable[..., Any], name: str) -> Any:
+    """What the handler's first parameter is annotated with."""
+    advice = "write Tool[Params, Result](...), or give params_type"
+    function: Any = handler
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise ToolDefinitionError(
+            f"its handler's annotations can't be read ({error}); {advice}", tool=name
+        ) from error
+    first = next(iter(inspect.signature(handler).parameters))
+    if first not in hints:
+        raise ToolDefinitionError(f"its handler does not say what it takes; {advice}", tool=name)
+    return hints[first]

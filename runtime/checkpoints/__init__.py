@@ -1,0 +1,1 @@
+"""Checkpoints: execution state, snapshots of files, and where they are kept."""

@@ -1,0 +1,103 @@
+"""Puts a directory back to what a manifest says: checks all of it first, then changes files.
+
+A file is written beside its place and then put there at once, so that a reader finds the old
+one or the new one. Interrupted half way, it is enough to do it again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from turnledger.runtime.checkpoints.file_tree import UNFINISHED, Kind, leads_out
+from turnledger.runtime.errors import SnapshotRestoreError
+
+
+class Wanted(NamedTuple):
+    """Something that is to be there; without content it is there already."""
+
+    path: str
+    kind: Kind
+    content: bytes | None
+
+
+def check(wanted: Sequence[Wanted]) -> None:
+    """SnapshotRestoreError if all of these can't be there together, or lead elsewhere."""
+    paths = {one.path for one in wanted}
+    if len(paths) != len(wanted):
+        twice = next(one.path for one in wanted if _times(one.path, wanted) > 1)
+        raise _refused(twice, "is named twice")
+    for one in wanted:
+        for above in _above(one.path):
+            if above in paths:
+                raise _refused(one.path, f"can't be within {above!r}, which is no directory of it")
+        if one.kind == "directory" and one.content:
+            raise _refused(one.path, "is a directory and has content")
+        if one.kind == "link" and one.content is not None:
+            target = os.fsdecode(one.content)
+            if not target or "\0" in target or leads_out(one.path, target):
+                raise _refused(one.path, f"is a link to {target!r}, out of the directory")
+
+
+def put_back(root: str, wanted: Sequence[Wanted]) -> None:
+    """Have exactly these in a directory. They were checked."""
+    directories = {one.path for one in wanted if one.kind == "directory"}
+    directories.update(above for one in wanted for above in _above(one.path))
+    kept = {one.path for one in wanted if one.kind != "directory"}
+    try:
+        os.makedirs(root, exist_ok=True)
+        _remove_others(root, "", kept, directories)
+        for path in sorted(directories):
+            os.makedirs(os.path.join(root, path), exist_ok=True)
+        for one in wanted:
+            if one.content is not None and one.kind != "directory":
+                _put(os.path.join(root, one.path), one.kind, one.content)
+    except OSError as error:
+        raise SnapshotRestoreError(
+            f"The directory {root} is only partly restored: {error}. Mend that, and restore again."
+        ) from error
+
+
+def _remove_others(root: str, below: str, kept: set[str], directories: set[str]) -> None:
+    with os.scandir(os.path.join(root, below)) as entries:
+        found = list(entries)
+    for entry in found:
+        path = f"{below}/{entry.name}" if below else entry.name
+        if not entry.is_dir(follow_symlinks=False):
+            if path not in kept:
+                os.unlink(entry.path)
+        elif path in directories:
+            _remove_others(root, path, kept, directories)
+        else:
+            shutil.rmtree(entry.path)
+
+
+def _put(path: str, kind: Kind, content: bytes) -> None:
+    unfinished = os.path.join(os.path.dirname(path), UNFINISHED)
+    with suppress(FileNotFoundError):
+        os.unlink(unfinished)
+    if kind == "link":
+        os.symlink(os.fsdecode(content), unfinished)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        handle = os.open(unfinished, flags, 0o777 if kind == "executable" else 0o666)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+    os.replace(unfinished, path)
+
+
+def _above(path: str) -> Iterable[str]:
+    """The directories that a path is in."""
+    parts = path.split("/")
+    return ("/".join(parts[:end]) for end in range(1, len(parts)))
+
+
+def _times(path: str, wanted: Sequence[Wanted]) -> int:
+    return sum(one.path == path for one in wanted)
+
+
+def _refused(path: str, why: str) -> SnapshotRestoreError:
+    return SnapshotRestoreError(f"In the snapshot {path!r} {why}; nothing was changed.")

@@ -1,0 +1,132 @@
+"""The ledger as a place for checkpoints: its own, derived from the events, and given ones.
+
+Nothing is ever overwritten: the latest that was not cleared is the one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger import (
+    ANY,
+    CheckpointCleared,
+    CheckpointStored,
+    Ledger,
+    RunStarted,
+)
+from turnledger.projections import Declarations, fold_together, standing, state_at
+from turnledger.runtime.checkpoints.checkpoint import Checkpoint
+from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
+from turnledger.runtime.journal.loop_progress import Progress
+from turnledger.runtime.journal.session_facts import Facts
+from turnledger.runtime.loop.events import CheckpointPhase
+from turnledger.runtime.session.snapshot import Snapshot
+
+
+class LedgerCheckpointBackend:
+    """Checkpoints in a ledger. `declarations` say how session state is folded to look at it."""
+
+    def __init__(self, ledger: Ledger, declarations: Declarations | None = None) -> None:
+        self.ledger = ledger
+        self.declarations = declarations
+
+    def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
+        """Keep a checkpoint as it is given but for secrets; a new run begins with it."""
+        checkpoint = self._redacted(checkpoint)
+        stored = CheckpointStored(
+            checkpoint=checkpoint.to_json(),
+            phase=checkpoint.phase.value,
+            tool_calls_completed=checkpoint.tool_calls_completed,
+            created_at=checkpoint.created_at,
+        )
+        if self.ledger.head(run_id):
+            self._append(run_id, stored)
+            return
+        started = RunStarted(
+            request_id=checkpoint.request_id,
+            request_type=checkpoint.request_type,
+            request=_json_or_none(checkpoint.request_payload),
+            requested_at=checkpoint.created_at,
+        )
+        self.ledger.append(run_id, [started, stored], ANY)
+
+    def load(self, run_id: UUID) -> Checkpoint | None:
+        if not self.ledger.head(run_id):
+            return None
+        latest = standing(self.ledger, run_id).checkpoints.latest
+        if latest is None:
+            return None
+        if latest.is_users:
+            event = self.ledger.record(run_id, latest.version).event
+            assert isinstance(event, CheckpointStored)
+            return Checkpoint.from_json(event.checkpoint)
+        state = state_at(self.ledger, run_id, latest.version, declarations=self.declarations)
+        records = self.ledger.read(run_id, until=latest.version)
+        progress, facts = fold_together(records, (Progress(), Facts()))
+        started = progress.started
+        if started is None or started.request_id is None:
+            return None
+        return Checkpoint(
+            run_id=run_id,
+            request_id=started.request_id,
+            created_at=latest.created_at,
+            composite_snapshot=CompositeSnapshot(
+                session=Snapshot.of_slices(state.slices, self.declarations),
+                resources={
+                    name: resource_at(files, self.ledger.blob)
+                    for name, files in facts.resources.items()
+                },
+            ),
+            request_payload=msgspec.json.encode(started.request),
+            request_type=started.request_type,
+            tool_calls_completed=latest.tool_calls_completed,
+            phase=CheckpointPhase(latest.phase),
+        )
+
+    def delete(self, run_id: UUID) -> None:
+        """The run's checkpoints no longer count; its events stay."""
+        known = self.ledger.head(run_id) > 0
+        if known and standing(self.ledger, run_id).checkpoints.latest is not None:
+            self._append(run_id, CheckpointCleared(reason="deleted"))
+
+    def list_incomplete(self) -> Sequence[UUID]:
+        found: list[UUID] = []
+        for info in self.ledger.runs():
+            latest = standing(self.ledger, info.run_id).checkpoints.latest
+            if latest is not None and latest.phase != CheckpointPhase.COMPLETED.value:
+                found.append(info.run_id)
+        return found
+
+    def _redacted(self, checkpoint: Checkpoint) -> Checkpoint:
+        """The bytes in it are base64 in its JSON, where nobody would find a secret any more."""
+        state = checkpoint.adapter_state
+        return replace(
+            checkpoint,
+            request_payload=self._without_secrets(checkpoint.request_payload),
+            adapter_state=self._without_secrets(state) if state is not None else None,
+        )
+
+    def _without_secrets(self, content: bytes) -> bytes:
+        try:
+            return self.ledger.redact_text(content.decode()).encode()
+        except UnicodeDecodeError:
+            return content
+
+    def _append(self, run_id: UUID, event: CheckpointStored | CheckpointCleared) -> None:
+        """As the run's worker: RunClaimedError if another one has it."""
+        worker = f"{self.ledger.worker}/checkpoints"
+        with self.ledger.claim(run_id, worker=worker) as claim:
+            self.ledger.append(run_id, event, ANY, claim.epoch)
+
+
+def _json_or_none(payload: bytes) -> Any:
+    """What is no JSON is kept in the checkpoint as it was given, and found out about there."""
+    try:
+        return msgspec.json.decode(payload)
+    except ValueError:
+        return None

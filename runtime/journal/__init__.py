@@ -1,0 +1,1 @@
+"""The journal: folds and commits what a loop and its session record."""

@@ -1,0 +1,1 @@
+"""The loop: decide the next effect, perform it, record its events."""

@@ -1,0 +1,139 @@
+"""What a provider is to the runtime: three small functions, and `evaluate` in front of them.
+
+`encode` makes a provider's payload of a request, `decode` a reply of what came back, and `send`
+is the only one that touches the world. Everything else (tools, limits, retries, recording,
+resuming) is the loop's and the same for every provider.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event as Flag
+from typing import Any, ClassVar, Generic, TypeVar
+
+from turnledger.ledger import InnerMessage, InvalidInputError
+from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
+from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, ToolChoice
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy, retry_advice
+from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.prompts.render import PromptOverridesStore
+from turnledger.runtime.bus import EventBus
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.loop.evaluation import Evaluation, Wishes
+from turnledger.runtime.loop.events import TextReceived
+from turnledger.runtime.session.session import Session
+
+OutputT = TypeVar("OutputT")
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterResumeState:
+    """A conversation to go on from, where the session does not hold it itself."""
+
+    conversation_prefix: tuple[InnerMessage, ...] = ()
+    pending_tool_calls: tuple[ToolCall, ...] = ()
+
+
+class ProviderAdapter(ABC, Generic[OutputT]):
+    """A provider. It keeps nothing of a conversation: every request says all of it."""
+
+    name: ClassVar[str] = "provider"
+
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        tool_choice: ToolChoice = "auto",
+        parallel_tools: int = 1,
+        throttle: ThrottlePolicy | None = None,
+        use_native_response_format: bool = False,
+        request_options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_delta: Callable[[TextReceived], None] | None = None,
+    ) -> None:
+        if parallel_tools < 1:
+            raise InvalidInputError("parallel_tools is 1 or more.")
+        self.model = model
+        self.tool_choice = tool_choice
+        self.parallel_tools = parallel_tools
+        self.throttle = throttle or ThrottlePolicy()
+        self.use_native_response_format = use_native_response_format
+        self.request_options = dict(request_options or {})
+        # Whether text is wanted as it comes, and who hears of it beside the bus.
+        self.stream = stream or on_delta is not None
+        self.on_delta = on_delta
+        # Set to end a wait between two attempts: the run stays resumable.
+        self.cancelled = Flag()
+
+    # --- what a provider implements ---
+
+    @abstractmethod
+    def encode(self, request: Request) -> Any:
+        """The provider's payload for a request. Pure."""
+
+    @abstractmethod
+    def send(self, payload: Any, sending: Sending) -> Any:
+        """What the provider answers. The only one that touches the world.
+
+        A provider that streams calls `sending.on_text` with the text as it comes, and gives
+        back the whole answer all the same.
+        """
+
+    @abstractmethod
+    def decode(self, raw: Any) -> Reply:
+        """The reply in what the provider answered. Pure."""
+
+    def advise(self, error: Exception) -> RetryAdvice:
+        """Whether a call that failed like this may be made again, and when."""
+        return retry_advice(error)
+
+    # --- what everybody calls ---
+
+    def evaluate(
+        self,
+        prompt: Prompt[OutputT],
+        *params: Any,
+        parse_output: bool = True,
+        bus: EventBus | None = None,
+        session: Session | None = None,
+        execution_state: ExecutionState | None = None,
+        deadline: Deadline | None = None,
+        budget_tracker: BudgetTracker | None = None,
+        overrides_store: PromptOverridesStore | None = None,
+        overrides_tag: str = "latest",
+        resume: bool = False,
+        resume_from: AdapterResumeState | None = None,
+    ) -> PromptResponse[OutputT]:
+        """Ask the model, run the tools it calls, and return its answer.
+
+        The state is a `session`, or an `execution_state` that has one. With `resume` the
+        session's latest conversation goes on where it stopped. A failure is a
+        PromptEvaluationError; VisibilityExpansionRequired, ConversationNotFound,
+        PromptMismatch and DecisionRequiredError pass as they are, and so does what ends the
+        process's part in a run: a cancelled wait, a ledger that refuses or is not there.
+        """
+        if (session is None) == (execution_state is None):
+            raise InvalidInputError("evaluate takes exactly one of session and execution_state.")
+        if execution_state is not None:
+            session = execution_state.session
+        assert session is not None
+        evaluation = Evaluation(
+            self,
+            prompt.bind(*params) if params else prompt,
+            session,
+            Wishes(
+                parse_output=parse_output,
+                bus=session.bus if bus is None else bus,
+                deadline=deadline,
+                budget_tracker=budget_tracker,
+                overrides_store=overrides_store,
+                overrides_tag=overrides_tag,
+                execution_state=execution_state,
+            ),
+        )
+        if resume_from is not None:
+            evaluation.bring(resume_from.conversation_prefix)
+        return evaluation.run(resume=resume or resume_from is not None)

@@ -1,0 +1,104 @@
+"""`decide`: from what is known to the next thing to do. Pure: it reads nothing else.
+
+A fresh evaluation, one that goes on, and one that another process left in the middle of a tool
+are the same to it: it looks at what is known and names what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.tools.tool import OnInterrupt
+from turnledger.runtime.journal.journal import Known
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Begin an evaluation: record what is asked."""
+
+
+@dataclass(frozen=True)
+class CallModel:
+    """Ask the model for the reply of a turn."""
+
+    turn: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Record that nobody knows how these calls ended."""
+
+    calls: tuple[ToolCallView, ...]
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Record what became of these calls without running them: a decision, or that it is unknown."""
+
+    calls: tuple[ToolCallView, ...]
+
+
+@dataclass(frozen=True)
+class RunTools:
+    """Run these calls, the first ones first."""
+
+    calls: tuple[ToolCallView, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Wait for a person to decide about these calls."""
+
+    calls: tuple[ToolCallView, ...]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The last reply asks for nothing more: it is the answer."""
+
+
+Effect: TypeAlias = Begin | CallModel | Doubt | Settle | RunTools | Wait | Finish
+
+
+def decide(
+    known: Known, evaluation_id: str | None, on_interrupt: Mapping[str, OnInterrupt]
+) -> Effect:
+    """The next effect of an evaluation; None is one that has not begun.
+
+    `on_interrupt` says for each tool what to do about a call in doubt. A call of a tool
+    that is not there any more is not run: what became of it is unknown.
+    """
+    evaluation = known.progress.evaluation
+    if evaluation is None or evaluation.evaluation_id != evaluation_id:
+        return Begin()
+    calls = [c for c in known.run.tools.pending() if c.evaluation_id == evaluation_id]
+    # What a person said about a call, nobody doubts; one that is to be tried again is doubted.
+    known_to_somebody = ("completed", "failed")
+    started = tuple(
+        call
+        for call in calls
+        if call.status == "started" and call.decision not in known_to_somebody
+    )
+    if started:
+        return Doubt(started)
+    plans = [(call, _plan(call, on_interrupt)) for call in calls]
+    for plan, effect in (("settle", Settle), ("run", RunTools), ("wait", Wait)):
+        chosen = tuple(call for call, its in plans if its == plan)
+        if chosen:
+            return effect(chosen)
+    if evaluation.replied or evaluation.finished:
+        return Finish()
+    return CallModel(evaluation.turn + 1, evaluation.requests + 1)
+
+
+def _plan(call: ToolCallView, on_interrupt: Mapping[str, OnInterrupt]) -> str:
+    if call.status == "pending" or call.decision == "retry":
+        return "run"
+    if call.decision is not None:
+        return "settle"
+    policy = on_interrupt.get(call.name, "fail")
+    return {"retry": "run", "fail": "settle", "ask": "wait"}[policy]

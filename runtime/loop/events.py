@@ -1,0 +1,191 @@
+"""The news that the runtime publishes on a bus, and the request that it takes from one.
+
+They tell listeners; they are not facts and nothing is rebuilt from them (the facts are
+`ledger.events.types`, and no name is used in both). All are immutable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, Generic, TypeVar
+from uuid import UUID, uuid4
+
+from turnledger.ledger.clock import utc_now
+from turnledger.projections.views.usage import Tokens
+from turnledger.runtime.agent.models.limits import Budget, Deadline
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.agent.tools.tool import ToolResult
+
+UserRequestT = TypeVar("UserRequestT")
+OutputT = TypeVar("OutputT")
+
+
+# --- one evaluation ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRendered:
+    """A prompt is ready and goes to the provider next.
+
+    `inputs` are the parameters that it was rendered with, in their order, as JSON data;
+    `text` is the whole of what they made.
+    """
+
+    ns: str
+    key: str
+    name: str | None
+    adapter: str
+    session_id: UUID
+    inputs: tuple[Any, ...]
+    text: str
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextReceived:
+    """A piece of a reply that is still coming in, from an adapter that streams.
+
+    What was received of an attempt is no message before the reply is complete: when a call
+    fails and is made again, its text comes again with the next `attempt`.
+    """
+
+    prompt_name: str
+    adapter: str
+    session_id: UUID
+    evaluation_id: str
+    turn: int
+    attempt: int
+    text: str
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolInvoked:
+    """A tool's handler returned, or was not called because its arguments were wrong.
+
+    It is published before the call is committed: a listener that raises undoes what the
+    tool changed in the session. `params` is what the handler got, or `RejectedToolParams`;
+    `rendered_output` is what the model is told.
+    """
+
+    name: str
+    params: Any
+    result: ToolResult[Any]
+    call_id: str
+    session_id: UUID
+    prompt_name: str
+    adapter: str
+    rendered_output: str = ""
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedToolParams:
+    """Arguments as the model sent them, and why they are none that the tool takes."""
+
+    raw_arguments: Any
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptExecuted:
+    """A prompt has its answer; `usage` is the sum of the evaluation's model calls."""
+
+    ns: str
+    key: str
+    name: str | None
+    adapter: str
+    session_id: UUID
+    response: PromptResponse[Any]
+    usage: Tokens
+    created_at: datetime = field(default_factory=utc_now)
+
+
+# --- the main loop -----------------------------------------------------------------
+
+# No slots on the generic ones: typing notes the subscript of MainLoopRequest[Review](...)
+# on the new instance, and Python 3.11's frozen class with slots answers with a TypeError
+# where typing expects an AttributeError.
+
+
+@dataclass(frozen=True)
+class MainLoopRequest(Generic[UserRequestT]):
+    """Please do this. `budget` and `deadline` go before those of the loop's config."""
+
+    request: UserRequestT
+    budget: Budget | None = None
+    deadline: Deadline | None = None
+    request_id: UUID = field(default_factory=uuid4)
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True)
+class MainLoopCompleted(Generic[OutputT]):
+    """A request was done."""
+
+    request_id: UUID
+    response: PromptResponse[OutputT]
+    session_id: UUID
+    completed_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class MainLoopFailed:
+    """A request came to nothing; without a `session_id` it failed before there was one."""
+
+    request_id: UUID
+    error: Exception
+    session_id: UUID | None
+    failed_at: datetime = field(default_factory=utc_now)
+
+
+# --- checkpoints and recovery ------------------------------------------------------
+
+
+class CheckpointPhase(Enum):
+    """How far a run was when a checkpoint was taken."""
+
+    INITIALIZED = "initialized"
+    POST_TOOL = "post_tool"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """A checkpoint is on disk."""
+
+    run_id: UUID
+    checkpoint_id: UUID
+    phase: CheckpointPhase
+    tool_calls_completed: int
+    created_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryStarted:
+    """An interrupted run is being taken up again."""
+
+    run_id: UUID
+    checkpoint_created_at: datetime
+    tool_calls_completed: int
+    started_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryCompleted:
+    """A run that had been interrupted came to its end."""
+
+    run_id: UUID
+    completed_at: datetime = field(default_factory=utc_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFailed:
+    """A run could not be taken up again, or failed after it was."""
+
+    run_id: UUID
+    error: Exception
+    failed_at: datetime = field(default_factory=utc_now)

@@ -1,0 +1,1 @@
+"""Effects of the loop: call a model, run tools, record results, finish."""

@@ -1,0 +1,173 @@
+"""What came of a tool's call, as it is recorded: the result, its message, what the tool changed.
+
+Listeners hear of it first and may object. All of it is one addition to the journal, so that none
+of it is ever on disk without the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
+from turnledger.ledger.clock import to_datetime
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.tools.call import Invocation, failed
+from turnledger.runtime.bus import format_publish_failures
+from turnledger.runtime.journal.journal import Journal, Known, Pending
+from turnledger.runtime.loop.events import ToolInvoked
+from turnledger.runtime.session.overlay import Overlay
+
+if TYPE_CHECKING:
+    from turnledger.runtime.loop.evaluation import Evaluation
+
+
+def record(
+    evaluation: Evaluation[Any], call: ToolCallView, invocation: Invocation, overlay: Overlay
+) -> None:
+    """Tell listeners, who may object, and add the result with what the tool changed."""
+    if not invocation.result.success:
+        # What the tool changed did not happen; what listeners note about its failure does.
+        overlay.close()
+        overlay = Overlay(evaluation.journal, call.call_id)
+        _put_back(evaluation)
+    event = ToolInvoked(
+        name=call.name,
+        params=invocation.params,
+        result=invocation.result,
+        call_id=call.call_id,
+        session_id=evaluation.session.session_id,
+        prompt_name=evaluation.prompt.label,
+        adapter=evaluation.adapter.name,
+        rendered_output=invocation.text,
+    )
+    with evaluation.session.scope(overlay):
+        told = evaluation.bus.publish(event)
+    evaluation.invoked.append(event)
+    changed = overlay.close()
+    if told.ok:
+        _add_outcome(evaluation, call, invocation, changed, overlay.blobs)
+        return
+    if invocation.result.success:
+        _put_back(evaluation)
+        # The handler ran, so the call is completed; what it changed did not happen.
+        add_result(evaluation, call, format_publish_failures(told.errors))
+    else:
+        text = f"{invocation.text}\n\n{format_publish_failures(told.errors)}"
+        add_result(evaluation, call, text, error=_error_of(invocation))
+
+
+def _add_outcome(
+    evaluation: Evaluation[Any],
+    call: ToolCallView,
+    invocation: Invocation,
+    changed: Sequence[Pending],
+    blobs: Sequence[bytes],
+) -> None:
+    """The result of a call that nobody objected to; a failed one if it can't be recorded."""
+    if not invocation.result.success:
+        add_result(evaluation, call, invocation.text, error=_error_of(invocation), first=changed)
+        return
+    try:
+        files, contents = _changed_resources(evaluation)
+        add_result(
+            evaluation,
+            call,
+            invocation.text,
+            value=invocation.value,
+            first=(*changed, *files),
+            blobs=(*blobs, *contents),
+        )
+    except (TurnledgerError, OSError) as error:
+        # Too large, or a reducer refuses it beside what other tools did meanwhile.
+        _put_back(evaluation)
+        said = f"its result can't be recorded: {type(error).__name__}: {error}"
+        unrecordable = failed(call.name, invocation.params, type(error).__name__, said)
+        add_result(evaluation, call, unrecordable.text, error=_error_of(unrecordable))
+
+
+def _error_of(invocation: Invocation) -> tuple[str, str]:
+    return invocation.error_type or "ToolFailed", invocation.error_message
+
+
+def _changed_resources(
+    evaluation: Evaluation[Any],
+) -> tuple[Sequence[Pending], Sequence[bytes]]:
+    """What changed in the resources since it was last recorded, and the bytes."""
+    if evaluation.resources is None:
+        return (), ()
+    found = Overlay(evaluation.journal)
+    evaluation.resources.record(found)
+    return found.close(), found.blobs
+
+
+def _put_back(evaluation: Evaluation[Any]) -> None:
+    """Undo what a tool that failed did to the resources, where it ran alone."""
+    if evaluation.resources is not None and evaluation.adapter.parallel_tools == 1:
+        journal = evaluation.journal
+        try:
+            evaluation.resources.restore_recorded(journal.known, journal.blob)
+        except (TurnledgerError, OSError) as error:
+            why = f"What a tool did can't be undone: {type(error).__name__}: {error}"
+            raise evaluation.failed(why, "tool") from error
+
+
+def add_result(
+    evaluation: Evaluation[Any],
+    call: ToolCallView,
+    text: str,
+    *,
+    value: Any = None,
+    error: tuple[str, str] | None = None,
+    first: Sequence[Pending] = (),
+    blobs: Sequence[bytes] = (),
+) -> None:
+    """The result, its message and perhaps a checkpoint, after what the tool changed.
+
+    They are one add, and commit with what comes next.
+    """
+    journal = evaluation.journal
+    message_id = uuid4()
+    # The tool may have added messages of its own: this one comes after them.
+    message = evaluation.later_message(
+        "tool",
+        text,
+        tool_call_id=call.call_id,
+        tool_name=call.name,
+        is_error=error is not None,
+        message_id=message_id,
+    )
+    common: dict[str, Any] = {
+        "evaluation_id": call.evaluation_id,
+        "call_id": call.call_id,
+        "name": call.name,
+        "message_id": message_id,
+        "attempt": max(call.attempts, 1),
+    }
+    if error is not None:
+        kind, said = error
+        outcome = ToolCallFailed(error_type=kind, error_message=said, **common)
+        journal.add(*first, outcome, message, blobs=blobs)
+        return
+    completed = ToolCallCompleted(value=value, **common)
+    every = journal.checkpoint_interval
+    done = journal.progress.tool_calls_completed + 1
+    last = (checkpoint(journal, "post_tool"),) if every and done % every == 0 else ()
+    journal.add(*first, completed, message, *last, blobs=blobs)
+
+
+def checkpoint(journal: Journal, phase: Any) -> Pending:
+    """A checkpoint of whatever comes before it, made when that is known."""
+    now = to_datetime(journal.clock.micros())
+
+    def made(known: Known) -> CheckpointReached:
+        return CheckpointReached(
+            phase=phase,
+            tool_calls_completed=known.progress.tool_calls_completed,
+            state_digest=known.run.state_digest,
+            outcome_digest=known.run.outcome_digest,
+            created_at=now,
+        )
+
+    return made

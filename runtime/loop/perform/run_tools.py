@@ -1,0 +1,167 @@
+"""The calls of a turn, as many at a time as the adapter allows.
+
+Handlers that run side by side are in threads of their own; only the loop's thread adds to the
+journal, in the order in which they end.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, failed
+from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
+from turnledger.runtime.errors import PromptEvaluationError
+from turnledger.runtime.loop.perform.record_result import record
+from turnledger.runtime.loop.perform.run_tool import (
+    ended_by,
+    handled,
+    prepared_call,
+    refuse,
+    run_here,
+    start,
+)
+from turnledger.runtime.session.overlay import Overlay
+
+if TYPE_CHECKING:
+    from turnledger.runtime.loop.evaluation import Evaluation
+
+
+def run_tools(evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+    """Run calls, as many at a time as the adapter allows."""
+    width = min(evaluation.adapter.parallel_tools, len(calls))
+    if width == 1 and not _may_take_long(evaluation, calls[0]):
+        run_here(evaluation, calls[0])
+    else:
+        SideBySide(evaluation, calls, width).run()
+
+
+def _may_take_long(evaluation: Evaluation[Any], call: ToolCallView) -> bool:
+    tool = evaluation.tools.get(call.name)
+    return tool is not None and tool.timeout is not None
+
+
+class _Running(NamedTuple):
+    """A call whose handler is at work, and when it has to have ended."""
+
+    call: ToolCallView
+    ready: PreparedCall
+    overlay: Overlay
+    ends: float | None
+
+
+class SideBySide:
+    """Calls in threads. Each has its own durable start, and its result when it ends."""
+
+    def __init__(
+        self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView], width: int
+    ) -> None:
+        self._evaluation = evaluation
+        self._waiting = deque(calls)
+        self._width = width
+        self._running: dict[Future[Invocation], _Running] = {}
+        self._ending: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while self._waiting or self._running:
+                begun = self._begin_more()
+                self._evaluation.journal.commit()
+                for call, ready, overlay in begun:
+                    self._submit(call, ready, overlay)
+                self._take_ended()
+        finally:
+            # Interrupted: what is still at work has nothing more to say.
+            for one in self._running.values():
+                one.overlay.close()
+        if self._ending is None:
+            return
+        if not isinstance(self._ending, VisibilityExpansionRequired):
+            self._evaluation.journal.commit()
+        raise self._ending
+
+    def _begin_more(self) -> list[tuple[ToolCallView, PreparedCall, Overlay]]:
+        begun: list[tuple[ToolCallView, PreparedCall, Overlay]] = []
+        if self._ending is None and self._waiting:
+            try:
+                self._evaluation.check_limits("tool")
+            except PromptEvaluationError as error:
+                self._ending = error
+        if self._ending is not None:
+            self._waiting.clear()
+        while self._waiting and len(self._running) + len(begun) < self._width:
+            call = self._waiting.popleft()
+            ready = prepared_call(self._evaluation, call)
+            if isinstance(ready, Invocation):
+                refuse(self._evaluation, call, ready)
+                continue
+            call = start(self._evaluation, call)
+            begun.append((call, ready, Overlay(self._evaluation.journal, call.call_id)))
+        return begun
+
+    def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
+        limit = ready.tool.timeout
+        ends = None if limit is None else time.monotonic() + limit
+        future: Future[Invocation] = Future()
+        work = partial(handled, self._evaluation, call, ready, overlay)
+        run = partial(contextvars.copy_context().run, _into, future, work)
+        # A daemon: a handler that never answers must not keep the program from ending.
+        Thread(target=run, name=f"turnledger-tool-{call.name}", daemon=True).start()
+        self._running[future] = _Running(call, ready, overlay, ends)
+
+    def _take_ended(self) -> None:
+        if not self._running:
+            return
+        ends = [one.ends for one in self._running.values() if one.ends is not None]
+        patience = max(min(ends) - time.monotonic(), 0) if ends else None
+        done, _ = wait(self._running, patience, FIRST_COMPLETED)
+        for future in [one for one in self._running if one in done]:
+            running = self._running.pop(future)
+            self._ended(future, running.call, running.overlay)
+        for future, running in list(self._running.items()):
+            late = running.ends is not None and running.ends <= time.monotonic()
+            if late and not future.done():
+                del self._running[future]
+                self._timed_out(running)
+
+    def _ended(self, future: Future[Invocation], call: ToolCallView, overlay: Overlay) -> None:
+        # The others are still running: what comes of them is recorded before this one ends it.
+        try:
+            invocation = future.result()
+        except Exception as error:
+            overlay.close()
+            try:
+                ended_by(self._evaluation, call, error)
+            except Exception as ending:
+                self._ending = self._ending or ending
+        except BaseException as interrupt:
+            # Raised by the handler: its call stays in doubt.
+            overlay.close()
+            if not future.done():
+                raise
+            self._ending = interrupt
+        else:
+            record(self._evaluation, call, invocation, overlay)
+
+    def _timed_out(self, running: _Running) -> None:
+        call, ready = running.call, running.ready
+        text = (
+            f"it did not answer within {ready.tool.timeout:g} seconds. It may still be at work: "
+            "whether it happens is unknown"
+        )
+        outcome = failed(call.name, ready.params, "ToolTimeout", text)
+        record(self._evaluation, call, outcome, running.overlay)
+
+
+def _into(future: Future[Invocation], work: Callable[[], Invocation]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

@@ -1,0 +1,277 @@
+"""Seeing one run through: the prompt, its evaluations, and how it ended.
+
+The same for a run that begins and for one that is recovered: what was done already is known
+from the journal, and is not done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from turnledger.ledger import (
+    CheckpointCleared,
+    InvalidInputError,
+    RunCompleted,
+    RunFailed,
+    RunStarted,
+    StaleEpochError,
+)
+from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.agent.models.retry import RetryCancelledError
+from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.visibility import (
+    SetVisibilityOverride,
+    VisibilityExpansionRequired,
+    VisibilityOverrides,
+)
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.checkpoints.save import Saved, checkpoint_of
+from turnledger.runtime.errors import (
+    ConversationNotFound,
+    DecisionRequiredError,
+    PromptEvaluationError,
+    PromptMismatch,
+)
+from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.loop.events import CheckpointPhase, CheckpointSaved
+from turnledger.runtime.loop.perform.record_result import checkpoint
+from turnledger.runtime.session.overlay import Overlay
+from turnledger.runtime.session.session import Session
+
+if TYPE_CHECKING:
+    from turnledger.runtime.main_loop import MainLoop
+
+logger = logger_of("turnledger.recovery")
+MOST_EXPANSIONS = 10
+# How much of what an error says is recorded: some hold whole pages.
+_MOST_SAID = 20_000
+# These leave the run as it is: it can be resumed, and nothing about it has failed.
+_NO_FAILURE = (
+    ConversationNotFound,
+    DecisionRequiredError,
+    PromptMismatch,
+    RetryCancelledError,
+    StaleEpochError,
+)
+
+
+@dataclass
+class Assignment:
+    """A run that somebody works on, and all that it takes."""
+
+    loop: MainLoop[Any, Any]
+    run_id: UUID
+    journal: Journal
+    session: Session
+    request: Any
+    started: RunStarted
+    # Seconds that earlier attempts took, and a limit that takes the recorded one's place.
+    used: timedelta = timedelta(0)
+    deadline: Deadline | timedelta | None = None
+    saved: Saved = field(default_factory=Saved)
+    state: ExecutionState | None = None
+    began: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.loop._clock.micros()
+
+    @property
+    def seconds(self) -> float:
+        """How long it was worked on, now and before."""
+        return self.used.total_seconds() + (self.loop._clock.micros() - self.began) / 1e6
+
+    def limit(self) -> Deadline | None:
+        """Until when it may take."""
+        started, clock = self.started, self.loop._clock
+        if self.deadline is not None:
+            return deadline_for(self.deadline, clock=clock)
+        if started.deadline is not None:
+            return Deadline(expires_at=started.deadline, clock=clock)
+        if started.time_limit is None:
+            return None
+        limit = timedelta(seconds=started.time_limit)
+        return deadline_for(limit, used=self.used, clock=clock)
+
+    def tracker(self) -> BudgetTracker | None:
+        """The run's budget, with what it used already."""
+        budget = Budget.from_limits(self.started.budget)
+        if budget is None:
+            return None
+        return BudgetTracker(budget, self.saved.usage or self.journal.state.usage.total)
+
+
+def drive(work: Assignment) -> PromptResponse[Any]:
+    """Go on with a run until it has its answer, has failed, or waits."""
+    journal, loop = work.journal, work.loop
+    recovery = loop._recovery
+    journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
+    state = work.state or ExecutionState(
+        session=work.session, resources=loop._build_resources() or {}
+    )
+    stop = journal.on_commit(_saving(work, state))
+    try:
+        prompt = _prompt(work)
+        if journal.state.checkpoints.latest is None:
+            state.record(journal)
+            if recovery is not None:
+                journal.add(checkpoint(journal, "initialized"))
+        response = _answered(work, prompt, state)
+        _complete(work)
+    except _NO_FAILURE:
+        journal.discard()
+        raise
+    except Exception as error:
+        _fail(work, error)
+        raise
+    except BaseException:
+        # Ctrl-C and the like: what is not on disk did not happen; the rest can be resumed.
+        journal.discard()
+        raise
+    finally:
+        stop()
+    return response
+
+
+def _prompt(work: Assignment) -> Prompt[Any]:
+    """The run's prompt, made from the state that it was first made from.
+
+    What making it changes is recorded when it is made first, and not again.
+    """
+    journal, at = work.journal, work.journal.progress.prompted_at
+    known = journal.folded(at) if at is not None else None
+    overlay = Overlay(journal, CREATE_PROMPT, known=known)
+    with work.session.scope(overlay):
+        prompt: Prompt[Any] = work.loop.create_prompt(work.request)
+    made = overlay.close()
+    if at is None:
+        journal.add(*made, blobs=overlay.blobs)
+    return prompt
+
+
+def _answered(work: Assignment, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:
+    journal = work.journal
+    limit, tracker = work.limit(), work.tracker()
+    while True:
+        found = journal.progress.evaluation
+        goes_on = found is not None and not found.superseded and found.sequence > 0
+        try:
+            return work.loop._adapter.evaluate(
+                prompt,
+                execution_state=state,
+                bus=work.loop._bus,
+                deadline=limit,
+                budget_tracker=tracker,
+                resume=goes_on,
+            )
+        except VisibilityExpansionRequired as wanted:
+            if journal.progress.expansions > MOST_EXPANSIONS:
+                raise PromptEvaluationError(
+                    f"The model asked to open sections more than {MOST_EXPANSIONS} times.",
+                    prompt_name=prompt.label,
+                    phase="tool",
+                ) from wanted
+            for path, visibility in wanted.requested_overrides.items():
+                work.session[VisibilityOverrides].apply(
+                    SetVisibilityOverride(path=path, visibility=visibility)
+                )
+
+
+def _complete(work: Assignment) -> None:
+    """The run's end, in one commit with its last checkpoint."""
+    journal, recovery = work.journal, work.loop._recovery
+
+    def completed(known: Known) -> RunCompleted:
+        found = known.progress.evaluation
+        return RunCompleted(
+            message_id=found.reply_id if found is not None else None,
+            output=found.output if found is not None else None,
+            outcome_digest=known.run.outcome_digest,
+        )
+
+    journal.add(completed)
+    if recovery is not None:
+        journal.add(checkpoint(journal, "completed"))
+        if recovery.cleanup_on_success:
+            journal.add(CheckpointCleared(reason="the run is completed"))
+    try:
+        journal.commit()
+        if recovery is not None and recovery.cleanup_on_success and work.loop.beside is not None:
+            work.loop.beside.delete(work.run_id)
+    except Exception as error:
+        if journal.committed.run.summary.status != "completed":
+            raise
+        # It is on record: what could not be kept or cleared elsewhere does not undo it.
+        logger.warning("run %s is completed, but its checkpoint: %s", work.run_id, error)
+
+
+def _fail(work: Assignment, error: Exception) -> None:
+    """Record the failure, if it can be: the error itself is what the caller gets."""
+    journal = work.journal
+    said = str(error)[:_MOST_SAID].encode(errors="replace").decode()
+    failed = RunFailed(
+        error_type=type(error).__name__,
+        error_message=said,
+        phase=getattr(error, "phase", ""),
+        cause=type(error.__cause__).__name__ if error.__cause__ is not None else "",
+    )
+
+    def record() -> None:
+        journal.add(failed)
+        if work.loop._recovery is not None:
+            journal.add(checkpoint(journal, "failed"))
+        journal.commit()
+
+    try:
+        try:
+            record()
+        except InvalidInputError:
+            # What was about to be recorded is the trouble: without it the failure can be.
+            journal.discard()
+            record()
+    except Exception as trouble:
+        error.add_note(f"The failure could not be recorded: {trouble}")
+
+
+def _saving(work: Assignment, state: ExecutionState) -> Callable[[Known, Known], None]:
+    """Tells of each checkpoint once it is on disk, and keeps it where it is to be kept."""
+
+    is_first = True
+
+    def listen(before: Known, now: Known) -> None:
+        nonlocal is_first
+        recovery, bus = work.loop._recovery, work.loop._bus
+        entries = now.run.checkpoints.entries
+        new = len(entries) - len(before.run.checkpoints.entries)
+        latest = list(_take(entries.backwards(), max(new, 0)))
+        if recovery is None:
+            return
+        backend = work.loop.beside
+        started = before.run.tools.open != now.run.tools.open
+        if backend is not None and (latest or started or is_first):
+            # The first one says that another attempt has begun.
+            backend.save(work.run_id, checkpoint_of(work, state, now))
+        is_first = False
+        for entry in reversed(latest):
+            bus.publish(
+                CheckpointSaved(
+                    run_id=work.run_id,
+                    checkpoint_id=UUID(entry.checkpoint_id),
+                    phase=CheckpointPhase(entry.phase),
+                    tool_calls_completed=entry.tool_calls_completed,
+                    created_at=entry.created_at,
+                )
+            )
+
+    return listen
+
+
+def _take(items: Any, count: int) -> Any:
+    for _ in range(count):
+        yield next(items)

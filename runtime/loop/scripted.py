@@ -1,0 +1,115 @@
+"""A provider that says what it was told to say: for tests, the demo, and users' own tests.
+
+It has no state: reply k answers turn k, in whatever process, so that a run that is resumed
+elsewhere goes on with the right one. It refuses a conversation that the strictest provider
+would refuse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from turnledger.projections import ChatTurn, ToolResultBlock, ToolUseBlock
+from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
+from turnledger.runtime.agent.models.retry import ThrottlePolicy
+from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.loop.events import TextReceived
+
+OutputT = TypeVar("OutputT")
+
+
+class ScriptError(ValueError):
+    """The script has no reply for a turn, or the conversation is none that a provider takes."""
+
+
+class ScriptedAdapter(ProviderAdapter[OutputT]):
+    """Replies in the order of the turns, or a function from the request to the reply.
+
+    An exception among the replies, or raised by the function, is a call that failed.
+    """
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        replies: Sequence[Reply | Exception] | Callable[[Request], Reply],
+        *,
+        model: str = "script",
+        tool_choice: ToolChoice = "auto",
+        parallel_tools: int = 1,
+        throttle: ThrottlePolicy | None = None,
+        use_native_response_format: bool = False,
+        request_options: Mapping[str, Any] | None = None,
+        stream: bool = False,
+        on_delta: Callable[[TextReceived], None] | None = None,
+    ) -> None:
+        super().__init__(
+            model=model,
+            tool_choice=tool_choice,
+            parallel_tools=parallel_tools,
+            throttle=throttle,
+            use_native_response_format=use_native_response_format,
+            request_options=request_options,
+            stream=stream,
+            on_delta=on_delta,
+        )
+        self._replies = replies
+
+    def encode(self, request: Request) -> Any:
+        problem = malformed(request.turns)
+        if problem:
+            raise ScriptError(f"A provider would refuse this conversation: {problem}.")
+        return request
+
+    def send(self, payload: Any, sending: Sending) -> Any:
+        reply = self._scripted(payload)
+        if sending.on_text is not None and isinstance(reply, Reply) and reply.text:
+            for piece in re.findall(r"\s*\S+|\s+$", reply.text):
+                sending.on_text(piece)
+        return reply
+
+    def _scripted(self, payload: Request) -> Reply:
+        if callable(self._replies):
+            return self._replies(payload)
+        place = payload.turn - 1
+        if place >= len(self._replies):
+            raise ScriptError(
+                f"The script has {len(self._replies)} replies; turn {payload.turn} is asked for."
+            )
+        reply = self._replies[place]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def decode(self, raw: Any) -> Reply:
+        if not isinstance(raw, Reply):
+            raise ScriptError(f"A scripted reply is a Reply, not {type(raw).__name__}.")
+        return raw
+
+
+def malformed(turns: Sequence[ChatTurn]) -> str:
+    """What the strictest provider would object to; empty if nothing."""
+    if not turns:
+        return "it is empty"
+    if turns[0].role != "user":
+        return "it does not begin with the user"
+    asked: list[str] = []
+    for place, turn in enumerate(turns):
+        if place and turns[place - 1].role == turn.role:
+            return f"turn {place + 1} has the role of the one before it"
+        if not turn.blocks:
+            return f"turn {place + 1} is empty"
+        results = [block.call_id for block in turn.blocks if isinstance(block, ToolResultBlock)]
+        leading = turn.blocks[: len(results)]
+        if not all(isinstance(block, ToolResultBlock) for block in leading):
+            return f"turn {place + 1} has results that do not come first"
+        if sorted(results) != sorted(asked):
+            return f"turn {place + 1} answers {results}, and asked for were {asked}"
+        asked = [block.call_id for block in turn.blocks if isinstance(block, ToolUseBlock)]
+        if len(set(asked)) != len(asked):
+            return f"turn {place + 1} uses a call id twice"
+        if asked and turn.role == "user":
+            return f"turn {place + 1} is the user's and calls tools"
+    return f"calls {asked} have no results" if asked else ""

@@ -1,0 +1,1 @@
+"""Recovery: find interrupted runs, claim one, and go on with it."""

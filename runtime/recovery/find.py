@@ -1,0 +1,125 @@
+"""Which runs can be recovered: interrupted ones of a loop's kind that nobody is at.
+
+A fork that nobody has run yet was not interrupted: it is for whoever made it to run. Nor is one
+of a replay with live parts, which would be live as a whole from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
+from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.projections import RunState, ToolCallView, standing
+from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoverableRun
+from turnledger.runtime.checkpoints.save import saved_in
+from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.loop.events import CheckpointPhase
+from turnledger.runtime.recovery.request_types import type_name
+
+if TYPE_CHECKING:
+    from turnledger.runtime.main_loop import MainLoop
+
+logger = logger_of("turnledger.recovery")
+# A tag of forks that a replay with live parts made: what was live in them.
+LIVE_TAG = "turnledger.live"
+
+
+def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
+    """The interrupted runs of this loop's kind that nobody is at, oldest first."""
+    if loop._ledger is None:
+        return _in_order(_saved_ones(loop, loop.backend))
+    ledger, wanted = loop._ledger, type_name(loop.request_type)
+    found: list[RecoverableRun] = []
+    for status in ("running", "failed"):
+        for info in ledger.runs(status=status):
+            if LIVE_TAG in info.tags:
+                continue
+            state = standing(ledger, info.run_id)
+            if info.kind == "fork" and (not info.epoch or in_doubt(ledger, info.run_id, state)):
+                continue
+            asked = asked_for(ledger, info.run_id)
+            if asked is None or asked.request_id is None:
+                continue
+            if wanted and asked.request_type and asked.request_type != wanted:
+                continue
+            latest = state.checkpoints.latest
+            if latest is None and len(state.checkpoints.entries):
+                continue
+            if ledger.worker_of(info.run_id) is not None:
+                continue
+            found.append(
+                RecoverableRun(
+                    run_id=info.run_id,
+                    request_id=asked.request_id,
+                    phase=CheckpointPhase(latest.phase if latest else "initialized"),
+                    tool_calls_completed=latest.tool_calls_completed if latest else 0,
+                    created_at=latest.created_at if latest else info.started_at,
+                )
+            )
+    elsewhere = [run for run in _saved_ones(loop, loop.beside) if not ledger.head(run.run_id)]
+    return _in_order([*found, *elsewhere])
+
+
+def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
+    """The event that says what a run was asked for: its first one; a fork's is its parent's."""
+    info = ledger.run(run_id)
+    while True:
+        event = ledger.record(info.run_id, info.parent_version + 1).event
+        if not isinstance(event, RunStarted):
+            return None
+        if event.kind != "fork" or event.request is not None or event.parent is None:
+            return event
+        info = ledger.run(event.parent)
+        while info.parent is not None and event.at <= info.parent_version:
+            info = ledger.run(info.parent)
+
+
+def in_doubt(ledger: Ledger, run_id: UUID, state: RunState) -> tuple[ToolCallView, ...]:
+    """The calls that were started, that nobody knows the end of, and nobody decided about.
+
+    To run a call again is decided for one run: a fork does not inherit that.
+    """
+    calls = [c for c in state.tools.pending() if c.status in ("started", "in_doubt")]
+    to_retry = {call.call_id for call in calls if call.decision == "retry"}
+    inherited = set[str]()
+    if to_retry and state.summary.kind == "fork":
+        own = ledger.read(run_id, after=state.summary.parent_version)
+        decided = (one.event for one in own if one.tag == ToolCallDecided.tag)
+        inherited = to_retry - {e.call_id for e in decided if isinstance(e, ToolCallDecided)}
+    return tuple(c for c in calls if c.decision is None or c.call_id in inherited)
+
+
+def _saved_ones(
+    loop: MainLoop[Any, Any], backend: CheckpointBackend | None
+) -> list[RecoverableRun]:
+    recovery = loop._recovery
+    if backend is None or recovery is None:
+        return []
+    wanted, found = type_name(loop.request_type), []
+    for run_id in backend.list_incomplete():
+        try:
+            checkpoint = backend.load(run_id)
+            if checkpoint is None or saved_in(checkpoint).attempts >= recovery.max_attempts:
+                continue
+        except CheckpointCorruptedError as error:
+            logger.warning("the checkpoint of run %s is left out: %s", run_id, error)
+            continue
+        if wanted and checkpoint.request_type and checkpoint.request_type != wanted:
+            continue
+        found.append(
+            RecoverableRun(
+                run_id=run_id,
+                request_id=checkpoint.request_id,
+                phase=checkpoint.phase,
+                tool_calls_completed=checkpoint.tool_calls_completed,
+                created_at=checkpoint.created_at,
+            )
+        )
+    return found
+
+
+def _in_order(found: Sequence[RecoverableRun]) -> Sequence[RecoverableRun]:
+    return sorted(found, key=lambda run: (run.created_at, run.run_id))

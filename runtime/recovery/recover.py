@@ -1,0 +1,310 @@
+"""Recovering runs: going on with one that was interrupted.
+
+In this order: load, age, request, claim, a fresh session, its state, resources, the prompt, and
+then the same loop as ever. From a ledger the state is folded from the run's events; from a
+checkpoint alone it is what the checkpoint holds.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from turnledger.ledger import (
+    CheckpointCleared,
+    CheckpointStored,
+    CustomEvent,
+    EvaluationSuperseded,
+    Ledger,
+    RunClaimed,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    ToolCallDecided,
+    ToolCallStarted,
+)
+from turnledger.ledger.clock import to_datetime
+from turnledger.projections import RunState, standing
+from turnledger.projections.views.checkpoints import CheckpointEntry
+from turnledger.runtime.agent.models.limits import Deadline
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.checkpoints.checkpoint import Checkpoint
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
+from turnledger.runtime.checkpoints.save import Saved, payload_of, saved_in
+from turnledger.runtime.errors import (
+    CheckpointExpiredError,
+    CheckpointNotFoundError,
+    DecisionRequiredError,
+    RecoveryError,
+)
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.loop.events import (
+    RecoveryCompleted,
+    RecoveryStarted,
+)
+from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
+from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.recovery.find import asked_for, in_doubt
+from turnledger.runtime.recovery.request_types import request_from
+from turnledger.runtime.session.session import Session
+
+if TYPE_CHECKING:
+    from turnledger.runtime.main_loop import MainLoop
+
+# What is recorded while nobody works on a run, or before its worker begins.
+_NOT_WORK = frozenset(
+    kind.tag
+    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
+)
+
+# --- from the ledger -----------------------------------------------------------------
+
+
+def recover_from_ledger(
+    loop: MainLoop[Any, Any], run_id: UUID, deadline: Deadline | timedelta | None
+) -> tuple[PromptResponse[Any], Session]:
+    """Go on with a run from its events."""
+    ledger = loop._ledger
+    assert ledger is not None
+    if not ledger.head(run_id):
+        _take_over(loop, ledger, run_id)
+    found = standing(ledger, run_id)
+    _check_state(loop, run_id, found)
+    if ledger.worker_of(run_id) is None:
+        _check_doubts(ledger, run_id, found)
+    _check_request(loop, ledger, run_id)
+    session = loop._session()
+    with loop.claimed(run_id, session) as journal:
+        started = journal.progress.started
+        if started is None:
+            raise CheckpointNotFoundError(str(run_id))
+        # Between the first look and the claim others may have gone on with it.
+        _check_state(loop, run_id, journal.state)
+        _check_doubts(ledger, run_id, journal.state)
+        request = request_from(
+            str(run_id), loop.request_type, started.request_type, started.request
+        )
+        used = time_used(ledger, run_id)
+        latest = journal.state.checkpoints.latest
+        _count_attempt(loop, run_id, journal)
+        opening = session.attach(journal)
+        if started.kind == "fork" and not has_begun(journal):
+            journal.add(*opening)
+        session.session_id = started.session_id or session.session_id
+        state = ExecutionState(session=session, resources=loop._build_resources() or {})
+        if latest is not None and latest.is_users:
+            checkpoint = LedgerCheckpointBackend(ledger).load(run_id)
+            assert checkpoint is not None
+            _go_back_to(checkpoint, state, journal)
+            # From here on the run's own events say how it stands.
+            journal.add(checkpoint_event(journal, checkpoint.phase.value))
+        else:
+            state.restore_recorded(journal.known, journal.blob)
+        work = Assignment(
+            loop=loop,
+            run_id=run_id,
+            journal=journal,
+            session=session,
+            request=request,
+            started=started,
+            used=used,
+            deadline=deadline,
+            state=state,
+        )
+        return _recovered(work, latest), session
+
+
+def has_begun(journal: Journal) -> bool:
+    """Whether a fork has a beginning of its parent's: state, messages, or a prompt."""
+    known = journal.committed
+    return known.progress.prompted_at is not None or bool(
+        known.facts.names or known.facts.resources or known.facts.messages.size
+    )
+
+
+def _take_over(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
+    """Begin a run in the ledger with what is kept of it elsewhere."""
+    checkpoint = loop.beside.load(run_id) if loop.beside is not None else None
+    if checkpoint is None:
+        raise CheckpointNotFoundError(str(run_id))
+    _check_age(loop, run_id, checkpoint.created_at)
+    LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
+
+
+def _check_request(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
+    """Before anything is made for it: a request of another loop's is left alone."""
+    asked = asked_for(ledger, run_id)
+    if asked is not None and asked.request_id is not None:
+        request_from(str(run_id), loop.request_type, asked.request_type, asked.request)
+
+
+def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
+    """Bring back what a checkpoint holds."""
+    saved = saved_in(checkpoint)
+    if saved.evaluation is not None:
+        journal.add(saved.evaluation)  # its prompt is made from the state before it
+    state.restore(checkpoint.composite_snapshot)
+    if saved.evaluation is not None:
+        journal.add(saved.evaluation)  # and it is the one that goes on
+    if saved.superseded:
+        journal.add(EvaluationSuperseded(evaluation_id=saved.superseded, reason="restored"))
+    for call in saved.under_way:
+        # It was started: what became of it nobody knows, and `decide` will see that.
+        journal.add(
+            ToolCallStarted(
+                evaluation_id=call.evaluation_id,
+                call_id=call.call_id,
+                name=call.name,
+                attempt=call.attempt,
+            )
+        )
+    state.record(journal)
+
+
+def _check_state(loop: MainLoop[Any, Any], run_id: UUID, state: RunState) -> None:
+    """Whether there is something to recover, and nothing that speaks against it."""
+    status, latest = state.summary.status, state.checkpoints.latest
+    if status == "completed":
+        raise RecoveryError(
+            f"Run {run_id} is completed: there is nothing to recover.", run_id=str(run_id)
+        )
+    if status == "abandoned" or (latest is None and len(state.checkpoints.entries)):
+        raise CheckpointNotFoundError(str(run_id))
+    if status == "parked":
+        raise RecoveryError(
+            f"Run {run_id} was parked after {state.summary.attempts} attempts that got nowhere. "
+            "Look at it, then abandon it or fork it before the trouble.",
+            run_id=str(run_id),
+        )
+    created = latest.created_at if latest is not None else state.summary.started_at
+    if created is not None:
+        _check_age(loop, run_id, created)
+    waiting = set(state.summary.waiting_for)
+    undecided = [
+        call.call_id
+        for call in state.tools.pending()
+        if call.call_id in waiting and call.decision is None
+    ]
+    if status == "waiting" and undecided:
+        raise DecisionRequiredError(str(run_id), undecided)
+
+
+def _check_doubts(ledger: Ledger, run_id: UUID, state: RunState) -> None:
+    """What may have happened, in a fork's parent perhaps, no policy repeats: only a person."""
+    calls = in_doubt(ledger, run_id, state) if state.summary.kind == "fork" else ()
+    if calls:
+        raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
+
+
+def _check_age(loop: MainLoop[Any, Any], run_id: UUID, created: Any) -> None:
+    assert loop._recovery is not None
+    age = to_datetime(loop._clock.micros()) - created
+    if age > loop._recovery.max_resume_age:
+        raise CheckpointExpiredError(str(run_id), age=age, limit=loop._recovery.max_resume_age)
+
+
+def _count_attempt(loop: MainLoop[Any, Any], run_id: UUID, journal: Journal) -> None:
+    """Note the attempt; park the run instead if too many came to nothing."""
+    assert loop._recovery is not None
+    # A fork does not answer for the attempts of its parent.
+    attempt = journal.progress.next_attempt if journal.state.summary.attempts else 1
+    if attempt > loop._recovery.max_attempts:
+        journal.add(RunParked(reason="it got nowhere", attempts=attempt - 1))
+        journal.commit()
+        raise RecoveryError(
+            f"Run {run_id} was tried {attempt - 1} times and got nowhere: it is parked now.",
+            run_id=str(run_id),
+        )
+    journal.add(RunResumed(attempt=attempt, from_version=journal.committed.version))
+
+
+def time_used(ledger: Ledger, run_id: UUID) -> timedelta:
+    """How long the run was worked on so far: pauses between attempts do not count."""
+    used, began, last = timedelta(0), None, None
+    for record in ledger.read(run_id):
+        if record.tag in _NOT_WORK:
+            continue
+        if record.tag == RunStarted.tag:
+            used, began = timedelta(0), record.recorded_at
+        elif record.tag == RunResumed.tag:
+            used += last - began if began is not None and last is not None else timedelta(0)
+            began = record.recorded_at
+        last = record.recorded_at
+    return used + (last - began) if began is not None and last is not None else used
+
+
+# --- from a checkpoint ---------------------------------------------------------------
+
+
+def recover_from_checkpoint(
+    loop: MainLoop[Any, Any], run_id: UUID, deadline: Deadline | timedelta | None
+) -> tuple[PromptResponse[Any], Session]:
+    """Go on with a run from what its backend holds."""
+    backend = loop.backend
+    checkpoint = backend.load(run_id) if backend is not None else None
+    if checkpoint is None or backend is None:
+        raise CheckpointNotFoundError(str(run_id))
+    _check_age(loop, run_id, checkpoint.created_at)
+    request = request_from(
+        str(run_id), loop.request_type, checkpoint.request_type, payload_of(checkpoint)
+    )
+    saved = saved_in(checkpoint)
+    assert loop._recovery is not None
+    if saved.attempts >= loop._recovery.max_attempts:
+        raise RecoveryError(
+            f"Run {run_id} was tried {saved.attempts} times and got nowhere.", run_id=str(run_id)
+        )
+    session = loop._session()
+    started = saved.started or _started_by(checkpoint)
+    journal = session.begin_run(started)
+    # What the run did before is in no ledger; where it stands is.
+    journal.add(
+        CheckpointStored(
+            checkpoint="",
+            phase=checkpoint.phase.value,
+            tool_calls_completed=checkpoint.tool_calls_completed,
+            created_at=checkpoint.created_at,
+        )
+    )
+    state = ExecutionState(session=session, resources=loop._build_resources() or {})
+    _go_back_to(checkpoint, state, journal)
+    journal.commit()
+    work = Assignment(
+        loop=loop,
+        run_id=run_id,
+        journal=journal,
+        session=session,
+        request=request,
+        started=started,
+        used=timedelta(seconds=saved.seconds),
+        deadline=deadline,
+        saved=Saved(attempts=saved.attempts + 1, usage=saved.usage),
+        state=state,
+    )
+    return _recovered(work, journal.state.checkpoints.latest), session
+
+
+def _started_by(checkpoint: Checkpoint) -> RunStarted:
+    return RunStarted(
+        request_id=checkpoint.request_id,
+        request_type=checkpoint.request_type,
+        request=payload_of(checkpoint),
+    )
+
+
+def _recovered(work: Assignment, latest: CheckpointEntry | None) -> PromptResponse[Any]:
+    """The same loop as ever, and who listens is told that it is a recovery."""
+    bus = work.loop._bus
+    now = to_datetime(work.journal.clock.micros())
+    bus.publish(
+        RecoveryStarted(
+            run_id=work.run_id,
+            checkpoint_created_at=latest.created_at if latest is not None else now,
+            tool_calls_completed=work.journal.progress.tool_calls_completed,
+        )
+    )
+    response = drive(work)
+    bus.publish(RecoveryCompleted(run_id=work.run_id))
+    return response

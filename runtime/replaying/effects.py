@@ -1,0 +1,279 @@
+"""Answers that are on record: no provider is asked, no handler is called, nothing is waited for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from turnledger.ledger import (
+    EvaluationSuperseded,
+    MessageAppended,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    Record,
+    RunFailed,
+    SliceEventApplied,
+    StateRestored,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolMessageAmended,
+)
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.models.request import Request
+from turnledger.runtime.agent.models.retry import FailedAttempt
+from turnledger.runtime.agent.tools.call import Invocation
+from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
+from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.loop.perform.call_model import (
+    UNMADE,
+    BadReplyError,
+    EmptyReplyError,
+    speechless,
+)
+from turnledger.runtime.loop.perform.run_tool import prepared_call, start
+from turnledger.runtime.replaying.journal import ReplayJournal
+
+if TYPE_CHECKING:
+    from turnledger.runtime.loop.evaluation import Evaluation
+
+# What a tool, and whoever listens to it, may have changed before its outcome.
+_BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
+_CUT_OFF = object()
+_LIMITS = {kind.__name__: kind for kind in (DeadlineExceededError, BudgetExceededError)}
+
+
+class RecordedAnswers:
+    """What models and tools said when the run was live, in the order of the record."""
+
+    def __init__(self, journal: ReplayJournal) -> None:
+        self._journal = journal
+
+    def begin(self, evaluation: Evaluation[Any]) -> None:
+        self._journal.evaluation = evaluation
+
+    # --- limits ---
+
+    def check_limits(self, evaluation: Evaluation[Any], phase: EvaluationPhase) -> None:
+        """Time and tokens were used up where the record says so, and nowhere else."""
+        failed = self._failed_by_a_limit()
+        if failed is not None and failed.phase in (phase, "budget"):
+            _fail(evaluation, failed)
+
+    def _peek(self) -> Record | None:
+        self._journal.take_inputs()
+        return self._journal.recording.peek()
+
+    def _failed_by_a_limit(self) -> RunFailed | None:
+        record = self._peek()
+        event = record.event if record is not None else None
+        return event if isinstance(event, RunFailed) and event.cause in _LIMITS else None
+
+    # --- the model ---
+
+    def asking(self, evaluation: Evaluation[Any], request: Request) -> _Asking:
+        record = self._peek()
+        event = record.event if record is not None else None
+        if isinstance(event, RunFailed):
+            said = _message_of(evaluation, event)
+            if said.startswith(UNMADE):
+                raise _error(event.cause, said.removeprefix(UNMADE))
+        return _Asking(self._journal, evaluation)
+
+    # --- tools ---
+
+    def run_tools(self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+        """Begin the calls as the loop would, and take what came of each as it came."""
+        width = min(evaluation.adapter.parallel_tools, len(calls))
+        waiting = deque(calls if width > 1 else calls[:1])
+        running: dict[str, ToolCallView] = {}
+        expansion: VisibilityExpansionRequired | None = None
+        while waiting or running:
+            if waiting and not self._ends_one_of(running):
+                evaluation.check_limits("tool")
+                while waiting and len(running) < width:
+                    self._begin(evaluation, waiting.popleft(), running)
+            if running:
+                expansion = self._take_outcome(running) or expansion
+            if expansion is not None:
+                # Sections are opened when the calls beside it have ended.
+                waiting.clear()
+                if not self._ends_one_of(running):
+                    self._end_if_late(evaluation)
+                    raise expansion
+        self._end_if_late(evaluation)
+
+    def _end_if_late(self, evaluation: Evaluation[Any]) -> None:
+        """A handler said that time is up, and the calls beside it have ended."""
+        late = self._failed_by_a_limit()
+        if late is not None and late.phase == "tool":
+            _fail(evaluation, late)
+
+    def _begin(
+        self, evaluation: Evaluation[Any], call: ToolCallView, running: dict[str, ToolCallView]
+    ) -> None:
+        ready = prepared_call(evaluation, call)
+        if not isinstance(ready, Invocation):
+            running[call.call_id] = start(evaluation, call)
+            return
+        # It is refused: what listeners made of that is on record, and why it is, is compared.
+        refused = self._outcome({call.call_id: call})
+        found = (ready.error_type or "ToolFailed", ready.error_message)
+        if refused is not _CUT_OFF and found != _reason(refused):
+            why = f"{call.name} refuses its arguments: {ready.error_message}"
+            self._journal.undecided(why, "tool schema changed")
+        self._take_outcome({call.call_id: call})
+
+    def _outcome(self, running: dict[str, ToolCallView]) -> Any:
+        """How one of these ended, if nothing but what it changed is recorded before that.
+
+        `_CUT_OFF` if the record ends among what it changed.
+        """
+        self._journal.expected()
+        for place in count():
+            record = self._journal.recording.peek(place)
+            if record is None:
+                return _CUT_OFF
+            event = record.event
+            if isinstance(event, ToolCallCompleted | ToolCallFailed):
+                return event if event.call_id in running else None
+            if isinstance(event, EvaluationSuperseded):
+                return event
+            if not isinstance(event, _BY_A_TOOL):
+                return None
+        raise AssertionError("unreachable")
+
+    def _ends_one_of(self, running: dict[str, ToolCallView]) -> bool:
+        """Whether what was recorded next is the end of a call that runs."""
+        return bool(running) and self._outcome(running) is not None
+
+    def _take_outcome(self, running: dict[str, ToolCallView]) -> VisibilityExpansionRequired | None:
+        """Take the record up to the end of one call: what it changed, its result, its message."""
+        journal = self._journal
+        while True:
+            event = journal.expected().event
+            match event:
+                case ToolCallCompleted() | ToolCallFailed() if event.call_id in running:
+                    journal.take()
+                    break
+                case EvaluationSuperseded():
+                    journal.take()
+                    return expansion_of(event)
+                case _ if isinstance(event, _BY_A_TOOL):
+                    journal.take()
+                case _:
+                    journal.undecided(f"the outcome of {', '.join(running)}")
+        del running[event.call_id]
+        if not isinstance(journal.expected().event, MessageAppended):
+            journal.undecided(f"the message of {event.call_id}")
+        journal.take()
+        if isinstance(event, ToolCallCompleted):
+            every, done = journal.checkpoint_interval, journal.progress.tool_calls_completed
+            if every and done % every == 0:
+                journal.check_state("post_tool", done)
+        return None
+
+
+class _Asking:
+    """One turn of a model, as it was."""
+
+    def __init__(self, journal: ReplayJournal, evaluation: Evaluation[Any]) -> None:
+        self._journal = journal
+        self._evaluation = evaluation
+
+    def reply(self, attempt: int) -> None:
+        """Take the reply from the record, where it is whole already."""
+        journal = self._journal
+        journal.take_notes()
+        said = journal.expected()
+        if isinstance(said.event, ModelCallFailed):
+            raise failure_of(said.event)
+        came = journal.recording.peek(1)
+        is_said = isinstance(said.event, MessageAppended)
+        if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
+            journal.undecided("a model's reply")
+        journal.take()
+        journal.expected()
+        journal.take()
+
+    def through(
+        self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
+    ) -> None:
+        number = 1
+        while True:
+            try:
+                return attempt(number)
+            except Exception as error:
+                retryable = getattr(error, "retryable", False)
+                failed(FailedAttempt(number, error, retryable, None))
+                self._journal.take_inputs()
+                record = self._journal.recording.peek()
+                if record is not None and not isinstance(record.event, ModelCalled):
+                    self._give_up(record, error)
+                number += 1
+
+    def _give_up(self, record: Record, error: Exception) -> NoReturn:
+        event = record.event
+        if isinstance(event, RunFailed) and event.cause == DeadlineExceededError.__name__:
+            said = _message_of(self._evaluation, event)
+            raise DeadlineExceededError(said) from error
+        self._journal.expected()  # the attempt may have ended here
+        raise error
+
+
+class RecordedError(Exception):
+    """What a model call raised when it was live."""
+
+    retryable = False
+    status_code: int | None = None
+
+
+_OWN = {kind.__name__: kind for kind in (EmptyReplyError, BadReplyError)}
+
+
+def _reason(refused: Any) -> tuple[str, str] | None:
+    """Why a call was refused, as recorded."""
+    if not isinstance(refused, ToolCallFailed):
+        return None
+    return refused.error_type, refused.error_message
+
+
+def failure_of(event: ModelCallFailed) -> Exception:
+    """The error of a model call, as it was recorded."""
+    error: Any = _error(event.error_type, event.error_message)
+    error.retryable = event.retryable
+    error.status_code = event.status
+    return error  # type: ignore[no-any-return]
+
+
+def _error(name: str, said: str) -> Exception:
+    """An error of a name, of which is said what was said of the recorded one."""
+    kind: Any = _OWN.get(name) or type(name, (RecordedError,), {})
+    if said == name:
+        return kind()  # type: ignore[no-any-return]
+    if said == speechless(name):
+        kind.__str__ = _speechless
+        return kind()  # type: ignore[no-any-return]
+    return kind(said.removeprefix(f"{name}: "))  # type: ignore[no-any-return]
+
+
+def _speechless(error: Exception) -> str:
+    raise RuntimeError("it could not say why")
+
+
+def _message_of(evaluation: Evaluation[Any], failed: RunFailed) -> str:
+    return failed.error_message.removeprefix(f"{evaluation.prompt.label} ({failed.phase}): ")
+
+
+def _fail(evaluation: Evaluation[Any], failed: RunFailed) -> NoReturn:
+    """End the evaluation by the limit that ended it when it was live."""
+    phase: Any = failed.phase
+    cause = _LIMITS[failed.cause].__new__(_LIMITS[failed.cause])
+    raise evaluation.failed(_message_of(evaluation, failed), phase) from cause
+
+
+def expansion_of(event: EvaluationSuperseded) -> VisibilityExpansionRequired:
+    wanted = {path: SectionVisibility(shown) for path, shown in event.overrides.items()}
+    return VisibilityExpansionRequired(wanted, reason=event.reason)

@@ -1,0 +1,293 @@
+"""Running a loop again on its record: attempt by attempt, as the processes did.
+
+What was put in between two attempts is taken as it was; within an attempt everything that the
+loop does is compared. The user's code is run, and nothing of the world that it lives in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from uuid import UUID
+
+from turnledger.ledger import (
+    CheckpointReached,
+    Event,
+    InvalidInputError,
+    Ledger,
+    MessageAppended,
+    Record,
+    RunResumed,
+    RunStarted,
+    SliceEventApplied,
+    StateRestored,
+)
+from turnledger.projections import RunState
+from turnledger.runtime.agent.schema.values import to_plain
+from turnledger.runtime.bus import InProcessEventBus
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.loop.perform.record_result import checkpoint
+from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.recovery.recover import has_begun
+from turnledger.runtime.recovery.request_types import request_from
+from turnledger.runtime.replaying.cursor import Recording
+from turnledger.runtime.replaying.divergence import Divergence, Trying
+from turnledger.runtime.replaying.effects import RecordedAnswers
+from turnledger.runtime.replaying.journal import (
+    AttemptOver,
+    Diverged,
+    RecordOver,
+    ReplayJournal,
+    without_marks,
+)
+from turnledger.runtime.session import changes
+from turnledger.runtime.session.overlay import Overlay
+from turnledger.runtime.session.session import Session
+
+_OVER = ("completed", "failed", "abandoned", "parked")
+
+
+@dataclass
+class _Stage:
+    """The user's loop as `drive` sees it: their code, and nothing of their world."""
+
+    loop: MainLoop[Any, Any]
+    _bus: InProcessEventBus = field(default_factory=InProcessEventBus)
+    beside: None = None
+    # What the loop is asked to do.
+    asked: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+    def _build_resources(self) -> Mapping[str, Any] | None:
+        return None  # what files were is on record
+
+
+class Execution:
+    """One loop, run again on one record."""
+
+    def __init__(
+        self, ledger: Ledger, run: UUID, records: Iterator[Record], loop: MainLoop[Any, Any]
+    ) -> None:
+        self.attempts = 0
+        self._run = run
+        self._stage = _Stage(loop)
+        self._session = loop._session()
+        if self._session.was_attached:
+            raise InvalidInputError(
+                "The loop keeps a session that was in a run already, and a replay would move it. "
+                "Make another loop for the replay."
+            )
+        self._recording = Recording(records)
+        self._journal = _Journal(ledger, run, self._recording, self._session, self._stage)
+        self._journal.answers = RecordedAnswers(self._journal)
+        self._opening: Sequence[Event] = ()
+
+    @property
+    def last_known(self) -> RunState:
+        """What is known where it ended."""
+        return self._journal.last_known().run
+
+    def run(self) -> Divergence | None:
+        """Follow the record to its end; the divergence that ends it before."""
+        try:
+            started = self._begin()
+            goes_on = started is not None and (started.kind != "fork" or self._goes_on())
+            while goes_on:
+                self._attempt()
+                goes_on = self._goes_on()
+        except RecordOver:
+            return None
+        except Diverged as parted:
+            return parted.divergence
+        return None
+
+    def _begin(self) -> RunStarted | None:
+        """Take the run's beginning, and what it goes on from."""
+        journal, started = self._journal, None
+        while (record := self._recording.peek()) is not None:
+            if isinstance(record.event, RunStarted):
+                started = record.event
+            elif record.row[1] == str(self._run):
+                break
+            journal.take()
+        if started is None:
+            return None
+        journal.take_inputs()
+        if started.kind == "fork":
+            # What it begins with was put there; it is gone on with by a recovery.
+            while not self._recording.ends_an_attempt():
+                journal.expected()
+                journal.take()
+        elif started.kind == "continuation":
+            self._take_changes_before()
+        self._session.session_id = started.session_id or self._session.session_id
+        return started
+
+    def _take_changes_before(self) -> None:
+        """What was changed in the session after its last run: nobody's loop did that."""
+        journal = self._journal
+        while isinstance(_next(journal), SliceEventApplied | StateRestored | MessageAppended):
+            journal.take()
+
+    def _attempt(self) -> None:
+        self.attempts += 1
+        journal, stage = self._journal, self._stage
+        started = journal.progress.started
+        assert started is not None
+        stage.asked = request_from(
+            str(self._run), stage.request_type, started.request_type, started.request
+        )
+        try:
+            self._attach(started)
+            drive(
+                Assignment(
+                    loop=stage,  # type: ignore[arg-type]
+                    run_id=self._run,
+                    journal=journal,
+                    session=self._session,
+                    request=stage.asked,
+                    started=started,
+                    state=ExecutionState(session=self._session, resources={}),
+                )
+            )
+        except AttemptOver:
+            pass
+        except (RecordOver, Diverged):
+            raise
+        except Exception:
+            # It failed, or waits: as recorded, or it would have parted there.
+            return
+
+    def _attach(self, started: RunStarted) -> None:
+        """Have the session in the run; what create_session did is compared once it is there."""
+        journal = self._journal
+        self._opening = self._session.attach(journal) or self._opening
+        if started.kind == "fork" and not has_begun(journal):
+            journal.add(*self._opening)
+
+    def _goes_on(self) -> bool:
+        """Take what was recorded between two attempts; whether there is another one."""
+        journal = self._journal
+        while (event := _next(journal)) is not None:
+            latest = journal.state.checkpoints.latest
+            if isinstance(event, RunResumed):
+                journal.take()
+                journal.take_inputs()
+                if latest is not None and latest.is_users:
+                    self._go_back(latest.phase)
+                return True
+            is_over = journal.state.summary.status in _OVER
+            if not is_over and not self._recording.ends_an_attempt():
+                journal.undecided("the end of the run")
+            journal.take()  # it was given up, or others noted something about it afterwards
+        return False
+
+    def _go_back(self, phase: str) -> None:
+        """Take what a checkpoint that a user saved brought back."""
+        journal = self._journal
+        while not isinstance(journal.expected().event, CheckpointReached):
+            journal.take()
+        journal.add(checkpoint(journal, phase))
+
+
+def _next(journal: ReplayJournal) -> Event | None:
+    journal.take_inputs()
+    record = journal.recording.peek()
+    return None if record is None else record.event
+
+
+class _Journal(ReplayJournal):
+    """What finding causes needs to know, beside what is compared."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        run: UUID,
+        recording: Recording,
+        session: Session,
+        stage: _Stage,
+    ) -> None:
+        super().__init__(ledger, run, recording, session.declarations)
+        self._session = session
+        self._stage = stage
+        self._touched: dict[str, None] = {}
+
+    @property
+    def trying(self) -> Trying:
+        return self
+
+    def take(self) -> Record:
+        record = super().take()
+        if isinstance(record.event, SliceEventApplied):
+            self._touched[record.event.slice] = None
+        elif isinstance(record.event, CheckpointReached):
+            self._touched = {}
+        return record
+
+    @property
+    def prompt_text(self) -> str | None:
+        return None if self.evaluation is None else self.evaluation.rendered.text
+
+    def prompt_again(self) -> tuple[str | None, Sequence[Event]]:
+        at = self.progress.prompted_at
+        overlay = Overlay(self, CREATE_PROMPT, known=self.folded(at) if at else None)
+        try:
+            with self._session.scope(overlay):
+                prompt = self._stage.loop.create_prompt(self._stage.asked)
+            evaluation = self.evaluation
+            text = None if evaluation is None else evaluation.rendering_of(prompt).text
+        except Exception:
+            text = None
+        return text, overlay.close()
+
+    @property
+    def slices_touched(self) -> Sequence[str]:
+        return tuple(self._touched)
+
+    def slice_value(self, name: str) -> Any:
+        return [to_plain(one) for one in self.known.run.slices.all(name)]
+
+    def folds_alike(self) -> bool:
+        version = self.known.version
+        digests = {self.folded(version).run.state_digest for _ in range(2)}
+        return digests == {self.known.run.state_digest}
+
+    def opening_again(self) -> Sequence[Event]:
+        try:
+            session = self._stage.loop._session()
+            return changes.recorded_by_session(session.journal.records())
+        except Exception:
+            return ()
+
+    def system_text(self) -> str | None:
+        record = self.recording.later(MessageAppended)
+        event = record.event if record is not None else None
+        if not isinstance(event, MessageAppended) or event.message.role != "system":
+            return None
+        return event.message.content
+
+    def opening_messages(self) -> tuple[list[Any], list[Any]]:
+        recorded: list[Any] = []
+        for place in count(2):  # after the beginning of the evaluation and the system text
+            record = self.recording.peek(place)
+            if record is None or not isinstance(record.event, MessageAppended):
+                break
+            recorded.append(_said(record.event))
+        try:
+            made = self.evaluation.opening() if self.evaluation is not None else []
+        except Exception:
+            made = []
+        return recorded, [_said(one) for one in made]
+
+
+def _said(event: MessageAppended) -> Any:
+    """What a message says, without the ids that are made anew."""
+    plain: dict[str, Any] = to_plain(without_marks(event).message)
+    plain.pop("evaluation_id", None)
+    return plain

@@ -1,0 +1,237 @@
+"""Answers of which chosen parts are live, and the rest is on record.
+
+The loop is the user's own and its events are real, those of a fork. A tool that is live has its
+handler called; of any other, what came of it when the run was live is added to the fork. The
+model is asked, or says what it said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec.structs import replace
+
+from turnledger.ledger import (
+    EvaluationSuperseded,
+    Event,
+    MessageAppended,
+    ModelCallFailed,
+    ResourceSnapshotted,
+    SliceEventApplied,
+    ToolCallFailed,
+)
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.models.request import Reply, Request
+from turnledger.runtime.agent.models.retry import FailedAttempt
+from turnledger.runtime.agent.tools.call import Invocation, PreparedCall
+from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot
+from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.journal.journal import Known, Pending
+from turnledger.runtime.loop.effects import Asking
+from turnledger.runtime.loop.perform.call_model import LiveAsking
+from turnledger.runtime.loop.perform.record_result import add_result
+from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
+from turnledger.runtime.loop.perform.run_tools import SideBySide, run_tools
+from turnledger.runtime.replaying.effects import expansion_of, failure_of
+from turnledger.runtime.replaying.live.outcomes import Outcome, RecordedOutcomes, Replied
+from turnledger.runtime.replaying.live.selection import MODEL, TOOL, Live, Part
+from turnledger.runtime.session.overlay import Overlay
+
+if TYPE_CHECKING:
+    from turnledger.runtime.loop.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An answer that is needed: what would have to be live, and whether it is on record later."""
+
+    live: str
+    asked: str
+    is_later: bool
+
+
+class Stopped(BaseException):
+    """The fork is not to go on: what it needs next is not to be had."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__(missing.asked)
+        self.missing = missing
+
+
+class PartlyLive:
+    """Some answers from the world, the others from the record."""
+
+    def __init__(self, live: Live, outcomes: RecordedOutcomes, until: int | None) -> None:
+        self._live = live
+        self._outcomes = outcomes
+        self._until = until
+        # What was answered from the record.
+        self.recorded: list[Part] = []
+
+    def begin(self, evaluation: Evaluation[Any]) -> None:
+        evaluation.deadline = None  # it was about the time of the run
+
+    def check_limits(self, evaluation: Evaluation[Any], phase: EvaluationPhase) -> None:
+        """What is on record takes no time and costs nothing."""
+
+    # --- the model ---
+
+    def asking(self, evaluation: Evaluation[Any], request: Request) -> Asking:
+        if self._live.model:
+            return LiveAsking(evaluation, request)
+        found = self._outcomes.reply(evaluation.journal.progress.evaluations, request.turn)
+        if found is None or self._is_later(found.version):
+            asked = f"the model's reply in turn {request.turn}"
+            self._stop(evaluation, Missing(MODEL, asked, found is not None))
+        self.recorded.append(Part(MODEL, request.turn, recorded=found.version))
+        return _Known(found)
+
+    # --- tools ---
+
+    def run_tools(self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+        """Call the handlers of those that are live; the others end as they did."""
+        width = min(evaluation.adapter.parallel_tools, len(calls))
+        chosen = calls if width > 1 else calls[:1]
+        # All answers are there before anything is begun: a call that has none is not in doubt.
+        given = {
+            call.number: self._outcome(evaluation, call)
+            for call in chosen
+            if call.name not in self._live.tools and _is_ready(evaluation, call)
+        }
+        if not given:
+            run_tools(evaluation, chosen)
+        else:
+            _PartlyGiven(evaluation, chosen, width, given, self.recorded).run()
+
+    def _outcome(self, evaluation: Evaluation[Any], call: ToolCallView) -> Outcome:
+        found = self._outcomes.take(call)
+        if found is None or self._is_later(found.version):
+            asked = f"the outcome of the call {call.call_id}, {call.name} {call.arguments}"
+            self._stop(evaluation, Missing(TOOL + call.name, asked, found is not None))
+        return found
+
+    def _is_later(self, version: int) -> bool:
+        return self._until is not None and version > self._until
+
+    def _stop(self, evaluation: Evaluation[Any], missing: Missing) -> NoReturn:
+        evaluation.journal.commit()
+        raise Stopped(missing)
+
+
+class _Known:
+    """A turn of the model as it was."""
+
+    def __init__(self, found: Replied) -> None:
+        self._came = found.came
+
+    def reply(self, attempt: int) -> Reply:
+        if isinstance(self._came, ModelCallFailed):
+            raise failure_of(self._came)
+        return self._came
+
+    def through(
+        self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
+    ) -> None:
+        try:
+            attempt(1)
+        except Exception as error:
+            failed(FailedAttempt(1, error, getattr(error, "retryable", False), None))
+            raise
+
+
+class _PartlyGiven(SideBySide):
+    """Calls of a turn, of which some have their outcome already: those end first.
+
+    They are begun like the others, in order, and end in the order in which they did: the fork
+    reads like any run.
+    """
+
+    def __init__(
+        self,
+        evaluation: Evaluation[Any],
+        calls: Sequence[ToolCallView],
+        width: int,
+        given: Mapping[int, Outcome],
+        log: list[Part],
+    ) -> None:
+        super().__init__(evaluation, calls, width)
+        self._given = given
+        self._log = log
+        self._known: list[ToolCallView] = []
+        self._held: list[tuple[ToolCallView, PreparedCall, Overlay]] = []
+
+    def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
+        if call.number in self._given:
+            overlay.close()
+            self._known.append(call)
+        else:
+            self._held.append((call, ready, overlay))
+
+    def _take_ended(self) -> None:
+        known, held = self._known, self._held
+        self._known, self._held = [], []
+        for call in sorted(known, key=lambda one: self._given[one.number].version):
+            outcome = self._given[call.number]
+            self._log.append(Part(TOOL + call.name, call.turn, call.call_id, outcome.version))
+            try:
+                _give(self._evaluation, call, outcome)
+            except Exception as ending:
+                # Those that run beside it end first, and are recorded.
+                self._ending = self._ending or ending
+        for one in held:
+            super()._submit(*one)
+        if not known:
+            super()._take_ended()
+
+
+def _is_ready(evaluation: Evaluation[Any], call: ToolCallView) -> bool:
+    """Whether it can be made; one that can't is refused by the loop itself."""
+    return not isinstance(prepared_call(evaluation, call), Invocation)
+
+
+def _give(evaluation: Evaluation[Any], call: ToolCallView, outcome: Outcome) -> None:
+    """Add what came of a call that was begun."""
+    event = outcome.event
+    if isinstance(event, EvaluationSuperseded):
+        ended_by(evaluation, call, expansion_of(event))
+        return
+    first = [_again(one, call, outcome.evaluation_id) for one in outcome.changes]
+    if not isinstance(event, ToolCallFailed):
+        add_result(evaluation, call, outcome.text, value=event.value, first=first)
+    elif event.error_type == DeadlineExceededError.__name__:
+        ended_by(evaluation, call, DeadlineExceededError(event.error_message))
+    else:
+        error = (event.error_type, event.error_message)
+        add_result(evaluation, call, outcome.text, error=error, first=first)
+    resources, journal = evaluation.resources, evaluation.journal
+    if resources is not None and any(isinstance(e, ResourceSnapshotted) for e in outcome.changes):
+        # What runs next finds the files that the tool left.
+        resources.restore_recorded(journal.known, journal.blob)
+
+
+def _again(event: Event, call: ToolCallView, evaluation_id: str) -> Pending:
+    """A tool's change as one of this call, after what is known here."""
+    match event:
+        case SliceEventApplied():
+            return replace(event, call_id=call.call_id)
+        case MessageAppended() if event.message.evaluation_id == evaluation_id:
+            return lambda known: _renumbered(known, event, call)
+        case ResourceSnapshotted() if event.digest:
+            return lambda known: _digested(known, event)
+        case _:
+            return event
+
+
+def _renumbered(known: Known, event: MessageAppended, call: ToolCallView) -> MessageAppended:
+    progress = known.progress.of(call.evaluation_id)
+    sequence = progress.sequence if progress is not None else event.message.sequence
+    message = replace(event.message, evaluation_id=call.evaluation_id, sequence=sequence)
+    return MessageAppended(message=message)
+
+
+def _digested(known: Known, event: ResourceSnapshotted) -> ResourceSnapshotted:
+    files = {**known.facts.resources.get(event.resource, {}), **event.files}
+    left = {path: name for path, name in files.items() if path not in event.removed}
+    return replace(event, digest=FilesystemSnapshot(left).digest)

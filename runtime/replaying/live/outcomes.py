@@ -1,0 +1,218 @@
+"""What models and tools answered in a run, to be given to a loop that asks again.
+
+Not in the order of the record, as `runtime.replaying.effects` has it, but by what is asked: a
+model's reply by its evaluation and turn, a tool's outcome by its call, each once. Attempts that
+died have no answer; of several answers to one call the last counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from turnledger.ledger import (
+    EvaluationStarted,
+    EvaluationSuperseded,
+    Event,
+    InnerMessage,
+    MessageAppended,
+    ModelCallFailed,
+    ModelReplied,
+    Record,
+    ResourceSnapshotted,
+    RunFailed,
+    RunStarted,
+    SliceEventApplied,
+    StateRestored,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallRecord,
+    ToolCallStarted,
+    ToolMessageAmended,
+)
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.models.request import Reply, ToolCall
+
+Ending: TypeAlias = ToolCallCompleted | ToolCallFailed | EvaluationSuperseded
+
+
+class Outcome(NamedTuple):
+    """How a call ended: by a result, by an error, or by opening sections.
+
+    `changes` are what the tool changed, and `text` what the model was told.
+    """
+
+    version: int
+    evaluation_id: str
+    event: Ending
+    changes: tuple[Event, ...] = ()
+    text: str = ""
+
+
+class Replied(NamedTuple):
+    """What came of a turn: a reply, or the failure that ended the run."""
+
+    version: int
+    came: Reply | ModelCallFailed
+
+
+class RecordedOutcomes:
+    """The answers that stand in a run after a version."""
+
+    def __init__(self, records: Iterable[Record], *, after: int) -> None:
+        gathered = _Gathering(after)
+        for record in records:
+            gathered.take(record)
+        self._replies = gathered.replies
+        # By tool and arguments, in order: the id of each call, and its outcome.
+        self._outcomes: dict[tuple[str, str], list[tuple[str, Outcome]]] = {}
+        for call, outcome in gathered.outcomes.values():
+            key = (call.name, _canonical(call.arguments))
+            self._outcomes.setdefault(key, []).append((call.call_id, outcome))
+
+    def reply(self, evaluation: int, turn: int) -> Replied | None:
+        """What the model said in a turn of an evaluation, by the numbers of both."""
+        return self._replies.get((evaluation, turn))
+
+    def take(self, call: ToolCallView) -> Outcome | None:
+        """What came of a call: of this one, else of the first with the same arguments."""
+        known = self._outcomes.get((call.name, _canonical(call.arguments)))
+        if not known:
+            return None
+        places = (place for place, (call_id, _) in enumerate(known) if call_id == call.call_id)
+        return known.pop(next(places, 0))[1]
+
+
+def _canonical(arguments: str) -> str:
+    """Arguments by their value, however they are spelled."""
+    try:
+        value = msgspec.json.decode(arguments) if arguments.strip() else {}
+        return msgspec.json.encode(value, order="sorted").decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return arguments
+
+
+class _Gathering:
+    """Goes through a run's records, and notes what was answered."""
+
+    def __init__(self, after: int) -> None:
+        self.replies: dict[tuple[int, int], Replied] = {}
+        # By evaluation, turn and call id.
+        self.outcomes: dict[tuple[str, int, str], tuple[ToolCallRecord, Outcome]] = {}
+        self._after = after
+        self._evaluations = 0
+        # What was asked for, with its turn, and of that what was started and has not ended.
+        self._asked: dict[tuple[str, str], tuple[int, ToolCallRecord]] = {}
+        self._started: dict[tuple[str, str], None] = {}
+        self._said: InnerMessage | None = None
+        self._answer: UUID | None = None
+        self._failed: Record | None = None
+        # Of the commit that is gone through: what may be a tool's changes.
+        self._commit = 0
+        self._changes: list[Event] = []
+
+    def take(self, record: Record) -> None:
+        if record.row[5] != self._commit:
+            self._commit, self._changes = record.row[5], []
+        event = record.event
+        match event:
+            case MessageAppended():
+                self._message(event)
+            case (
+                SliceEventApplied() | StateRestored() | ResourceSnapshotted() | ToolMessageAmended()
+            ):
+                self._changes.append(event)
+            case _:
+                self._step(record, event)
+                self._changes = []
+
+    def _message(self, event: MessageAppended) -> None:
+        message = event.message
+        if message.message_id == self._answer:
+            self._answered(message)
+            return
+        self._changes.append(event)
+        if message.role == "assistant":
+            self._said = message
+            for call in message.tool_calls:
+                self._asked[message.evaluation_id, call.call_id] = (message.turn, call)
+
+    def _answered(self, message: InnerMessage) -> None:
+        """A call's message: it comes after its end."""
+        turn, _ = self._asked.get((message.evaluation_id, message.tool_call_id or ""), (0, None))
+        key = (message.evaluation_id, turn, message.tool_call_id or "")
+        if key in self.outcomes:
+            call, outcome = self.outcomes[key]
+            self.outcomes[key] = (call, outcome._replace(text=message.content))
+
+    def _step(self, record: Record, event: Event) -> None:
+        match event:
+            case RunStarted() if event.kind != "fork":
+                self._evaluations = 0
+            case EvaluationStarted():
+                self._evaluations += 1
+            case ModelReplied():
+                self._reply(record, event)
+            case ModelCallFailed():
+                self._failed = record
+            case RunFailed():
+                self._gave_up()
+            case ToolCallStarted():
+                self._started[event.evaluation_id, event.call_id] = None
+            case ToolCallCompleted() | ToolCallFailed():
+                changes = self._changes_of(event.call_id)
+                key, self._answer = (event.evaluation_id, event.call_id), event.message_id
+                self._end(key, Outcome(record.version, event.evaluation_id, event, changes))
+            case EvaluationSuperseded():
+                # By a call, or by several side by side: they have no result of their own.
+                for key in [one for one in self._started if one[0] == event.evaluation_id]:
+                    self._end(key, Outcome(record.version, event.evaluation_id, event))
+
+    def _reply(self, record: Record, event: ModelReplied) -> None:
+        said, self._failed = self._said, None
+        if said is None or said.message_id != event.message_id or record.version <= self._after:
+            return
+        reply = _reply_of(said, event)
+        self.replies[self._evaluations, event.turn] = Replied(record.version, reply)
+
+    def _gave_up(self) -> None:
+        """A failed call is an answer where it ended the run; else it was tried again."""
+        record, self._failed = self._failed, None
+        if record is not None and record.version > self._after:
+            event = record.event
+            assert isinstance(event, ModelCallFailed)
+            self.replies[self._evaluations, event.turn] = Replied(record.version, event)
+
+    def _end(self, key: tuple[str, str], outcome: Outcome) -> None:
+        self._started.pop(key, None)
+        turn, call = self._asked.get(key, (0, None))
+        if call is not None and outcome.version > self._after:
+            self.outcomes[key[0], turn, key[1]] = (call, outcome)
+
+    def _changes_of(self, call_id: str) -> tuple[Event, ...]:
+        """What stands right before a call's end and is no other's."""
+        changes = self._changes
+        first = len(changes)
+        while first and _may_be_of(call_id, changes[first - 1]):
+            first -= 1
+        return tuple(changes[first:])
+
+
+def _may_be_of(call_id: str, event: Event) -> bool:
+    return not isinstance(event, SliceEventApplied) or event.call_id == call_id
+
+
+def _reply_of(message: InnerMessage, came: ModelReplied) -> Reply:
+    """The reply, but for its usage: to hear it again costs no tokens."""
+    data = came.provider_data if isinstance(came.provider_data, dict) else {}
+    return Reply(
+        text=message.content,
+        tool_calls=tuple(ToolCall(c.call_id, c.name, c.arguments) for c in message.tool_calls),
+        finish_reason=came.finish_reason,
+        model=came.model,
+        parsed=data.get("parsed"),
+        provider_data=data.get("provider"),
+    )

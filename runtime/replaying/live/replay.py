@@ -1,0 +1,263 @@
+"""Replay at the third depth: a run again, with chosen parts of it live.
+
+`--live tool:search`, `--live model`: these touch the world, and everything else is answered from
+the record. What comes of it goes to a fork; the run stays as it was. The fork begins before the
+first effect that is live, and is a run like any other: it can be looked at, compared and
+replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from turnledger.ledger import (
+    Claim,
+    InvalidInputError,
+    Ledger,
+    Record,
+    ToolCallStarted,
+    TurnledgerError,
+)
+from turnledger.ledger.runs.append_request import RunId, canonical_id
+from turnledger.projections import PendingTools, fold_together
+from turnledger.projections.views.tools import ToolsState
+from turnledger.runtime.agent.models.request_response import PromptResponse
+from turnledger.runtime.checkpoints.checkpoint import RecoveryConfig
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.recovery.find import LIVE_TAG, asked_for
+from turnledger.runtime.recovery.recover import recover_from_ledger
+from turnledger.runtime.recovery.request_types import request_from
+from turnledger.runtime.replaying.live.effects import Missing, PartlyLive, Stopped
+from turnledger.runtime.replaying.live.outcomes import RecordedOutcomes
+from turnledger.runtime.replaying.live.selection import (
+    Live,
+    LiveNews,
+    Part,
+    check_tools,
+    live_parts_of,
+    offered,
+)
+from turnledger.runtime.replaying.replay import check_chain
+from turnledger.runtime.session.observers import Observers
+from turnledger.runtime.session.session import Session
+
+if TYPE_CHECKING:
+    from turnledger.projections.comparison.runs import Divergence
+
+Status = Literal["completed", "failed", "waiting", "stopped"]
+
+
+class NotRecordedError(TurnledgerError):
+    """What a loop asks for is neither live nor on record; the fork has stopped before it.
+
+    `live` is the part that would have to be live too. The fork is as it was then, and can be
+    recovered: everything is live then.
+    """
+
+    def __init__(self, run_id: str, fork: UUID, missing: Missing) -> None:
+        self.run_id, self.fork = run_id, fork
+        self.live, self.asked = missing.live, missing.asked
+        super().__init__(
+            f"Run {run_id} has no record of {missing.asked}: the fork {fork} has stopped there. "
+            f"Have that live too: --live {missing.live}."
+        )
+
+
+@dataclass(frozen=True)
+class LiveReplay:
+    """What came of it: the fork, from where it goes on, and where its answers are from.
+
+    A fork that has failed has its `error`, one that is completed its `response`; one that has
+    "stopped" came to the version that it was to go to. `parted` is the first event in which the
+    run (`first`) and the fork (`second`) differ in substance; None if there is none.
+    """
+
+    run_id: UUID
+    fork: UUID
+    forked_at: int
+    status: Status
+    live: tuple[Part, ...]
+    recorded: tuple[Part, ...]
+    parted: Divergence | None = None
+    response: PromptResponse[Any] | None = None
+    error: Exception | None = None
+
+
+def replay_live(
+    ledger: Ledger,
+    run_id: RunId,
+    loop: MainLoop[Any, Any],
+    *,
+    live: Iterable[str],
+    until: int | None = None,
+) -> LiveReplay:
+    """Run a loop again in a fork of a run: `live` parts for real, the rest from the record.
+
+    `live` names are `model` and `tool:NAME`. With `until`, a version of the run, the fork stops
+    where it would need an answer that was recorded later. Limits of time and tokens are off.
+    InvalidInputError, and no fork, if nothing of the run is live like that; NotRecordedError if
+    something is asked for that is not on record.
+    """
+    run, chosen = UUID(canonical_id(run_id)), Live.of(live)
+    check_chain(ledger, run)
+    request = _request(ledger, run, loop)
+    records = list(ledger.read(run))
+    own = [record for record in records if str(record.run_id) == str(run)]
+    session = loop._session()
+    if session.was_attached:
+        raise InvalidInputError(
+            "The loop keeps a session that was in a run already, and a replay would move it. "
+            "Make another loop for the replay."
+        )
+    check_tools(run, chosen, records, lambda: offered(loop, session, request))
+    at = _fork_point(run, chosen, records, own, until)
+    answers = PartlyLive(chosen, RecordedOutcomes(records, after=at), until)
+    fork = ledger.fork(run, at, tags={LIVE_TAG: " ".join(chosen.names)})
+    stage: Any = _Stage(loop, ledger, answers, chosen)
+    response, failure = None, None
+    try:
+        response, _ = recover_from_ledger(stage, fork, None)
+    except Stopped as stopped:
+        if not stopped.missing.is_later:
+            raise NotRecordedError(str(run), fork, stopped.missing) from None
+    except Exception as error:
+        if ledger.run(fork).status not in ("failed", "waiting"):
+            error.add_note(f"The fork is {fork}.")
+            raise
+        failure = error
+    found = ledger.run(fork).status
+    status: Status = found if found in ("completed", "failed", "waiting") else "stopped"
+    return LiveReplay(
+        run_id=run,
+        fork=fork,
+        forked_at=at,
+        status=status,
+        live=tuple(live_parts_of(ledger.read(fork, after=at), chosen)),
+        recorded=tuple(answers.recorded),
+        parted=_parted(ledger, run, fork, status),
+        response=response,
+        error=failure,
+    )
+
+
+def _request(ledger: Ledger, run: UUID, loop: MainLoop[Any, Any]) -> Any:
+    """What the run was asked for; an error if that is nothing for this loop."""
+    asked = asked_for(ledger, run)
+    if asked is None or asked.request_id is None:
+        raise InvalidInputError(
+            f"Run {run} was not asked for anything: no loop began it, so none can run it again."
+        )
+    return request_from(str(run), loop.request_type, asked.request_type, asked.request)
+
+
+# --- where the fork begins ---------------------------------------------------------------
+
+
+def _fork_point(
+    run: UUID, live: Live, records: Sequence[Record], own: Sequence[Record], until: int | None
+) -> int:
+    """The end of the last commit before anything is live at which no call is under way.
+
+    A call that was started there would be in doubt in the fork, though its end is on record.
+    What a run shares with those that it goes on from stays as it is.
+    """
+    point, projections = None, (PendingTools(),)
+    states = fold_together(records[: len(records) - len(own)], projections)
+    for _, group in groupby(own, lambda record: record.row[5]):
+        commit = list(group)
+        first = next((record for record in commit if live.begins_at(record)), None)
+        if first is not None and (until is None or first.version <= until):
+            if point is not None:
+                return point
+            raise InvalidInputError(
+                f"Version {first.version} of run {run} would be live, and no commit of the run "
+                "ends before it with no call under way: there is nothing that a fork could go on "
+                "from."
+            )
+        states = fold_together(commit, projections, states)
+        if not _under_way(*states):
+            point = commit[-1].version
+    called = dict.fromkeys(r.event.name for r in own if isinstance(r.event, ToolCallStarted))
+    where = f" up to version {until}" if until is not None else ""
+    before = ", which went on from another run," if own[0].version > 1 else ""
+    raise InvalidInputError(
+        f"Nothing in run {run}{before}{where} would be live with {' '.join(live.names)}. "
+        f"The tools that were called in it: {', '.join(called) or 'none'}."
+    )
+
+
+def _under_way(state: ToolsState) -> bool:
+    """Whether nobody knows there how a call ended; to run it again is decided for one run only."""
+    return any(
+        call.status in ("started", "in_doubt") and call.decision not in ("completed", "failed")
+        for call in state.pending()
+    )
+
+
+# --- running it --------------------------------------------------------------------------
+
+
+class _Stage:
+    """The user's loop as recovery sees it: his code on a fork, with answers of which some are
+    live, and with nobody told but of these."""
+
+    beside = None
+
+    def __init__(
+        self, loop: MainLoop[Any, Any], ledger: Ledger, answers: PartlyLive, live: Live
+    ) -> None:
+        self._loop = loop
+        self._ledger = ledger
+        self._answers = answers
+        self._live = live
+        self._bus = LiveNews(live, loop._bus)
+        self._recovery = loop._recovery or RecoveryConfig()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def _build_resources(self) -> Mapping[str, Any] | None:
+        """For tools that are live. What files were for the others is on record."""
+        return self._loop._build_resources() if self._live.tools else None
+
+    def _worker(self) -> str:
+        stage: Any = self
+        return MainLoop._worker(stage)
+
+    @contextmanager
+    def claimed(
+        self, run: UUID, session: Session | None = None, claim: Claim | None = None
+    ) -> Iterator[Journal]:
+        stage: Any = self
+        with MainLoop.claimed(stage, run, session, claim) as journal:
+            journal.answers = self._answers
+            with _unobserved(session):
+                yield journal
+
+
+@contextmanager
+def _unobserved(session: Session | None) -> Iterator[None]:
+    """For this time, whoever observes the session hears nothing of it."""
+    if session is None:
+        yield
+        return
+    observers, session._observers = session._observers, Observers()
+    try:
+        yield
+    finally:
+        session._observers = observers
+
+
+def _parted(ledger: Ledger, run: UUID, fork: UUID, status: Status) -> Divergence | None:
+    from turnledger.projections.comparison.runs import compare  # only who has a fork needs it
+
+    found = compare(ledger, run, fork).divergence
+    if found is not None and found.second is None and status == "stopped":
+        return None  # it has only not come as far
+    return found

@@ -1,0 +1,1 @@
+"""The session: state of a run that its tools and prompts read and change."""

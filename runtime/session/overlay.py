@@ -1,0 +1,165 @@
+"""What a tool changes in the session while it runs: seen by that tool only, until it is over.
+
+An overlay begins with what is known when the tool starts, and gathers events on top of it. The
+loop adds them to the journal with the tool's result, or drops them. Which overlay a piece of
+code belongs to is in its context (`contextvars`), so that it does not matter how the code came
+by the session. A thread that a tool starts for itself has it if it is run in a copy of the
+tool's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
+from threading import RLock
+
+import msgspec
+
+from turnledger.ledger import Event, LimitExceededError, Record, SliceEventApplied
+from turnledger.projections import RunState
+from turnledger.runtime.errors import ScopeClosedError
+from turnledger.runtime.journal.journal import Journal, Known
+
+# What the loop adds to a tool's changes in the same commit is less than this.
+_ROOM_FOR_THE_RESULT = 50
+
+
+class Overlay:
+    """The changes of one tool call, on top of what was known at its start."""
+
+    def __init__(
+        self, journal: Journal, call_id: str | None = None, *, known: Known | None = None
+    ) -> None:
+        """On top of what the journal knows, or of what was known at an earlier version."""
+        self.journal = journal
+        self.call_id = call_id
+        # Held while it changes; whoever looks first and then adds holds it too.
+        self.lock = RLock()
+        with journal.lock:
+            self._known = known or journal.known
+            self._from = known.version if known is not None else journal.committed.version
+            self._before = journal.pending_records() if known is None else []
+            self._changes = len(journal.declarations.changes)
+        self._records: list[Record] = []
+        self._blobs: list[bytes] = []
+        self._closed = False
+
+    @property
+    def known(self) -> Known:
+        """What the tool knows: its start, and what it changed since."""
+        with self.lock:
+            changes = self.journal.declarations.changes
+            if self._changes != len(changes):
+                if self._known.is_outdated(changes[self._changes :]):
+                    more = chain(self._before, self._records)
+                    self._known = self.journal.folded(self._from, more)
+                self._changes = len(changes)
+            return self._known
+
+    @property
+    def state(self) -> RunState:
+        return self.known.run
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What the tool changed, in order."""
+        return tuple(record.event for record in self._records)
+
+    @property
+    def blobs(self) -> tuple[bytes, ...]:
+        """The bytes that its events name."""
+        return tuple(self._blobs)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def records(self) -> Iterator[Record]:
+        """Everything that the tool knows, from the run's first event on."""
+        read = self.journal.ledger.read(self.journal.run_id, until=self._from)
+        return chain(read if self._from else (), self._before, tuple(self._records))
+
+    def add(self, *events: Event, blobs: Iterable[bytes] = ()) -> None:
+        """Change what the tool knows, by all of these or none."""
+        kept = list(blobs)
+        with self.lock:
+            if self._closed:
+                raise ScopeClosedError(
+                    f"The tool call {self.call_id or ''} is over: what it changes in the session "
+                    "now would be lost, or would change what was recorded of it."
+                )
+            known, records = self.known, []
+            for event in events:
+                new_id = self.journal.clock.new_id()
+                records.append(self.journal.provisional(known, self._by_call(event), new_id))
+                known = known.after(records[-1:])
+            self._check_size(len(self._records) + len(records))
+            self._known = known
+            self._records += records
+            self._blobs += kept
+
+    def close(self) -> tuple[Event, ...]:
+        """Take no more changes; what was changed. Harmless twice."""
+        with self.lock:
+            self._closed = True
+            return self.events
+
+    def _by_call(self, event: Event) -> Event:
+        if isinstance(event, SliceEventApplied) and event.call_id is None:
+            return msgspec.structs.replace(event, call_id=self.call_id)
+        return event
+
+    def _check_size(self, count: int) -> None:
+        most = self.journal.ledger.mapper.codec.limits.max_batch_events
+        if count > max(most - _ROOM_FOR_THE_RESULT, 1):
+            raise LimitExceededError(
+                f"Session changes of the tool call {self.call_id or ''}, which are one commit",
+                limit=max(most - _ROOM_FOR_THE_RESULT, 1),
+                found=count,
+                setting="max_batch_events",
+            )
+
+
+class Scope:
+    """A time in which a session is an overlay's."""
+
+    __slots__ = ("is_open", "overlay", "session")
+
+    def __init__(self, session: object, overlay: Overlay) -> None:
+        self.session = session
+        self.overlay = overlay
+        self.is_open = True
+
+    def writable(self) -> Overlay:
+        """The overlay, if the scope's time is not over."""
+        if not self.is_open:
+            raise ScopeClosedError(
+                f"The tool call {self.overlay.call_id or ''} is over. What its handler left "
+                "running can't change the session any more."
+            )
+        return self.overlay
+
+
+# Several sessions may each have their scope: a tool may run an agent of its own.
+_scopes: ContextVar[tuple[Scope, ...]] = ContextVar("turnledger_scopes", default=())
+
+
+def scope_of(session: object) -> Scope | None:
+    """The innermost scope of a session that this code belongs to."""
+    for scope in reversed(_scopes.get()):
+        if scope.session is session:
+            return scope
+    return None
+
+
+@contextmanager
+def entered(scope: Scope) -> Iterator[None]:
+    """Have this code belong to a scope."""
+    token = _scopes.set((*_scopes.get(), scope))
+    try:
+        yield
+    finally:
+        scope.is_open = False
+        _scopes.reset(token)

@@ -1,0 +1,272 @@
+"""Ledgers that an older program made: brought up to today's format when they are opened."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conformance.samples import PICTURE, note, one_of_each, started
+from tests.postgres import new_database
+from turnledger.ledger import (
+    NEW,
+    NO_MARK,
+    Ledger,
+    Mark,
+    NotALedgerError,
+    StoreUnavailableError,
+    new_run_id,
+)
+from turnledger.ledger.events.types import CATALOGUE
+
+FORMATS = Path(__file__).parent / "formats"
+ROOT = Path(__file__).parents[4]
+RUN = new_run_id()
+TABLES = ("events", "blobs", "runs", "run_tags", "leases")
+MARK = Mark("f", 1, 3, "")
+
+
+class OldLedger(ABC):
+    """A ledger of format 1 that holds one run, and the means to look at it from outside."""
+
+    url: str
+
+    def __init__(self, folder: Path) -> None:
+        self.make(folder)
+
+    def fill(self, url: str) -> None:
+        with Ledger.open(url) as ledger:
+            ledger.append(RUN, [started(), *one_of_each()], NEW, blobs=[PICTURE])
+            ledger.claim(RUN)
+
+    @abstractmethod
+    def make(self, folder: Path) -> None: ...
+
+    @abstractmethod
+    def sql(self, statement: str) -> list[Any]: ...
+
+    @abstractmethod
+    def set_format(self, number: int) -> None: ...
+
+    @abstractmethod
+    def format(self) -> int: ...
+
+    @abstractmethod
+    def layout(self) -> Any:
+        """Everything that the database says about tables, columns, indexes and triggers."""
+
+    @abstractmethod
+    def new_layout(self) -> Any:
+        """The same of a ledger that was made today."""
+
+    def content(self) -> list[list[Any]]:
+        return [self.sql(f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES]
+
+
+class OldSQLite(OldLedger):
+    def make(self, folder: Path) -> None:
+        self.url = str(folder / "old.db")
+        self._today = str(folder / "today.db")
+        self.fill(self._today)
+        with closing(sqlite3.connect(self.url, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode=WAL")
+            db.executescript((FORMATS / "sqlite-1.sql").read_text())
+            db.execute("ATTACH ? AS today", (self._today,))
+            for table in TABLES:
+                db.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
+
+    def sql(self, statement: str) -> list[Any]:
+        with closing(sqlite3.connect(self.url, isolation_level=None)) as db:
+            return db.execute(statement).fetchall()
+
+    def set_format(self, number: int) -> None:
+        self.sql(f"PRAGMA user_version = {number}")
+
+    def format(self) -> int:
+        return int(self.sql("PRAGMA user_version")[0][0])
+
+    def layout(self) -> Any:
+        return self._layout(self.url)
+
+    def new_layout(self) -> Any:
+        return self._layout(self._today)
+
+    def _layout(self, path: str) -> Any:
+        with closing(sqlite3.connect(path)) as db:
+            found = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        return sorted((kind, name, " ".join((sql or "").split())) for kind, name, sql in found)
+
+
+class OldPostgres(OldLedger):
+    def make(self, folder: Path) -> None:
+        self.url = new_database()
+        self.fill(f"{self.url}&schema=today")
+        with psycopg.connect(self.url, autocommit=True) as db:
+            db.execute("CREATE SCHEMA turnledger")
+            db.execute((FORMATS / "postgresql-1.sql").read_text())
+            for table in TABLES:
+                db.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
+
+    def sql(self, statement: str) -> list[Any]:
+        with psycopg.connect(self.url, autocommit=True) as db:
+            cursor = db.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def set_format(self, number: int) -> None:
+        self.sql(f"UPDATE meta SET value = '{number}' WHERE key = 'format'")
+
+    def format(self) -> int:
+        return int(self.sql("SELECT value FROM meta WHERE key = 'format'")[0][0])
+
+    def layout(self) -> Any:
+        return self._layout("turnledger")
+
+    def new_layout(self) -> Any:
+        return self._layout("today")
+
+    def _layout(self, schema: str) -> Any:
+        found = self.sql(
+            "SELECT relname, relkind, reloptions, attname, atttypid::regtype::text, attnotnull, "
+            "attstorage, collname, pg_get_indexdef(c.oid) FROM pg_class c "
+            "JOIN pg_attribute a ON attrelid = c.oid AND attnum > 0 "
+            "LEFT JOIN pg_collation o ON o.oid = attcollation "
+            f"WHERE relnamespace = '{schema}'::regnamespace AND relkind <> 't'"
+        )
+        return sorted(str(row).replace(schema, "") for row in found)
+
+
+@pytest.fixture(params=[OldSQLite, OldPostgres])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldLedger:
+    """A ledger of format 1 in every durable store in turn."""
+    ledger: OldLedger = request.param(tmp_path)
+    assert ledger.format() == 1
+    return ledger
+
+
+def use(ledger: Ledger) -> None:
+    """Read and write what an old ledger holds, and what it lacked."""
+    assert ledger.verify_all().problems == ()
+    assert ledger.head(RUN) == len(one_of_each()) + 2
+    assert ledger.shelf("totals").put({"k": "v"}, 1, expected=NO_MARK, mark=MARK)
+    assert ledger.shelf("totals").shown() == (MARK, {"k": "v"})
+    assert ledger.append(new_run_id(), note(), NEW).version == 1
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_an_old_ledger_gets_what_is_new_and_keeps_all_else(old: OldLedger, create: bool) -> None:
+    """Afterwards it is as if it had been made today."""
+    before = old.content()
+    with Ledger.open(old.url, create=create) as ledger:
+        assert old.content() == before
+        assert (old.format(), old.layout()) == (2, old.new_layout())
+        use(ledger)
+    with Ledger.open(old.url, create=create) as ledger:
+        assert ledger.shelf("totals").shown() == (MARK, {"k": "v"})
+    assert old.sql("SELECT value FROM meta WHERE key = 'catalogue'") == [(str(CATALOGUE),)]
+
+
+def test_threads_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) -> None:
+    """Whoever comes second finds the tables that the first has made."""
+    together = Barrier(8)
+
+    def open_and_put(number: int) -> bool:
+        together.wait(30)
+        with Ledger.open(old.url) as ledger:
+            return ledger.shelf("opened").put({str(number): "v"}, 1)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(open_and_put, range(8)))
+    with Ledger.open(old.url) as ledger:
+        assert len(list(ledger.shelf("opened").items(1))) == 8
+        use(ledger)
+
+
+OPEN = """
+import sys
+from turnledger.ledger import Ledger
+print("ready", flush=True)
+sys.stdin.read(1)
+with Ledger.open(sys.argv[1], create=False) as ledger:
+    assert ledger.shelf("opened").put({sys.argv[2]: "v"}, 1)
+print("done", flush=True)
+"""
+
+
+def test_processes_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) -> None:
+    """The lock that guards its making guards this too."""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, old.url, str(number)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        for number in range(4)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(b".")
+        worker.stdin.flush()
+    answers = [worker.communicate(timeout=60)[0] for worker in workers]
+    assert answers == [b"done\n"] * 4
+    with Ledger.open(old.url) as ledger:
+        assert len(list(ledger.shelf("opened").items(1))) == 4
+        use(ledger)
+
+
+@pytest.mark.parametrize("number", [0, 3, 99])
+def test_a_format_that_this_program_does_not_know_is_refused(old: OldLedger, number: int) -> None:
+    """Newer or older than all it can bring up: the ledger stays as it is."""
+    old.set_format(number)
+    before = old.layout()
+    with pytest.raises(NotALedgerError, match=f"format {number}, this program uses 2"):
+        Ledger.open(old.url)
+    assert (old.format(), old.layout()) == (number, before)
+
+
+def test_what_can_not_be_finished_is_not_begun(old: OldLedger) -> None:
+    """Somebody's own table by a name that is needed: an error, and the ledger stays as it is."""
+    old.sql("CREATE TABLE shelf_rows (mine integer)")
+    before = old.layout()
+    with pytest.raises((NotALedgerError, StoreUnavailableError), match="shelf_rows"):
+        Ledger.open(old.url)
+    assert (old.format(), old.layout()) == (1, before)
+    old.sql("DROP TABLE shelf_rows")
+    with Ledger.open(old.url) as ledger:
+        use(ledger)
+
+
+def test_a_role_that_may_not_make_tables_is_told_who_must(tmp_path: Path) -> None:
+    """Once the owner has opened the ledger, the role can use it, given its rights."""
+    old = OldPostgres(tmp_path)
+    name = f"agent_{new_run_id().hex}"
+    old.sql(f"CREATE ROLE {name} LOGIN")
+    try:
+        old.sql(f"GRANT USAGE ON SCHEMA turnledger TO {name}")
+        rights = (
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA turnledger TO {name}"
+        )
+        old.sql(rights)
+        theirs = old.url.replace("//postgres@", f"//{name}@")
+        with pytest.raises(StoreUnavailableError, match="as the owner of its tables"):
+            Ledger.open(theirs)
+        assert old.format() == 1
+        Ledger.open(old.url).close()
+        old.sql(rights)
+        with Ledger.open(theirs) as ledger:
+            use(ledger)
+    finally:
+        old.sql(f"DROP OWNED BY {name}")
+        old.sql(f"DROP ROLE {name}")

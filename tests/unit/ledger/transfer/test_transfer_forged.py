@@ -1,0 +1,142 @@
+"""Files whose digests all fit, made by somebody who has a seal and not its key."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.conformance.samples import note, notes
+from tests.unit.ledger.export_files import Forger
+from turnledger.ledger import (
+    NEW,
+    ImportReport,
+    IntegrityFailureError,
+    Ledger,
+    export_runs,
+    import_runs,
+    new_run_id,
+)
+from turnledger.ledger.integrity.seal import Seal, check_seal, make_seal
+from turnledger.ledger.integrity.signing import new_key, read_public_key, read_signer
+
+NOW = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def target() -> Iterator[Ledger]:
+    with Ledger.open(f"memory://{uuid4()}") as ledger:
+        yield ledger
+
+
+class Sealed:
+    """A ledger that is sealed: a run, a fork of its middle, and a fork of that."""
+
+    def __init__(self, folder: Path, ledger: Ledger) -> None:
+        (folder / "public").write_bytes(new_key(folder / "key"))
+        self.public_key = read_public_key(folder / "public")
+        self.ledger = ledger
+        self.run = new_run_id()
+        ledger.append(self.run, notes(1), NEW)
+        ledger.append(self.run, notes(2), 1)
+        self.fork = ledger.fork(self.run, 1)
+        self.later = ledger.fork(self.fork, 2)
+        ledger.append(self.later, notes(2), 3)
+        self.seal: Seal = make_seal(ledger, NOW, read_signer(folder / "key"))
+
+    def export(self, *runs: UUID) -> bytes:
+        out = io.BytesIO()
+        export_runs(self.ledger, out, runs or None, seal=self.seal)
+        return out.getvalue()
+
+    def take(self, target: Ledger, content: bytes) -> ImportReport:
+        return import_runs(target, io.BytesIO(content), public_key=self.public_key)
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Iterator[Sealed]:
+    with Ledger.open(f"memory://{uuid4()}") as ledger:
+        yield Sealed(tmp_path, ledger)
+
+
+@pytest.mark.parametrize("at", [3, 4, 9])
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_sealed_run_can_not_begin_after_its_seal(
+    sealed: Sealed, target: Ledger, at: int, records: int
+) -> None:
+    """As a fork of a run that no seal has, it would have no record that the seal speaks of."""
+    forged, other = Forger(sealed.seal), new_run_id()
+    digest = forged.note(other, 1)
+    for version in range(2, at + 1):
+        digest = forged.note(other, version, digest)
+    digest = forged.fork(sealed.run, other, at, digest)
+    for version in range(at + 2, at + 1 + records):
+        digest = forged.note(sealed.run, version, digest)
+    words = rf"line {at + records + 2}: run {sealed.run}.*version 3.*begins after it"
+    with pytest.raises(IntegrityFailureError, match=words):
+        sealed.take(target, forged.file)
+    assert list(target.runs()) == []
+
+
+def test_a_sealed_run_can_not_begin_after_its_seal_among_others(
+    sealed: Sealed, target: Ledger
+) -> None:
+    """Not only the last run of a file is asked at its end."""
+    forged, other = Forger(sealed.seal), new_run_id()
+    digest = forged.note(other, 1)
+    for version in (2, 3):
+        digest = forged.note(other, version, digest)
+    forged.fork(sealed.run, other, 3, digest)
+    forged.note(new_run_id(), 1)
+    with pytest.raises(IntegrityFailureError, match=rf"line 6: run {sealed.run}.*begins after"):
+        sealed.take(target, forged.file)
+
+
+def test_a_sealed_fork_can_not_hide_behind_another_parent(sealed: Sealed, target: Ledger) -> None:
+    """Its head is its first own record: elsewhere, or as a run of its own, it is not that."""
+    other = new_run_id()
+    elsewhere = Forger(sealed.seal)
+    digest = elsewhere.note(other, 1)
+    digest = elsewhere.note(other, 2, digest)
+    elsewhere.fork(sealed.fork, other, 2, digest)
+    with pytest.raises(IntegrityFailureError, match="begins after"):
+        sealed.take(target, elsewhere.file)
+    same_place = Forger(sealed.seal)
+    same_place.fork(sealed.fork, other, 1, same_place.note(other, 1))
+    alone = Forger(sealed.seal)
+    alone.note(sealed.fork, 2, alone.note(sealed.fork, 1))
+    for forged in (same_place, alone):
+        with pytest.raises(IntegrityFailureError, match="rewritten"):
+            sealed.take(target, forged.file)
+    assert list(target.runs()) == []
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_forks_that_are_as_they_were_sealed_are_taken(
+    sealed: Sealed, target: Ledger, grown: bool
+) -> None:
+    """A head that is a fork's first own record is found there, grown since or not."""
+    if grown:
+        sealed.ledger.append(sealed.fork, note(), 2)
+    report = sealed.take(target, sealed.export())
+    assert (report.sealed_runs, report.grown_runs, report.unsealed_runs) == (3, int(grown), 0)
+    assert check_seal(target, sealed.seal).ok
+
+
+def test_a_ledger_that_lost_a_sealed_run_is_not_exported_whole(
+    sealed: Sealed, target: Ledger
+) -> None:
+    """Its runs by name are, and whoever imports them is told how many there should be."""
+    sealed.take(target, sealed.export(sealed.run))
+    out = io.BytesIO()
+    words = rf"Run ({sealed.fork}|{sealed.later}) and 1 others are .*not in the ledger"
+    with pytest.raises(IntegrityFailureError, match=words):
+        export_runs(target, out, seal=sealed.seal)
+    assert out.getvalue() == b""
+    export_runs(target, out, [sealed.run], seal=sealed.seal)
+    assert sealed.take(target, out.getvalue()).missing_runs == 2
+    assert sealed.take(target, sealed.export()).missing_runs == 0
+    export_runs(target, out, seal=sealed.seal)
