@@ -21,9 +21,6 @@ from turnledger.runtime.agent.models.request import (
     ToolCall,
     ToolChoice,
 )
-from turnledger.runtime.agent.models.request_response import (
-    PromptResponse,
-)
 from turnledger.runtime.agent.models.retry import (
     FailedAttempt,
     RetryAdvice,
@@ -69,6 +66,7 @@ from turnledger.runtime.agent.tools.call import (
     render_result,
 )
 from turnledger.runtime.agent.tools.tool import (
+    RejectedToolParams,
     Tool,
     ToolContext,
     ToolRegistry,
@@ -94,6 +92,7 @@ from turnledger.runtime.bus import (
 from turnledger.runtime.checkpoints.checkpoint import (
     Checkpoint,
     CheckpointBackend,
+    CheckpointPhase,
     FilesystemCheckpointBackend,
     RecoverableRun,
     RecoveryConfig,
@@ -145,17 +144,16 @@ from turnledger.runtime.loop.adapter import (
     ProviderAdapter,
 )
 from turnledger.runtime.loop.events import (
-    CheckpointPhase,
     CheckpointSaved,
     MainLoopCompleted,
     MainLoopFailed,
     MainLoopRequest,
     PromptExecuted,
     PromptRendered,
+    PromptResponse,
     RecoveryCompleted,
     RecoveryFailed,
     RecoveryStarted,
-    RejectedToolParams,
     TextReceived,
     ToolInvoked,
 )

@@ -35,7 +35,6 @@ from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.agent.models.limits import Budget, Deadline
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
 from turnledger.runtime.checkpoints.checkpoint import (
@@ -51,6 +50,7 @@ from turnledger.runtime.loop.events import (
     MainLoopCompleted,
     MainLoopFailed,
     MainLoopRequest,
+    PromptResponse,
     RecoveryFailed,
 )
 from turnledger.runtime.loop.run import Assignment, drive

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -23,10 +24,18 @@ from turnledger.ledger import InvalidInputError
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot
 from turnledger.runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
-from turnledger.runtime.loop.events import CheckpointPhase
 
 logger = logger_of("turnledger.recovery")
 _SUFFIX = ".checkpoint.json"
+
+
+class CheckpointPhase(Enum):
+    """How far a run was when a checkpoint was taken."""
+
+    INITIALIZED = "initialized"
+    POST_TOOL = "post_tool"
+    COMPLETED = "completed"
+    FAILED = "failed"
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,11 +20,10 @@ from turnledger.ledger import (
     RunStarted,
 )
 from turnledger.projections import Declarations, fold_together, standing, state_at
-from turnledger.runtime.checkpoints.checkpoint import Checkpoint
+from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
 from turnledger.runtime.journal.loop_progress import Progress
 from turnledger.runtime.journal.session_facts import Facts
-from turnledger.runtime.loop.events import CheckpointPhase
 from turnledger.runtime.session.snapshot import Snapshot
 
 

@@ -13,12 +13,11 @@ import msgspec
 from turnledger.ledger import EvaluationStarted, RunStarted
 from turnledger.ledger.clock import to_datetime
 from turnledger.projections.views.usage import Tokens
-from turnledger.runtime.checkpoints.checkpoint import Checkpoint
+from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
-from turnledger.runtime.loop.events import CheckpointPhase
 
 if TYPE_CHECKING:
     from turnledger.runtime.loop.run import Assignment

@@ -16,14 +16,13 @@ from typing import Any, ClassVar, Generic, TypeVar
 from turnledger.ledger import InnerMessage, InvalidInputError
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, ToolChoice
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy, retry_advice
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.loop.evaluation import Evaluation, Wishes
-from turnledger.runtime.loop.events import TextReceived
+from turnledger.runtime.loop.events import PromptResponse, TextReceived
 from turnledger.runtime.session.session import Session
 
 OutputT = TypeVar("OutputT")

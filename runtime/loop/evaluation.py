@@ -28,7 +28,6 @@ from turnledger.runtime.agent.models.limits import (
     Deadline,
     deadline_provider_payload,
 )
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt
 from turnledger.runtime.agent.schema.values import to_plain
@@ -60,7 +59,7 @@ from turnledger.runtime.loop.decide import (
     Wait,
     decide,
 )
-from turnledger.runtime.loop.events import PromptRendered, ToolInvoked
+from turnledger.runtime.loop.events import PromptRendered, PromptResponse, ToolInvoked
 from turnledger.runtime.loop.perform.call_model import call_model
 from turnledger.runtime.loop.perform.finish import finish
 from turnledger.runtime.loop.perform.run_tool import doubt, settle

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from turnledger.ledger.clock import utc_now
 from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import Budget, Deadline
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.tools.tool import ToolResult
+from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
@@ -81,12 +80,19 @@ class ToolInvoked:
     created_at: datetime = field(default_factory=utc_now)
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedToolParams:
-    """Arguments as the model sent them, and why they are none that the tool takes."""
+@dataclass(slots=True)
+class PromptResponse(Generic[OutputT]):
+    """A prompt's answer: `text`, or `output` if it was parsed.
 
-    raw_arguments: Any
-    error: str
+    `tool_results` are the very events that were published. `provider_payload` is the
+    provider's last answer as data, where it has such a form.
+    """
+
+    prompt_name: str
+    text: str | None
+    output: OutputT | None
+    tool_results: tuple[ToolInvoked, ...]
+    provider_payload: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,15 +148,6 @@ class MainLoopFailed:
 
 
 # --- checkpoints and recovery ------------------------------------------------------
-
-
-class CheckpointPhase(Enum):
-    """How far a run was when a checkpoint was taken."""
-
-    INITIALIZED = "initialized"
-    POST_TOOL = "post_tool"
-    COMPLETED = "completed"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)

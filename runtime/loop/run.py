@@ -22,7 +22,6 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.models.retry import RetryCancelledError
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.visibility import (
@@ -30,6 +29,7 @@ from turnledger.runtime.agent.visibility import (
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
+from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.save import Saved, checkpoint_of
 from turnledger.runtime.errors import (
@@ -40,7 +40,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.journal.journal import Journal, Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
-from turnledger.runtime.loop.events import CheckpointPhase, CheckpointSaved
+from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session

@@ -13,10 +13,13 @@ from uuid import UUID
 from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import RunState, ToolCallView, standing
-from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoverableRun
+from turnledger.runtime.checkpoints.checkpoint import (
+    CheckpointBackend,
+    CheckpointPhase,
+    RecoverableRun,
+)
 from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
-from turnledger.runtime.loop.events import CheckpointPhase
 from turnledger.runtime.recovery.request_types import type_name
 
 if TYPE_CHECKING:

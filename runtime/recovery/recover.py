@@ -28,7 +28,6 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.projections import RunState, standing
 from turnledger.projections.views.checkpoints import CheckpointEntry
 from turnledger.runtime.agent.models.limits import Deadline
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
@@ -41,6 +40,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.loop.events import (
+    PromptResponse,
     RecoveryCompleted,
     RecoveryStarted,
 )

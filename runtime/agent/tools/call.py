@@ -16,7 +16,13 @@ import msgspec
 
 from turnledger.runtime.agent.schema.schema import decode
 from turnledger.runtime.agent.schema.values import read_json, to_plain
-from turnledger.runtime.agent.tools.tool import Tool, ToolContext, ToolRegistry, ToolResult
+from turnledger.runtime.agent.tools.tool import (
+    RejectedToolParams,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    ToolResult,
+)
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import (
     DataDecodeError,
@@ -24,7 +30,6 @@ from turnledger.runtime.errors import (
     DeadlineExceededError,
     SchemaError,
 )
-from turnledger.runtime.loop.events import RejectedToolParams
 
 DONE = "Done."
 # How much of what an exception says the model is told: some hold whole pages.

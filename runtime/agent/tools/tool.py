@@ -56,6 +56,14 @@ class ToolResult(Generic[ResultT]):
     exclude_value_from_context: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class RejectedToolParams:
+    """Arguments as the model sent them, and why they are none that the tool takes."""
+
+    raw_arguments: Any
+    error: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
     """What a handler may use beside its parameters.

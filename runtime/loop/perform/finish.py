@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from turnledger.ledger import EvaluationFinished, Event, InvalidInputError, ToolMessageAmended
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import SchemaError
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
-from turnledger.runtime.loop.events import PromptExecuted
+from turnledger.runtime.loop.events import PromptExecuted, PromptResponse
 
 if TYPE_CHECKING:
     from turnledger.runtime.loop.evaluation import Evaluation

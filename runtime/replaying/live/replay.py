@@ -26,9 +26,9 @@ from turnledger.ledger import (
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import PendingTools, fold_together
 from turnledger.projections.views.tools import ToolsState
-from turnledger.runtime.agent.models.request_response import PromptResponse
 from turnledger.runtime.checkpoints.checkpoint import RecoveryConfig
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.find import LIVE_TAG, asked_for
 from turnledger.runtime.recovery.recover import recover_from_ledger

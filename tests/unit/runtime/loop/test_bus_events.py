@@ -16,21 +16,20 @@ from turnledger.ledger.clock import utc_now
 from turnledger.ledger.events.types import EVENT_TYPES, CheckpointPhaseName
 from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import Budget, Deadline
-from turnledger.runtime.agent.models.request_response import PromptResponse
-from turnledger.runtime.agent.tools.tool import ToolResult
+from turnledger.runtime.agent.tools.tool import RejectedToolParams, ToolResult
+from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
 from turnledger.runtime.loop import events as bus_events
 from turnledger.runtime.loop.events import (
-    CheckpointPhase,
     CheckpointSaved,
     MainLoopCompleted,
     MainLoopFailed,
     MainLoopRequest,
     PromptExecuted,
     PromptRendered,
+    PromptResponse,
     RecoveryCompleted,
     RecoveryFailed,
     RecoveryStarted,
-    RejectedToolParams,
     TextReceived,
     ToolInvoked,
 )
@@ -194,7 +193,7 @@ def test_every_event_of_the_module_is_checked_here() -> None:
         for _, kind in inspect.getmembers(bus_events, dataclasses.is_dataclass)
         if kind.__module__ == bus_events.__name__
     }
-    assert found == {type(make()) for make, _ in EVENTS} | {RejectedToolParams}
+    assert found == {type(make()) for make, _ in EVENTS} | {PromptResponse}
 
 
 def test_no_name_is_a_ledger_events_too() -> None:

@@ -26,7 +26,7 @@ from turnledger.runtime import (
     parse_arguments,
     render_result,
 )
-from turnledger.runtime.loop.events import RejectedToolParams
+from turnledger.runtime.agent.tools.tool import RejectedToolParams
 
 CONTEXT = ToolContext(call_id="c1")
 
