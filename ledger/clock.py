@@ -82,6 +82,11 @@ def to_micros(moment: datetime) -> int:
     return (aware - EPOCH) // timedelta(microseconds=1)
 
 
+def moment_text(micros: int) -> str:
+    """The one spelling of a moment: ISO 8601, microseconds, UTC."""
+    return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 

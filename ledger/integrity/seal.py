@@ -12,20 +12,28 @@ from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT
 from turnledger.ledger.integrity.signing import Signer, is_signed_by
 from turnledger.ledger.integrity.verify import Problem, Report, every_run, text_of
-from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.stores.base import LedgerRecorder
-from turnledger.ledger.transfer.file_format import moment_text
 
 FORMAT: Final = 1
+
+
+class SealableLedger(Protocol):
+    """What sealing needs of a ledger; `Ledger` is one."""
+
+    @property
+    def store(self) -> LedgerRecorder: ...
+
+    def verify_all(self, progress: Callable[[int], None] | None = None) -> Report: ...
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -69,7 +77,7 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
 
-def make_seal(ledger: Ledger, at: int, signer: Signer | None = None) -> Seal:
+def make_seal(ledger: SealableLedger, at: int, signer: Signer | None = None) -> Seal:
     """Seal a ledger as it stands; `at` is the time, in microseconds since 1970.
 
     Others may go on appending meanwhile: each run is taken as it is when it is looked at.
@@ -207,7 +215,9 @@ def _check_signature(seal: Seal, public_key: bytes | None) -> None:
         raise _edited("its signature does not fit what it says")
 
 
-def check_seal(ledger: Ledger, seal: Seal, progress: Callable[[int], None] | None = None) -> Report:
+def check_seal(
+    ledger: SealableLedger, seal: Seal, progress: Callable[[int], None] | None = None
+) -> Report:
     """Verify the whole ledger, and that all that was sealed is there, unchanged.
 
     That the highest position is lower than it was is a note: the seal has the head of every

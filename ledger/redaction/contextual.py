@@ -18,6 +18,7 @@ from turnledger.ledger.redaction.patterns import (
     is_random,
     named,
 )
+from turnledger.ledger.redaction.tokens import TOKENS
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # --- private keys ---
@@ -338,3 +339,11 @@ OPTIONAL: tuple[SecretFormat, ...] = (
         right="",
     )._replace(short=True),
 )
+
+
+KNOWN: tuple[SecretFormat, ...] = (*TOKENS, *VALUES)
+
+BY_NAME: dict[str, tuple[SecretFormat, ...]] = {
+    one.name: tuple(other for other in (*KNOWN, *OPTIONAL) if other.name == one.name)
+    for one in (*KNOWN, *OPTIONAL)
+}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 
 Path = tuple[str, ...]
 # A value of JSON, and its path, made to another; None if it stays.
@@ -25,6 +26,10 @@ _TOKEN = re.compile(
 _WHOLE_STRING = re.compile(_STRING + '"', re.DOTALL)
 # Names of objects within objects are followed so deep, and no deeper.
 _DEEPEST = 200
+# With a backslash more for each string of JSON that it stands in. Escapes of controls stay.
+_SPELT = r"\\{1,16}(?:/|u00([2-7][0-9A-Fa-f]))"
+_ESCAPE = re.compile(_SPELT)
+_IN_BYTES = re.compile(_SPELT.encode())
 
 
 def changed_in(text: str, change: Change) -> str:
@@ -103,3 +108,47 @@ def _key(spelt: str) -> str:
         return str(json.loads(f'{spelt}"', strict=False))
     except ValueError:
         return spelt[1:]
+
+
+# --- escapes ---
+
+
+def has_escapes(text: str) -> bool:
+    """Whether there is something to resolve."""
+    return ("\\/" in text or "\\u00" in text) and _ESCAPE.search(text) is not None
+
+
+def has_escapes_in(data: bytes) -> bool:
+    return data.find(b"\\/") >= 0 or data.find(b"\\u00") >= 0
+
+
+def unescaped_bytes(data: bytes) -> bytes:
+    return _IN_BYTES.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
+
+
+class Unescaped:
+    """A text without such escapes, that knows where each of its characters is spelt."""
+
+    def __init__(self, text: str) -> None:
+        parts: list[str] = []
+        # The places in the plain text after which the original is so much longer.
+        self._places: list[int] = [0]
+        self._longer: list[int] = [0]
+        done = size = 0
+        for found in _ESCAPE.finditer(text):
+            start, end = found.span()
+            size += start - done + 1
+            parts += (text[done:start], chr(int(found[1] or "2f", 16)))
+            done = end
+            self._places.append(size)
+            self._longer.append(end - size)
+        parts.append(text[done:])
+        self.text = "".join(parts)
+
+    def original(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Where in the original these places of the plain text are."""
+        for start, end in spans:
+            yield self._original(start), self._original(end)
+
+    def _original(self, place: int) -> int:
+        return place + self._longer[bisect_right(self._places, place) - 1]

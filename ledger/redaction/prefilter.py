@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from turnledger.ledger.redaction.json_text_secret_escapes import has_escapes_in, unescaped_bytes
+from turnledger.ledger.redaction.json_text import has_escapes_in, unescaped_bytes
 from turnledger.ledger.redaction.patterns import HEX_PARTS, IS, THREE_PARTS, SecretFormat
 
 # A secret of a known format holds a word as long as this, but for passwords.

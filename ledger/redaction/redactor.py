@@ -15,12 +15,17 @@ from typing import Any, Self
 from weakref import WeakSet
 
 from turnledger.ledger.errors import InvalidInputError
-from turnledger.ledger.redaction.contextual_secret_formats import BY_NAME, KNOWN
-from turnledger.ledger.redaction.json_text import changed_in
-from turnledger.ledger.redaction.json_text_secret_escapes import Unescaped, has_escapes
+from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
+from turnledger.ledger.redaction.json_text import Unescaped, changed_in, has_escapes
 from turnledger.ledger.redaction.patterns import SecretFormat
 from turnledger.ledger.redaction.prefilter import Hints
-from turnledger.ledger.redaction.rules import Fields, SecretPattern, marker
+from turnledger.ledger.redaction.rules import (
+    Fields,
+    SecretPattern,
+    check_formats,
+    marker,
+    read_rules,
+)
 
 # Deeper JSON within JSON text than this is looked at as text only: each level is twice as long.
 _NESTED = 16
@@ -68,10 +73,6 @@ class Redactor:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """The redactor that a TOML file describes; InvalidInputError names what is wrong in it."""
-        from turnledger.ledger.redaction.rules_redactor_files import (
-            read_rules,  # only who has a file needs it
-        )
-
         return cls(**read_rules(path))
 
     def __repr__(self) -> str:
@@ -225,20 +226,9 @@ class Redactor:
 
 
 def _formats(names: Iterable[str] | None, also: Iterable[str]) -> tuple[SecretFormat, ...]:
-    wanted = {one.name for one in KNOWN} if names is None else {*_names(names, "formats")}
-    wanted |= {*_names(also, "also")}
+    wanted = {one.name for one in KNOWN} if names is None else {*check_formats(names, "formats")}
+    wanted |= {*check_formats(also, "also")}
     return tuple(one for group in BY_NAME.values() for one in group if one.name in wanted)
-
-
-def _names(given: Iterable[str], key: str) -> Iterator[str]:
-    if isinstance(given, str):
-        raise InvalidInputError(f'{key} are names in a list, not text: ["{given}"].')
-    for name in given:
-        if name not in BY_NAME:
-            raise InvalidInputError(
-                f"{key}: {name!r} is no known format. Known are: {', '.join(sorted(BY_NAME))}."
-            )
-        yield name
 
 
 def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:

@@ -1,7 +1,7 @@
 """Carrying runs from one ledger to another, with their ids, times and digests."""
 
 from turnledger.ledger.transfer.export import export_runs
-from turnledger.ledger.transfer.file_format import Totals, moment_text
+from turnledger.ledger.transfer.file_format import Totals
 from turnledger.ledger.transfer.import_ import ImportReport, import_runs
 
-__all__ = ["ImportReport", "Totals", "export_runs", "import_runs", "moment_text"]
+__all__ = ["ImportReport", "Totals", "export_runs", "import_runs"]

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.runs.record_rows import Row
@@ -85,11 +85,6 @@ def record_line(row: Row) -> RecordLine:
     raw = msgspec.Raw(data.encode())
     moment = moment_text(recorded_at)
     return RecordLine(run_id, version, tag, event_id, moment, digest.hex(), raw)
-
-
-def moment_text(micros: int) -> str:
-    """The one spelling of a moment: ISO 8601, microseconds, UTC."""
-    return to_datetime(micros).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def encode_line(line: Header | SealLine | RecordLine | BlobLine | EndLine) -> bytes:

@@ -34,8 +34,7 @@ from turnledger.ledger.transfer.file_format import (
     read_line,
 )
 from turnledger.ledger.transfer.seal_check import SealedRuns, read_seal_line
-from turnledger.ledger.transfer.validate import Checker, FileRecord, Place, most_blobs
-from turnledger.ledger.transfer.validate_lineages import Lineages
+from turnledger.ledger.transfer.validate import Checker, FileRecord, Lineages, Place, most_blobs
 
 # What a line may hold beside its data: ids, digest, names of fields.
 LINE_OVERHEAD = 4096

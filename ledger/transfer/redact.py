@@ -16,8 +16,7 @@ from turnledger.ledger.events.types import RunStarted
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.transfer.file_reader import ExportFile
-from turnledger.ledger.transfer.validate import FileRecord
-from turnledger.ledger.transfer.validate_lineages import Lineages
+from turnledger.ledger.transfer.validate import FileRecord, Lineages
 
 
 class WithoutSecrets:

@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 import msgspec
 
-from turnledger.ledger.clock import is_moment, to_micros
+from turnledger.ledger.clock import is_moment, moment_text, to_micros
 from turnledger.ledger.errors import (
     EventDecodeError,
     LimitExceededError,
@@ -31,14 +31,58 @@ from turnledger.ledger.transfer.file_format import (
     RecordLine,
     Totals,
     damaged_line,
-    moment_text,
     read_line,
 )
 from turnledger.ledger.transfer.seal_check import SealedRuns
-from turnledger.ledger.transfer.validate_lineages import Lineages
 
 # What naming a blob takes in a record, and its own digest is the least of it.
 _NAME_BYTES = 64
+
+
+class _Run(NamedTuple):
+    """`at` is the version after which a run has records of its own."""
+
+    at: int
+    depth: int
+    above: str
+    far_above: str
+
+
+class Lineages:
+    """The runs that were added, parents before children."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, _Run] = {}
+
+    def __contains__(self, run_id: str) -> bool:
+        return run_id in self._runs
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, run_id: str, parent: str | None = None, at: int = 0) -> None:
+        """A run that goes on from a version of its parent, or from nothing."""
+        if parent is None:
+            self._runs[run_id] = _Run(0, 0, run_id, run_id)
+            return
+        if parent not in self._runs:
+            self.add(parent)
+        # A fork of what its parent only shares goes on from whoever recorded that. So `at`
+        # falls with every step up, and steps that double in length find a place among them.
+        above = self.owner(parent, at)
+        near = self._runs[above]
+        far = self._runs[near.far_above]
+        even = near.depth - far.depth == far.depth - self._runs[far.far_above].depth
+        far_above = far.far_above if even else above
+        self._runs[run_id] = _Run(at, near.depth + 1, above, far_above)
+
+    def owner(self, run_id: str, version: int) -> str:
+        """The run that a version of this run's lineage is an own record of."""
+        runs = self._runs
+        while (run := runs.get(run_id)) is not None and run.depth and version <= run.at:
+            far = runs[run.far_above]
+            run_id = run.far_above if far.depth and version <= far.at else run.above
+        return run_id
 
 
 class FileRecord(NamedTuple):

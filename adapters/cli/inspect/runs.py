@@ -16,9 +16,8 @@ from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, p
 from turnledger.adapters.cli.shared.output import Format, Printer, say
 from turnledger.adapters.cli.shared.parameters import MOMENT, TagParam
 from turnledger.ledger import Ledger, RunInfo
-from turnledger.ledger.clock import to_micros
+from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
-from turnledger.ledger.transfer import moment_text
 
 TABLE_LIMIT = 50
 

@@ -27,8 +27,7 @@ from turnledger.adapters.cli.shared.views import (
 )
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Record, RunStarted
-from turnledger.ledger.clock import to_micros
-from turnledger.ledger.transfer import moment_text
+from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import PendingTools, Timeline, ToolCallView, fold
 from turnledger.projections.views.timeline import Gap, Gaps, Span, TimelineState
 

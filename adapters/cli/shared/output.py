@@ -24,8 +24,8 @@ from rich.text import Text
 
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 from turnledger.ledger import Record, Redactor
+from turnledger.ledger.clock import moment_text
 from turnledger.ledger.redaction.redactor import STANDARD
-from turnledger.ledger.transfer import moment_text
 from turnledger.projections.persistent.lazy_json import Items
 
 # How wide a line may be where nobody's screen sets the width.

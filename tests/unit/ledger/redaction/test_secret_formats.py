@@ -19,7 +19,7 @@ from tests.secret_samples import (
     chars,
     samples,
 )
-from turnledger.ledger.redaction.contextual_secret_formats import BY_NAME, KNOWN
+from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
 from turnledger.ledger.redaction.redactor import Redactor
 
 REDACTOR = Redactor()

@@ -22,7 +22,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.transfer.validate_lineages import Lineages
+from turnledger.ledger.transfer.validate import Lineages
 
 
 class Stepping(SystemClock):
