@@ -110,7 +110,7 @@ class ExecutionState:
     def record(self, to: Recording) -> None:
         """Record what changed in the resources since they were last recorded there."""
         for name, resource in self.resources.items():
-            before = to.known.facts.resources.get(name)
+            before = to.known.session.resources.get(name)
             found = _found(resource, before or {})
             if found.changed or found.removed or before is None:
                 to.add(*found.events(name), blobs=found.blobs.values())
@@ -122,7 +122,7 @@ class ExecutionState:
         recorded stays as it is.
         """
         for name, resource in self.resources.items():
-            files = known.facts.resources.get(name)
+            files = known.session.resources.get(name)
             if files is None:
                 continue
             if isinstance(resource, SnapshotableFilesystem):

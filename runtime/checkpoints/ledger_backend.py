@@ -23,7 +23,7 @@ from turnledger.projections import Declarations, fold_together, standing, state_
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
 from turnledger.runtime.journal.loop_progress import Progress
-from turnledger.runtime.journal.session_facts import Facts
+from turnledger.runtime.journal.session_index import SessionIndex
 from turnledger.runtime.session.snapshot import Snapshot
 
 
@@ -66,7 +66,7 @@ class LedgerCheckpointBackend:
             return Checkpoint.from_json(event.checkpoint)
         state = state_at(self.ledger, run_id, latest.version, declarations=self.declarations)
         records = self.ledger.read(run_id, until=latest.version)
-        progress, facts = fold_together(records, (Progress(), Facts()))
+        progress, index = fold_together(records, (Progress(), SessionIndex()))
         started = progress.started
         if started is None or started.request_id is None:
             return None
@@ -78,7 +78,7 @@ class LedgerCheckpointBackend:
                 session=Snapshot.of_slices(state.slices, self.declarations),
                 resources={
                     name: resource_at(files, self.ledger.blob)
-                    for name, files in facts.resources.items()
+                    for name, files in index.resources.items()
                 },
             ),
             request_payload=msgspec.json.encode(started.request),

@@ -32,14 +32,14 @@ from turnledger.ledger import (
 )
 from turnledger.projections import Declarations, RunState, fold_together
 from turnledger.runtime.journal.loop_progress import Progress, ProgressState
-from turnledger.runtime.journal.session_facts import Facts, FactsState
+from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
 
 if TYPE_CHECKING:
     from turnledger.runtime.loop.effects import Answers
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
-_BESIDE = (Progress(), Facts())
+_BESIDE = (Progress(), SessionIndex())
 
 
 class Known(NamedTuple):
@@ -47,7 +47,7 @@ class Known(NamedTuple):
 
     run: RunState
     progress: ProgressState
-    facts: FactsState
+    session: SessionIndexState
 
     @property
     def version(self) -> int:
@@ -55,12 +55,12 @@ class Known(NamedTuple):
 
     def after(self, records: Iterable[Record]) -> Known:
         page = list(records)
-        beside = fold_together(page, _BESIDE, (self.progress, self.facts))
+        beside = fold_together(page, _BESIDE, (self.progress, self.session))
         return Known(self.run.after(page), *beside)
 
     def is_outdated(self, changes: Iterable[str]) -> bool:
         """Whether it may have to be folded again, as these names mean something else now."""
-        return any(name in self.facts.names for name in changes)
+        return any(name in self.session.names for name in changes)
 
 
 # An event, or one that can only be made when it is known what comes before it.
@@ -170,7 +170,7 @@ class Journal:
 
     def folded(self, until: int, more: Iterable[Record] = ()) -> Known:
         """What is known at a version that is on disk, and some records later."""
-        nothing = Known(RunState.initial(self.declarations), ProgressState(), FactsState())
+        nothing = Known(RunState.initial(self.declarations), ProgressState(), SessionIndexState())
         return nothing.after(chain(self._read(until), more))
 
     def refold(self) -> None:

@@ -234,7 +234,7 @@ class Evaluation(Generic[OutputT]):
 
     def _record_resources(self) -> None:
         """Have it on record what they are, so that a tool that fails can be undone."""
-        state, recorded = self.resources, self.journal.known.facts.resources
+        state, recorded = self.resources, self.journal.known.session.resources
         if state is not None and any(name not in recorded for name in state.resources):
             state.record(self.journal)
 

@@ -120,7 +120,7 @@ def has_begun(journal: Journal) -> bool:
     """Whether a fork has a beginning of its parent's: state, messages, or a prompt."""
     known = journal.committed
     return known.progress.prompted_at is not None or bool(
-        known.facts.names or known.facts.resources or known.facts.messages.size
+        known.session.names or known.session.resources or known.session.messages.size
     )
 
 

@@ -100,7 +100,7 @@ def _lacking(known: Known, messages: Iterable[InnerMessage]) -> list[Event]:
     """Those of the messages that the conversation does not have."""
     new: dict[str, InnerMessage] = {}
     for message in messages:
-        if not known.facts.messages.get(str(message.message_id)):
+        if not known.session.messages.get(str(message.message_id)):
             new.setdefault(str(message.message_id), message)
     return [MessageAppended(message=message) for message in new.values()]
 
@@ -192,7 +192,7 @@ def _gone_from_slice(
         types.payload(InnerMessage, message)
         for message in messages
         if str(message.message_id) not in there
-        and known.facts.messages.get(str(message.message_id))
+        and known.session.messages.get(str(message.message_id))
     ]
 
 

@@ -229,7 +229,7 @@ class SessionRecords:
             return ()
         parent = started.parent if started is not None else None
         follows = last is not None and last.run_id in (journal.run_id, parent)
-        lacks_it = follows or (parent is None and not journal.known.facts.begun)
+        lacks_it = follows or (parent is None and not journal.known.session.begun)
         recorded = self._take_pending() if follows else self._brought_along()
         if lacks_it:
             journal.add(*recorded)

@@ -91,7 +91,7 @@ class Session(SessionRecords):
         known = source.known
         twin = Session(bus=bus, tags=self.tags, clock=self.clock)
         twin.types = self.types.copy()
-        said = changes.said_in(source.records()) if known.facts.messages.size else []
+        said = changes.said_in(source.records()) if known.session.messages.size else []
         twin.change(lambda _: [*said, *changes.state_of(known, messages=False)])
         if twin.state.slices.all(MESSAGES) != known.run.slices.all(MESSAGES):
             twin.change(lambda _: changes.state_of(known))

@@ -232,6 +232,6 @@ def _renumbered(known: Known, event: MessageAppended, call: ToolCallView) -> Mes
 
 
 def _digested(known: Known, event: ResourceSnapshotted) -> ResourceSnapshotted:
-    files = {**known.facts.resources.get(event.resource, {}), **event.files}
+    files = {**known.session.resources.get(event.resource, {}), **event.files}
     left = {path: name for path, name in files.items() if path not in event.removed}
     return replace(event, digest=FilesystemSnapshot(left).digest)

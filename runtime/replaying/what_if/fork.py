@@ -44,7 +44,7 @@ from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, PendingTools, RunState, fold, inner_message_append
 from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
-from turnledger.runtime.journal.session_facts import FactsState
+from turnledger.runtime.journal.session_index import SessionIndexState
 from turnledger.runtime.replaying.what_if.commit_groups import belonging
 from turnledger.runtime.replaying.what_if.edit import ChangeRefusedError, changed_event
 
@@ -313,7 +313,7 @@ class _Fork:
 
 
 def _folded(ledger: Ledger, run: UUID, until: int, declarations: Declarations | None) -> Known:
-    nothing = Known(RunState.initial(declarations), ProgressState(), FactsState())
+    nothing = Known(RunState.initial(declarations), ProgressState(), SessionIndexState())
     records: Iterable[Record] = ledger.read(run, until=until) if until else ()
     return nothing.after(records)
 

@@ -25,7 +25,7 @@ from turnledger.ledger import (
 from turnledger.projections import Declarations, RunState, fold_together
 from turnledger.runtime import MessageBuilder, enable_inner_message_recording
 from turnledger.runtime.journal.loop_progress import Progress
-from turnledger.runtime.journal.session_facts import Facts
+from turnledger.runtime.journal.session_index import SessionIndex
 
 TEXT = {"/message/content": "Something else."}
 
@@ -61,7 +61,7 @@ def rows(ledger: Ledger, *runs: UUID) -> list[Any]:
 def check_fork(ledger: Ledger, fork: UUID, declared: Declarations | None = None) -> int:
     """Verify and fold a fork; how many of its checkpoints were found right."""
     assert ledger.verify(fork).ok
-    fold_together(ledger.read(fork), (Progress(), Facts()))
+    fold_together(ledger.read(fork), (Progress(), SessionIndex()))
     first = ledger.run(fork).parent_version + 1
     state, checked = RunState.initial(declared), 0
     for record in ledger.read(fork):

@@ -191,7 +191,7 @@ def test_what_changed_in_resources_is_recorded_with_its_bytes(ledger: Ledger, ro
     ]
     assert [(set(one.files), one.removed) for one in changes] == [({"a", "b"}, ()), ({"b"}, ("a",))]
     assert ledger.blob(blob_name(b"TWO")) == b"TWO"
-    assert journal.known.facts.resources["files"] == {"b": blob_name(b"TWO")}
+    assert journal.known.session.resources["files"] == {"b": blob_name(b"TWO")}
     assert len([one for one in found if isinstance(one, ResourceSnapshotted)]) == 3
 
 
@@ -242,7 +242,7 @@ def test_a_tools_files_are_recorded_with_the_tool_or_not_at_all(ledger: Ledger, 
         else:
             now.restore_recorded(journal.known, journal.blob)
     journal.commit()
-    assert journal.known.facts.resources["files"] == {"kept": blob_name(b"kept")}
+    assert journal.known.session.resources["files"] == {"kept": blob_name(b"kept")}
     assert [path.name for path in root.iterdir()] == ["kept"]
 
 
@@ -273,7 +273,7 @@ def test_files_of_a_continued_run_are_known_in_the_next(ledger: Ledger, root: Pa
     now.session.attach(following)
     now.record(following)
     assert not following.has_pending
-    assert following.known.facts.resources["files"] == {"a": blob_name(b"one")}
+    assert following.known.session.resources["files"] == {"a": blob_name(b"one")}
 
 
 def test_a_resource_that_can_not_be_snapshotted_says_so(root: Path) -> None:

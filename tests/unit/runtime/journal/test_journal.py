@@ -152,7 +152,7 @@ def test_bytes_are_there_before_and_after_they_are_committed(journal: Journal) -
         journal.ledger.blob(blob_name(b"11"))
     journal.commit()
     assert journal.blob(blob_name(b"11")) == journal.ledger.blob(blob_name(b"11")) == b"11"
-    assert len(journal.known.facts.resources["files"]) == 12
+    assert len(journal.known.session.resources["files"]) == 12
     with pytest.raises(BlobNotFoundError):
         journal.blob(blob_name(b"never"))
 
@@ -343,14 +343,14 @@ def test_messages_of_a_conversation_are_known_by_id(journal: Journal) -> None:
     journal.commit()
     ledger, run_id = journal.ledger, journal.run_id
     key = str(said.message_id)
-    assert journal.known.facts.messages.get(key)
-    assert journal.known.facts.begun
+    assert journal.known.session.messages.get(key)
+    assert journal.known.session.begun
     fork = Journal(ledger, ledger.fork(run_id, at=2))
-    assert fork.known.facts.messages.get(key)
-    assert not fork.known.facts.begun
+    assert fork.known.session.messages.get(key)
+    assert not fork.known.session.begun
     continued = Journal(ledger, ledger.continuation(run_id))
-    assert continued.known.facts.messages.get(key) is None
-    assert "InnerMessage" in continued.known.facts.names
+    assert continued.known.session.messages.get(key) is None
+    assert "InnerMessage" in continued.known.session.names
 
 
 def test_threads_that_add_and_commit_lose_nothing(journal: Journal) -> None:

@@ -1,8 +1,9 @@
-"""What a session has to know of its run beside the views that people look at.
+"""Internal projection of what a session looks up in its run, beside the public views.
 
-Which messages the conversation has, so that none is recorded twice; which names of slices and
-events were used, so that declaring one of them is known to matter; which files its resources
-have, by blob; and whether anything has happened in the run yet. A fold like any other.
+- the ids of the conversation's messages, so that no message is recorded twice;
+- the names of slices and slice events in use, so that declaring one of them folds them again;
+- the files of each resource, by blob name;
+- whether a session or a loop has recorded anything since the run was started.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ change = msgspec.structs.replace
 
 
 @final
-class FactsState(msgspec.Struct, frozen=True):
-    """The conversation's messages by id, and each resource's files by path."""
+class SessionIndexState(msgspec.Struct, frozen=True):
+    """Message ids, resource files by path, slice names, and whether the run has begun."""
 
     messages: PersistentMap[bool] = PersistentMap()
     resources: dict[str, dict[str, str]] = {}
@@ -40,10 +41,10 @@ class FactsState(msgspec.Struct, frozen=True):
     begun: bool = False
 
 
-class Facts(Projection[FactsState]):
-    """Folds what a session has to know."""
+class SessionIndex(Projection[SessionIndexState]):
+    """Folds message ids, resource files and slice names."""
 
-    name = "facts"
+    name = "session_index"
     reads = (
         RunStarted,
         MessageAppended,
@@ -54,10 +55,10 @@ class Facts(Projection[FactsState]):
         CheckpointReached,
     )
 
-    def initial(self) -> FactsState:
-        return FactsState()
+    def initial(self) -> SessionIndexState:
+        return SessionIndexState()
 
-    def apply(self, state: FactsState, record: Record) -> FactsState:
+    def apply(self, state: SessionIndexState, record: Record) -> SessionIndexState:
         event = record.event
         match event:
             case MessageAppended():
@@ -74,7 +75,7 @@ class Facts(Projection[FactsState]):
             case _:
                 return state if state.begun else change(state, begun=True)
 
-    def to_json(self, state: FactsState) -> Any:
+    def to_json(self, state: SessionIndexState) -> Any:
         return {
             "resources": state.resources,
             "names": sorted(state.names),
@@ -82,22 +83,22 @@ class Facts(Projection[FactsState]):
         }
 
 
-def _started(state: FactsState, event: RunStarted) -> FactsState:
+def _started(state: SessionIndexState, event: RunStarted) -> SessionIndexState:
     """A continuation has the same files and another conversation."""
     if event.kind == "run":
-        return FactsState()
+        return SessionIndexState()
     if event.kind == "fork":
         return change(state, begun=False)
     return change(state, messages=PersistentMap(), begun=False)
 
 
-def _with_names(state: FactsState, *names: str) -> FactsState:
+def _with_names(state: SessionIndexState, *names: str) -> SessionIndexState:
     if state.begun and state.names.issuperset(names):
         return state
     return change(state, names=state.names.union(names), begun=True)
 
 
-def _with_files(state: FactsState, event: ResourceSnapshotted) -> dict[str, dict[str, str]]:
+def _with_files(state: SessionIndexState, event: ResourceSnapshotted) -> dict[str, dict[str, str]]:
     files = {**state.resources.get(event.resource, {}), **event.files}
     for path in event.removed:
         files.pop(path, None)
