@@ -33,8 +33,16 @@ from turnledger.ledger.integrity.verify import Report
 from turnledger.ledger.ledger_appended import Appended
 from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs import claims as claiming
-from turnledger.ledger.runs.append import AppendRequest, append
-from turnledger.ledger.runs.append_request import NEW, Expected, RunId, build_request, canonical_id
+from turnledger.ledger.runs.append import AppendRequest, Entry, append
+from turnledger.ledger.runs.append_request import (
+    NEW,
+    Appendable,
+    Expected,
+    RunId,
+    build_request,
+    canonical_id,
+    prepare,
+)
 from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunInfo, RunStatus, describe, fold_index
@@ -131,10 +139,17 @@ class Ledger:
 
     # --- writing ---
 
+    def prepare(self, event: Event | Draft) -> Entry:
+        """Encode and check an event once, to append it to this ledger later.
+
+        `Entry.event` is the event as it will be read: checked, and without secrets.
+        """
+        return prepare(event, self._codec, self._clock)
+
     def append(
         self,
         run_id: RunId,
-        events: Event | Draft | Iterable[Event | Draft],
+        events: Appendable | Iterable[Appendable],
         expected_version: int | Expected,
         epoch: int | None = None,
         *,
@@ -360,7 +375,7 @@ class Ledger:
     def begin(
         self,
         run_id: RunId,
-        started: RunStarted | Draft,
+        started: RunStarted | Draft | Entry,
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,

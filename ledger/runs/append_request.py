@@ -33,6 +33,8 @@ from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.record import Draft
 
 RunId = UUID | str
+# What can be appended: an event, one with an id of the caller's, one that is encoded already.
+Appendable = Event | Draft | Entry
 T = TypeVar("T")
 
 
@@ -46,7 +48,8 @@ class Expected(Enum):
 NEW = Expected.NEW
 ANY = Expected.ANY
 
-_ONE = (BaseEvent, Draft)
+_ONE = (BaseEvent, Draft, Entry)
+_NAMED = (Draft, Entry)
 _ID = (UUID, str)
 _CLAIMED = RunClaimed.tag
 _FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
@@ -69,7 +72,7 @@ def canonical_id(value: RunId) -> str:
 
 def build_request(
     run_id: RunId,
-    events: Event | Draft | Iterable[Event | Draft],
+    events: Appendable | Iterable[Appendable],
     expected: int | Expected,
     epoch: int | None,
     blobs: Iterable[bytes],
@@ -96,8 +99,17 @@ def _each(things: Iterable[T], name: str) -> Iterator[T]:
         ) from None
 
 
-def _entries(batch: Sequence[Event | Draft], codec: Codec, clock: Clock) -> list[Entry]:
-    limits, encode, new_id = codec.limits, codec.encode_checked, clock.new_id
+def prepare(item: Appendable, codec: Codec, clock: Clock) -> Entry:
+    """The event encoded, checked and named by an id; an Entry has all that already."""
+    if isinstance(item, Entry):
+        return item
+    if isinstance(item, Draft):
+        return Entry(canonical_id(item.event_id), *codec.encode_checked(item.event))
+    return Entry(clock.new_id(), *codec.encode_checked(item))
+
+
+def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
+    limits = codec.limits
     if not batch:
         raise InvalidEventError("There is nothing to append: give at least one event.")
     if len(batch) > limits.max_batch_events:
@@ -111,18 +123,14 @@ def _entries(batch: Sequence[Event | Draft], codec: Codec, clock: Clock) -> list
     total = 0
     ids_given = False
     for item in batch:
-        if isinstance(item, Draft):
-            ids_given = True
-            event, event_id = item.event, canonical_id(item.event_id)
-        else:
-            event, event_id = item, new_id()
-        tag, data, checked = encode(event)
-        if tag == _CLAIMED:
+        ids_given = ids_given or isinstance(item, _NAMED)
+        entry = prepare(item, codec, clock)
+        if entry.tag == _CLAIMED:
             raise InvalidEventError("RunClaimed is appended by claim(), which grants the epoch.")
-        if tag in _FOUND_BY:
-            check_indexed(checked)
-        total += len(data)
-        entries.append(Entry(event_id, tag, data, checked))
+        if entry.tag in _FOUND_BY:
+            check_indexed(entry.event)
+        total += len(entry.data)
+        entries.append(entry)
     if total > limits.max_batch_bytes:
         raise LimitExceededError(
             "One append, in bytes",
