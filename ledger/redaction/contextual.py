@@ -5,14 +5,14 @@ What is around them stays, so that one can see what a secret was for.
 
 from __future__ import annotations
 
-import re
-
 from turnledger.ledger.redaction.patterns import (
     ESCAPED,
     HAS_DIGIT,
     IS,
     PLACEHOLDER,
     RIGHT,
+    UUID,
+    LazyRegex,
     SecretFormat,
     is_no_name,
     is_random,
@@ -20,7 +20,6 @@ from turnledger.ledger.redaction.patterns import (
 )
 from turnledger.ledger.redaction.tokens import TOKENS
 
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # --- private keys ---
 _PEM_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 # What stands between lines of a key: line breaks, quotes and commas of a list, marks of a diff,
@@ -46,7 +45,7 @@ _HINTS_OF_PASSWORDS = ("password", "pwd")
 _PRIVATE_KEYS = (
     SecretFormat(
         "private-key",
-        re.compile(
+        LazyRegex(
             rf"-----BEGIN {_PEM_NAME}(?:"
             rf"""(?:[^-"'`<>{{}}\[\]]++|-(?!----(?:BEGIN|END) )){{0,5000}}+-----END {_PEM_NAME}"""
             # In pieces, or cut off: lines of base64, and the rest of the last one.
@@ -60,7 +59,7 @@ _PRIVATE_KEYS = (
     ),
     SecretFormat(
         "private-key",
-        re.compile(
+        LazyRegex(
             r"Private-Lines: [0-9]{1,3}(?:\r?\n|\\+r\\+n|\\+n)"
             r"(?P<secret>(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\+r\\+n|\\+n|\Z)){1,100})"
         ),
@@ -72,7 +71,7 @@ _PRIVATE_KEYS = (
 _PASSWORDS = (
     SecretFormat(
         "url-password",
-        re.compile(
+        LazyRegex(
             r"""://(?:[^\s/:@"'<>?#\\\[]{0,200}|\[redacted: [a-z-]{1,40}\]):"""
             rf"""(?![0-9]{{1,5}}[/?#,;)\]])(?P<secret>{_REAL}(?:[^\s/"'<>?#]{{1,256}}|[^\s"'<>@]{{1,256}}+))"""
             r"@(?=[A-Za-z0-9\[._%-])(?!sha(?:256|512):)"
@@ -83,7 +82,7 @@ _PASSWORDS = (
     # The same as a value in a URL.
     SecretFormat(
         "url-password",
-        re.compile(
+        LazyRegex(
             r"(?i:%3A%2F%2F)[A-Za-z0-9._~+-]{0,200}(?:%40[A-Za-z0-9._~+-]{0,200})?(?i:%3A)"
             r"(?P<secret>[A-Za-z0-9%!$*()._~+-]{1,256}?)%40"
         ),
@@ -92,7 +91,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "url-password",
-        re.compile(
+        LazyRegex(
             r"jdbc:oracle:(?:thin|oci8?):[^\s/@:]{1,64}/"
             rf"""(?P<secret>{_REAL}[^\s@"'\\]{{1,128}})@"""
         ),
@@ -101,7 +100,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "dsn-password",
-        re.compile(
+        LazyRegex(
             # A shell's PWD is a folder.
             r"(?<=[;?&])[ ]{0,2}(?!PWD=[/~.])(?i:password|pwd|sslpassword)[ ]{0,2}=[ ]{0,2}"
             rf"""{_QUOTES}(?P<secret>{_REAL}[^\s;&"'\\<>#]{{1,256}})"""
@@ -111,7 +110,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "dsn-password",
-        re.compile(
+        LazyRegex(
             rf"{_START}(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
             rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,256}}){_QUOTES};[ ]{{0,2}}"""
             rf"(?={_ADO}[\w ]{{0,30}}=)"
@@ -121,7 +120,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "dsn-password",
-        re.compile(
+        LazyRegex(
             rf"{_START}{_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}password[ ]?=[ ]?{_QUOTES}"
             rf"""(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})"""
         ),
@@ -130,7 +129,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "dsn-password",
-        re.compile(
+        LazyRegex(
             rf"{_START}password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,256}})"
             rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)"
         ),
@@ -140,7 +139,7 @@ _PASSWORDS = (
     # What .netrc, .pgpass and curl are told.
     SecretFormat(
         "login-password",
-        re.compile(
+        LazyRegex(
             _START + r"machine\s{1,4}\S{1,200}\s{1,8}login\s{1,4}\S{1,100}\s{1,8}password\s{1,4}"
             rf"""(?P<secret>{_REAL}[^\s"'\\]{{1,128}})"""
         ),
@@ -149,7 +148,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "login-password",
-        re.compile(
+        LazyRegex(
             r"(?<=[\w.*-]):(?:543[2-9]|6432|\*):[\w*-]{1,64}:[\w*.-]{1,64}:"
             rf"""(?P<secret>{_REAL}[^\s:"'\\]{{4,128}})"""
         ),
@@ -158,7 +157,7 @@ _PASSWORDS = (
     ),
     SecretFormat(
         "login-password",
-        re.compile(
+        LazyRegex(
             r"curl[ ](?:(?!curl )[^\n]){0,200}?(?<=[ ])(?:-u[ ]?|--user[ =])"
             r"""["'\\]{0,4}[^\s:"'\\/]{1,64}:"""
             rf"""(?P<secret>{_REAL}[^\s"'\\]{{4,128}})"""
@@ -171,7 +170,7 @@ _PASSWORDS = (
 _IN_URLS = (
     SecretFormat(
         "azure-account-key",
-        re.compile(
+        LazyRegex(
             r"(?:(?<=Account)|(?<=Access))Key="
             r"(?P<secret>[A-Za-z0-9+/]{43}=|[A-Za-z0-9+/]{86}==)(?![A-Za-z0-9+/=])"
         ),
@@ -180,25 +179,25 @@ _IN_URLS = (
     ),
     SecretFormat(
         "azure-sas-signature",
-        re.compile(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%/+_-]{40,120}={0,2})"),
+        LazyRegex(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%/+_-]{40,120}={0,2})"),
         ("sig=",),
         ("sig=",),
     ),
     SecretFormat(
         "presigned-url",
-        re.compile(r"X-(?:Amz|Goog)-Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT),
+        LazyRegex(r"X-(?:Amz|Goog)-Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT),
         ("X-Amz-Signature=", "X-Goog-Signature="),
         ("-signature=",),
     ),
     SecretFormat(
         "discord-webhook",
-        re.compile(r"/api/webhooks/[0-9]{15,22}/(?P<secret>[A-Za-z0-9_-]{60,100})"),
+        LazyRegex(r"/api/webhooks/[0-9]{15,22}/(?P<secret>[A-Za-z0-9_-]{60,100})"),
         ("/api/webhooks/",),
         ("/api/webhooks/",),
     ),
     SecretFormat(
         "slack-webhook",
-        re.compile(
+        LazyRegex(
             r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_+-]{20,150})"
         ),
         ("hooks.slack.com/",),
@@ -206,7 +205,7 @@ _IN_URLS = (
     ),
     SecretFormat(
         "teams-webhook",
-        re.compile(
+        LazyRegex(
             r"webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/"
             r"(?P<secret>[0-9a-f]{32}/[0-9a-f-]{36})"
         ),
@@ -219,16 +218,14 @@ _GAP = r"(?:\\{0,8}[ \t]|%20|\+){1,4}"
 _HEADERS = (
     SecretFormat(
         "bearer-token",
-        re.compile(
-            rf"(?i:bearer){_GAP}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{16,4096}}={{0,2}})"
-        ),
+        LazyRegex(rf"(?i:bearer){_GAP}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{16,4096}}={{0,2}})"),
         (),
         ("bearer",),
         accepts=is_no_name,
     ),
     SecretFormat(
         "basic-auth",
-        re.compile(
+        LazyRegex(
             rf"(?i:authorization){IS}(?i:basic){_GAP}(?P<secret>[A-Za-z0-9+/]{{6,1024}}={{0,2}})"
         ),
         (),
@@ -237,7 +234,7 @@ _HEADERS = (
     ),
     SecretFormat(
         "auth-header",
-        re.compile(
+        LazyRegex(
             rf"(?i:authorization){IS}(?:(?i:token|ssws|apikey|api-key|key){_GAP})?(?i:token=)?"
             rf"""["'\\]{{0,8}}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,4096}}={{0,2}})"""
         ),
@@ -249,7 +246,7 @@ _HEADERS = (
     # Of Docker's configuration: a user and a password in base64, so it has fours of characters.
     SecretFormat(
         "basic-auth",
-        re.compile(
+        LazyRegex(
             r"""(?<![\w.-])auth(?:["'\\]{1,8}[ ]{0,4}:|=)\s{0,4}["'\\]{0,8}(?P<secret>"""
             r"(?=[A-Za-z+/]{0,99}[0-9])(?=[^A-Z\s]{0,99}[A-Z])(?:[A-Za-z0-9+/]{4}){3,200}"
             r"(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)(?![A-Za-z0-9+/=._-])"
@@ -299,14 +296,14 @@ _NAMED = (
     named("twilio-auth-token", r"(?i:twilio[\w .-]{0,20}token)", r"[0-9a-f]{32}", "token"),
     SecretFormat(
         "twilio-auth-token",
-        re.compile(
+        LazyRegex(
             r"""AC[0-9a-f]{32}["'\\]{1,8},\s{0,4}["'\\]{1,8}(?P<secret>[0-9a-f]{32})""" + RIGHT
         ),
         tuple(f"AC{digit}" for digit in "0123456789abcdef"),
     ),
-    named("heroku-key", r"(?i:heroku[\w-]{0,20}key)", _UUID, "key"),
-    named("npm-token", r"_authToken", _UUID, "token"),
-    named("api-key", r"(?i:api[ _-]?key)", _UUID, "key"),
+    named("heroku-key", r"(?i:heroku[\w-]{0,20}key)", UUID, "key"),
+    named("npm-token", r"_authToken", UUID, "token"),
+    named("api-key", r"(?i:api[ _-]?key)", UUID, "key"),
     named(
         "api-key",
         rf"(?i:(?:{_WHOSE})[ _-]?(?:key|token|secret))",
@@ -343,7 +340,6 @@ OPTIONAL: tuple[SecretFormat, ...] = (
 
 KNOWN: tuple[SecretFormat, ...] = (*TOKENS, *VALUES)
 
-BY_NAME: dict[str, tuple[SecretFormat, ...]] = {
-    one.name: tuple(other for other in (*KNOWN, *OPTIONAL) if other.name == one.name)
-    for one in (*KNOWN, *OPTIONAL)
-}
+BY_NAME: dict[str, list[SecretFormat]] = {}
+for _format in (*KNOWN, *OPTIONAL):
+    BY_NAME.setdefault(_format.name, []).append(_format)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import cache
 from operator import attrgetter
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -22,7 +23,6 @@ from turnledger.ledger.events.messages import (
     ToolCallRecord,
 )
 from turnledger.ledger.events.types import (
-    EVENT_TYPES,
     Event,
     MessageAppended,
     OfferedTool,
@@ -61,26 +61,27 @@ def _holds_text(hint: Any) -> bool:
 
 
 _HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool)
-# The fields of each struct that hold text.
-_TEXTS: Mapping[type, tuple[str, ...]] = {
-    kind: tuple(
+
+
+@cache
+def _text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields of a struct that hold text."""
+    return tuple(
         name
         for name, hint in get_type_hints(kind).items()
         if name in kind.__struct_fields__ and name not in _IDS and _holds_text(hint)
     )
-    for kind in (*EVENT_TYPES.values(), *_HOLDERS)
-}
 
 
-def _getter(kind: type) -> Callable[[Any], Any] | None:
+@cache
+def _getter(kind: type[Event]) -> Callable[[Event], Any] | None:
     """Gives all the text of an event at once, to be looked at."""
-    names = _TEXTS[kind]
+    names = _text_fields(kind)
     if kind is MessageAppended:
-        names = tuple(f"message.{name}" for name in _TEXTS[InnerMessage])
+        names = tuple(f"message.{name}" for name in _text_fields(InnerMessage))
     return attrgetter(*names) if names else None
 
 
-_GETTERS = {kind: _getter(kind) for kind in EVENT_TYPES.values()}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -89,7 +90,7 @@ def redacted(event: Event, redactor: Redactor) -> Event:
 
     What comes back may not fit its type: a name can be too short for a marker.
     """
-    texts = _GETTERS[type(event)]
+    texts = _getter(type(event))
     if texts is None or not redactor.may_hold_one(_encode(texts(event))):
         return event
     return _struct(event, redactor, ())
@@ -97,7 +98,7 @@ def redacted(event: Event, redactor: Redactor) -> Event:
 
 def _struct(holder: StructT, redactor: Redactor, path: Path) -> StructT:
     changed = {}
-    for name in _TEXTS[type(holder)]:
+    for name in _text_fields(type(holder)):
         value = getattr(holder, name)
         if isinstance(holder, ResourceSnapshotted) and name == "files":
             made: Any = _paths(value, redactor)

@@ -11,35 +11,37 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 
+from turnledger.ledger.redaction.patterns import LazyRegex
+
 Path = tuple[str, ...]
 # A value of JSON, and its path, made to another; None if it stays.
 Change = Callable[[str | float, Path], str | None]
 
 # Where JSON may begin: an object, a list, or a string that holds one.
-_BEGIN = re.compile(r'[{\[]|(?<!\\)"(?=\s{0,8}[{\[])')
+_BEGIN = LazyRegex(r'[{\[]|(?<!\\)"(?=\s{0,8}[{\[])')
 _STRING = r'"(?:[^"\\]|\\.)*+'
-_TOKEN = re.compile(
+_TOKEN = LazyRegex(
     rf'\s*+(?:(?P<mark>[{{}}\[\],:])|(?P<text>{_STRING})(?P<end>"|\Z)'
     r"|(?P<number>-?[0-9][0-9.eE+-]*+)|(?P<word>true|false|null|NaN|-?Infinity))",
     re.DOTALL,
 )
-_WHOLE_STRING = re.compile(_STRING + '"', re.DOTALL)
+_WHOLE_STRING = LazyRegex(_STRING + '"', re.DOTALL)
 # Names of objects within objects are followed so deep, and no deeper.
 _DEEPEST = 200
 # With a backslash more for each string of JSON that it stands in. Escapes of controls stay.
 _SPELT = r"\\{1,16}(?:/|u00([2-7][0-9A-Fa-f]))"
-_ESCAPE = re.compile(_SPELT)
-_IN_BYTES = re.compile(_SPELT.encode())
+_ESCAPE = LazyRegex(_SPELT)
+_IN_BYTES = LazyRegex(_SPELT.encode())
 
 
 def changed_in(text: str, change: Change) -> str:
     """The text, with those values of JSON in it that `change` gives others for."""
     parts: list[str] = []
     done = place = 0
-    while (begin := _BEGIN.search(text, place)) is not None:
+    while (begin := _BEGIN.regex.search(text, place)) is not None:
         place = begin.start()
         if text[place] == '"':
-            found = _WHOLE_STRING.match(text, place)
+            found = _WHOLE_STRING.regex.match(text, place)
             end = place + 1 if found is None else found.end()
             leaves: list[tuple[int, int, Path]] = [] if found is None else [(place, end, ())]
             place = end
@@ -57,7 +59,7 @@ def _changed(spelt: str, path: Path, change: Change) -> str | None:
     if spelt[0] != '"':
         made = change(0, path)
         return None if made is None else json.dumps(made)
-    is_cut = len(spelt) == 1 or not _WHOLE_STRING.fullmatch(spelt)
+    is_cut = len(spelt) == 1 or not _WHOLE_STRING.regex.fullmatch(spelt)
     try:
         value = json.loads(f'{spelt}"' if is_cut else spelt, strict=False)
     except ValueError:
@@ -77,7 +79,7 @@ def _leaves(text: str, place: int) -> tuple[list[tuple[int, int, Path]], int]:
     stack: list[tuple[bool, Path]] = []
     path: Path = ()
     key: str | None = None
-    while (token := _TOKEN.match(text, place)) is not None:
+    while (token := _TOKEN.regex.match(text, place)) is not None:
         mark = token["mark"]
         if mark in ("{", "["):
             stack.append((mark == "{", path))
@@ -115,7 +117,7 @@ def _key(spelt: str) -> str:
 
 def has_escapes(text: str) -> bool:
     """Whether there is something to resolve."""
-    return ("\\/" in text or "\\u00" in text) and _ESCAPE.search(text) is not None
+    return ("\\/" in text or "\\u00" in text) and _ESCAPE.regex.search(text) is not None
 
 
 def has_escapes_in(data: bytes) -> bool:
@@ -123,7 +125,7 @@ def has_escapes_in(data: bytes) -> bool:
 
 
 def unescaped_bytes(data: bytes) -> bytes:
-    return _IN_BYTES.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
+    return _IN_BYTES.regex.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
 
 
 class Unescaped:
@@ -135,7 +137,7 @@ class Unescaped:
         self._places: list[int] = [0]
         self._longer: list[int] = [0]
         done = size = 0
-        for found in _ESCAPE.finditer(text):
+        for found in _ESCAPE.regex.finditer(text):
             start, end = found.span()
             size += start - done + 1
             parts += (text[done:start], chr(int(found[1] or "2f", 16)))

@@ -7,7 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cached_property
+from typing import AnyStr, Generic, NamedTuple
+
+
+class LazyRegex(Generic[AnyStr]):
+    """A regular expression that is compiled on first use.
+
+    Compiling all formats takes longer than importing the rest of the ledger, and most
+    processes never meet text that any of them could match.
+    """
+
+    def __init__(self, source: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> None:
+        self.source: AnyStr = source
+        self._flags = flags
+
+    @cached_property
+    def regex(self) -> re.Pattern[AnyStr]:
+        return re.compile(self.source, self._flags)
+
 
 # After an escape a new token may begin: of JSON or code (\n, \0, \x1b, \u001b), of a URL (%20),
 # of mail (=3D), and of a terminal, whose colours and erasures end with m and K.
@@ -52,8 +70,9 @@ _PART = (
     rf"(?:{_WORDS}*+(?:[Vv]?[0-9]{{1,4}}+(?![0-9]){_WORDS}*+)?"
     r"|[A-Za-z]{0,3}[0-9]{0,5}[a-z]?|[0-9]{1,12}+)"
 )
-_NAME = re.compile(rf"(?>{_PART}(?=[_/.~+=:-]|\Z))(?:[_/.~+=:-]++(?>{_PART}(?=[_/.~+=:-]|\Z)))*+")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+_NAME = LazyRegex(rf"(?>{_PART}(?=[_/.~+=:-]|\Z))(?:[_/.~+=:-]++(?>{_PART}(?=[_/.~+=:-]|\Z)))*+")
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_ANY_UUID = LazyRegex(UUID, re.IGNORECASE)
 
 # Hints that are no words: three long parts with dots between them, and hex with dashes.
 THREE_PARTS, HEX_PARTS = ".", "-"
@@ -72,7 +91,7 @@ class SecretFormat(NamedTuple):
     """
 
     name: str
-    regex: re.Pattern[str]
+    spelt: LazyRegex[str]
     literals: tuple[str, ...]
     hints: tuple[str, ...] = ()
     offset: int = 0
@@ -81,15 +100,19 @@ class SecretFormat(NamedTuple):
     shortest: int = 14
     accepts: Callable[[str], bool] | None = None
 
+    @property
+    def regex(self) -> re.Pattern[str]:
+        return self.spelt.regex
+
 
 def is_no_name(text: str) -> bool:
     """Whether this is no name that a program gives to something."""
-    return not _NAME.fullmatch(text)
+    return not _NAME.regex.fullmatch(text)
 
 
 def is_random(text: str) -> bool:
     """Whether this is neither a name nor an id: what else has its shape is a secret."""
-    return not _NAME.fullmatch(text) and not _UUID.fullmatch(text)
+    return not _NAME.regex.fullmatch(text) and not _ANY_UUID.regex.fullmatch(text)
 
 
 def token(
@@ -106,7 +129,7 @@ def token(
     """A token that is known by its beginning."""
     return SecretFormat(
         name,
-        re.compile(left + body + right),
+        LazyRegex(left + body + right),
         tuple(prefixes.split()),
         tuple(hints.split()),
         shortest=shortest,
@@ -125,5 +148,5 @@ def named(
     accepts: Callable[[str], bool] | None = None,
 ) -> SecretFormat:
     """A value that is known by the name before it."""
-    spelt = re.compile(f"(?:{names}){between}(?P<secret>{value}){right}")
+    spelt = LazyRegex(f"(?:{names}){between}(?P<secret>{value}){right}")
     return SecretFormat(name, spelt, (), tuple(hints.split()), keyed=True, accepts=accepts)

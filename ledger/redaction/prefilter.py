@@ -7,11 +7,10 @@ It may be wrong in one way only: what it lets through is searched, and may turn 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from turnledger.ledger.redaction.json_text import has_escapes_in, unescaped_bytes
-from turnledger.ledger.redaction.patterns import HEX_PARTS, IS, THREE_PARTS, SecretFormat
+from turnledger.ledger.redaction.patterns import HEX_PARTS, IS, THREE_PARTS, LazyRegex, SecretFormat
 
 # A secret of a known format holds a word as long as this, but for passwords.
 _WORD = 12
@@ -24,7 +23,7 @@ _LONG = b"a" * _WORD
 _SHORTEST = 14
 _IN_PARTS = 55
 _IN_HEX = 36
-_DASHED = re.compile(rb"[0-9a-f]{32}-(?:us[0-9]|[0-9a-f]{8}-)")
+_DASHED = LazyRegex(rb"[0-9a-f]{32}-(?:us[0-9]|[0-9a-f]{8}-)")
 _IN_TOKENS = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _TOKENS = bytes(code if code in _IN_TOKENS else 32 for code in range(256))
 # What has neither a digit nor a capital in it is no secret, and may be the name of one.
@@ -33,12 +32,12 @@ _HEADER = b"authorization"
 
 # Names of which a value may follow that is a secret; a `hint` of a format that is named.
 _NAMES = ("key", "token", "secret")
-_NAMED = re.compile(
+_NAMED = LazyRegex(
     rf"""(?:{"|".join(_NAMES)})(?:{IS}|[ \t]{{1,4}}["'\\]{{0,16}})[a-z0-9_+/~.%-]{{12}}"""
 )
 # A user and a password before a host; a port is none.
-_IN_URL = re.compile(rb"""://[^/:@\s]{0,200}:(?![0-9]{1,5}(?:[/?#"'\\,;)\]\s]|\Z))""")
-_ASSIGNED = re.compile(rb"(?i:password|pwd)[ ]{0,2}=")
+_IN_URL = LazyRegex(rb"""://[^/:@\s]{0,200}:(?![0-9]{1,5}(?:[/?#"'\\,;)\]\s]|\Z))""")
+_ASSIGNED = LazyRegex(rb"(?i:password|pwd)[ ]{0,2}=")
 _PARTS = (b"assword", b"ASSWORD", b"pwd", b"PWD", b"Pwd")
 # Hints of what may have no long word in it: they are always looked for.
 _ALWAYS = ("://", "password", "pwd")
@@ -65,7 +64,7 @@ class Hints:
         """Whether it is worth searching this text, or JSON, for secrets."""
         # A single character is found fastest: most text has none of these.
         in_url = self._in_url and data.find(b"@") >= 0
-        if in_url and b"://" in data and _IN_URL.search(data):
+        if in_url and b"://" in data and _IN_URL.regex.search(data):
             return True
         if self._has_passwords and (
             (data.find(b"=") >= 0 and _assigns(data))
@@ -106,7 +105,7 @@ class Hints:
             if hint in text:
                 return True
         if self._is_named and ("key" in text or "token" in text or "secret" in text):
-            return _NAMED.search(text) is not None
+            return _NAMED.regex.search(text) is not None
         return False
 
     def _has_token(self, word: bytes) -> bool:
@@ -125,7 +124,7 @@ class Hints:
                 self._in_hex
                 and size >= _IN_HEX
                 and 0 < token.count(b"-") < 4
-                and _DASHED.search(token)
+                and _DASHED.regex.search(token)
             ):
                 return True
         return False
@@ -143,4 +142,4 @@ def _assigns(data: bytes) -> bool:
     """Whether something is assigned to a password."""
     if not any(data.find(part) >= 0 for part in _PARTS):
         return False
-    return _ASSIGNED.search(data) is not None
+    return _ASSIGNED.regex.search(data) is not None

@@ -11,6 +11,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -59,9 +60,6 @@ class Redactor:
         self.formats = _formats(formats, also)
         self.patterns = _patterns(patterns)
         self.fields = Fields(fields)
-        names = [one.name for one in self.formats] + [one.name for one in self.patterns]
-        names += self.fields.names
-        self._marker = re.compile("|".join(re.escape(marker(n)) for n in names) or r"(?!)")
         self._keyed = tuple(one for one in self.formats if one.keyed)
         # Whether everything has to be searched: what is asked for may be short.
         self._has_short = any(one.short for one in self.formats)
@@ -99,6 +97,13 @@ class Redactor:
         return self._searches_all or self._hints.may_hold_one(data)
 
     # --- how ---
+
+    @cached_property
+    def _marker(self) -> re.Pattern[str]:
+        """The markers that this redactor writes."""
+        names = [one.name for one in self.formats] + [one.name for one in self.patterns]
+        names += self.fields.names
+        return re.compile("|".join(re.escape(marker(name)) for name in names) or r"(?!)")
 
     def _value(self, value: Any, path: Path, depth: int) -> Any:
         if isinstance(value, str):

@@ -13,8 +13,9 @@ from typing import Any, TypedDict
 
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.redaction.contextual import BY_NAME
+from turnledger.ledger.redaction.patterns import LazyRegex
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = LazyRegex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # In so many ways something may be repeated within something that is repeated, and no more.
 _FEW = 50
 _KEYS = ("formats", "also", "fields", "patterns")
@@ -102,7 +103,7 @@ class SecretPattern:
 
 def check_name(name: str, what: str) -> None:
     """InvalidInputError if a marker can't say this name."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.regex.fullmatch(name):
         raise InvalidInputError(
             f"The name of a {what} is letters, digits, dots, dashes and underscores, up to 64 of "
             f"them: not {name!r}."

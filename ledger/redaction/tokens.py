@@ -6,8 +6,6 @@ in linear time.
 
 from __future__ import annotations
 
-import re
-
 from turnledger.ledger.redaction.patterns import (
     ESCAPED,
     HEX_PARTS,
@@ -17,12 +15,13 @@ from turnledger.ledger.redaction.patterns import (
     RIGHT,
     RIGHT_OF_FEW,
     THREE_PARTS,
+    UUID,
+    LazyRegex,
     SecretFormat,
     is_random,
     token,
 )
 
-_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # A letter and a digit at least: neither a word nor a number.
 _MIXED = r"(?=[A-Za-z_-]{0,99}[0-9])(?=[0-9_-]{0,99}[A-Za-z])"
 
@@ -37,7 +36,7 @@ _MODELS = (
         r"|(?![0-9a-f]{32})(?:[A-Za-z0-9]{51}|[A-Za-z0-9]{48}|[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{22}))",
         accepts=is_random,
     ),
-    token("langfuse-key", "sk-lf-", rf"sk-lf-{_UUID}"),
+    token("langfuse-key", "sk-lf-", rf"sk-lf-{UUID}"),
     token("deepseek-key", "sk-", r"sk-[0-9a-f]{32}"),
     token("google-api-key", "AIza", r"AIza[A-Za-z0-9_-]{35}", left=LEFT_OF_LETTERS),
     token("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{40,64}"),
@@ -73,7 +72,7 @@ _CLOUDS = (
     ),
     SecretFormat(
         "azure-client-secret",
-        re.compile(
+        LazyRegex(
             rf"(?:(?<![A-Za-z0-9_~.-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_~.-]_))"
             r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?!_{0,2}[A-Za-z0-9~-])"
         ),
@@ -90,7 +89,7 @@ _CLOUDS = (
     # Of version 1: "s." and letters, which is too little alone, so what comes before says it.
     SecretFormat(
         "vault-token",
-        re.compile(r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT),
+        LazyRegex(r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT),
         (),
         ("vault",),
         accepts=lambda text: is_random(text[2:]),
@@ -103,7 +102,7 @@ _CLOUDS = (
     token("fly-token", "fo1_", r"fo1_[A-Za-z0-9_-]{43}"),
     SecretFormat(
         "fly-token",
-        re.compile(LEFT + r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{100,4000}"),
+        LazyRegex(LEFT + r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{100,4000}"),
         ("fm1_", "fm1a_", "fm1r_", "fm2_", "fm2a_", "fm2r_"),
         ("fm1", "fm2"),
     ),
@@ -111,7 +110,7 @@ _CLOUDS = (
     token("supabase-key", "sb_secret_", r"sb_secret_[A-Za-z0-9_-]{31}"),
     SecretFormat(
         "planetscale-token",
-        re.compile(LEFT + r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9._-]{32,64}={0,2}"),
+        LazyRegex(LEFT + r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9._-]{32,64}={0,2}"),
         ("pscale_",),
     ),
     token("neon-key", "napi_", r"napi_[a-z0-9]{64}"),
@@ -123,7 +122,7 @@ _CLOUDS = (
     token("pulumi-token", "pul-", r"pul-[0-9a-f]{40}"),
     SecretFormat(
         "terraform-token",
-        re.compile(LEFT + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),
+        LazyRegex(LEFT + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),
         (".atlasv1.",),
         (".atlasv1.",),
         offset=14,
@@ -167,7 +166,7 @@ _CODE = (
     ),
     SecretFormat(
         "atlassian-token",
-        re.compile(
+        LazyRegex(
             LEFT_OF_FEW + r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_-]{24,240}(?:=[A-F0-9]{8})?"
             r"(?!_{0,2}[A-Za-z0-9=+/-])"
         ),
@@ -179,7 +178,7 @@ _CODE = (
 _SERVICES = (
     SecretFormat(
         "discord-token",
-        re.compile(
+        LazyRegex(
             rf"(?=[MNO])(?:(?<![A-Za-z0-9_.+-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_.+-]_))"
             r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}"
             r"\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
@@ -189,12 +188,12 @@ _SERVICES = (
     ),
     token("grafana-token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
     SecretFormat(
-        "grafana-token", re.compile(LEFT + r"glc_[A-Za-z0-9+/]{40,400}={0,2}"), ("glc_",), ("glc_",)
+        "grafana-token", LazyRegex(LEFT + r"glc_[A-Za-z0-9+/]{40,400}={0,2}"), ("glc_",), ("glc_",)
     ),
     token("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
     SecretFormat(
         "newrelic-key",
-        re.compile(LEFT + r"[0-9a-f]{36}NRAL" + RIGHT),
+        LazyRegex(LEFT + r"[0-9a-f]{36}NRAL" + RIGHT),
         ("NRAL",),
         ("nral",),
         offset=36,
@@ -202,7 +201,7 @@ _SERVICES = (
     token("sentry-token", "sntryu_", r"sntryu_[0-9a-f]{64}"),
     SecretFormat(
         "sentry-token",
-        re.compile(LEFT + r"sntrys_eyJ[A-Za-z0-9]{8}[A-Za-z0-9+/=_-]{32,400}"),
+        LazyRegex(LEFT + r"sntrys_eyJ[A-Za-z0-9]{8}[A-Za-z0-9+/=_-]{32,400}"),
         ("sntrys_eyJ",),
     ),
     token("dynatrace-token", "dt0", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
@@ -225,7 +224,7 @@ _SERVICES = (
     token(
         "figma-token", "figd_ figo_ figoh_ figor_ figu_", r"fig(?:d|o|oh|or|u)_[A-Za-z0-9_-]{40,60}"
     ),
-    token("hubspot-token", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)[0-9]-{_UUID}"),
+    token("hubspot-token", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)[0-9]-{UUID}"),
     token("contentful-token", "CFPAT-", r"CFPAT-[A-Za-z0-9_-]{43}"),
     token("typeform-token", "tfp_", r"tfp_[A-Za-z0-9_-]{40,70}", accepts=is_random),
     token("posthog-key", "phx_ phs_", r"ph[xs]_[A-Za-z0-9]{43,47}"),
@@ -234,13 +233,13 @@ _SERVICES = (
     token("mailgun-key", "key-", r"(?<![Cc]ache )key-[0-9a-f]{32}"),
     SecretFormat(
         "mailgun-key",
-        re.compile(rf"(?=[0-9a-f]{{32}}-){LEFT}[0-9a-f]{{32}}-[0-9a-f]{{8}}-[0-9a-f]{{8}}{RIGHT}"),
+        LazyRegex(rf"(?=[0-9a-f]{{32}}-){LEFT}[0-9a-f]{{32}}-[0-9a-f]{{8}}-[0-9a-f]{{8}}{RIGHT}"),
         (),
         (HEX_PARTS,),
     ),
     SecretFormat(
         "mailchimp-key",
-        re.compile(LEFT + r"[0-9a-f]{32}-us[0-9]{1,2}" + RIGHT),
+        LazyRegex(LEFT + r"[0-9a-f]{32}-us[0-9]{1,2}" + RIGHT),
         ("-us",),
         (HEX_PARTS,),
         offset=32,
@@ -273,25 +272,25 @@ _SERVICES = (
     ),
     SecretFormat(
         "stripe-webhook-secret",
-        re.compile(LEFT + r"whsec_[A-Za-z0-9+/]{24,100}={0,2}(?![A-Za-z0-9+/])"),
+        LazyRegex(LEFT + r"whsec_[A-Za-z0-9+/]{24,100}={0,2}(?![A-Za-z0-9+/])"),
         ("whsec_",),
         ("whsec_",),
     ),
     SecretFormat(
         "telegram-token",
-        re.compile(r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT),
+        LazyRegex(r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT),
         (":AA",),
         (":aa",),
     ),
     SecretFormat(
         "twilio-key",
-        re.compile(LEFT_OF_LETTERS + r"SK[0-9a-f]{32}" + RIGHT),
+        LazyRegex(LEFT_OF_LETTERS + r"SK[0-9a-f]{32}" + RIGHT),
         tuple(f"SK{digit}" for digit in "0123456789abcdef"),
     ),
     token("age-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}"),
     SecretFormat(
         "jwt",
-        re.compile(
+        LazyRegex(
             LEFT_OF_LETTERS + r"eyJ[A-Za-z0-9_-]{10,8192}"
             r"\.eyJ[A-Za-z0-9_-]{10,16384}\.[A-Za-z0-9_-]{20,2048}"
         ),

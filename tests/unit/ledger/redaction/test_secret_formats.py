@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib.util import find_spec, module_from_spec
+from pkgutil import iter_modules
 from random import Random
 from time import process_time
+from typing import NoReturn
 
 import pytest
 
@@ -19,7 +23,8 @@ from tests.secret_samples import (
     chars,
     samples,
 )
-from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
+from turnledger.ledger import redaction
+from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN, OPTIONAL
 from turnledger.ledger.redaction.redactor import Redactor
 
 REDACTOR = Redactor()
@@ -242,3 +247,25 @@ def test_names_of_formats_can_be_marked() -> None:
     for name in BY_NAME:
         assert name.replace("-", "").isalnum()
         assert name == name.lower()
+
+
+@pytest.mark.parametrize("name", [one.name for one in iter_modules(redaction.__path__)])
+def test_importing_compiles_no_regular_expression(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each module of the redaction is executed again, with a `re.compile` that fails."""
+    spec = find_spec(f"{redaction.__name__}.{name}")
+    assert spec is not None
+    assert spec.loader is not None
+
+    def compile_now(pattern: object, flags: int = 0) -> NoReturn:
+        raise AssertionError(f"compiled on import: {pattern!r}")
+
+    monkeypatch.setattr(re, "compile", compile_now)
+    spec.loader.exec_module(module_from_spec(spec))
+
+
+def test_every_format_compiles() -> None:
+    """Compiling waits for the first use, so a mistake in a format is found here."""
+    for one in (*KNOWN, *OPTIONAL):
+        assert one.regex.pattern == one.spelt.source
