@@ -17,7 +17,9 @@ from turnledger.adapters.providers.sdk import SdkAdapter, require
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import ChatTurn, ToolUseBlock
-from turnledger.runtime import Reply, Sending, TextReceived, ThrottlePolicy, ToolChoice, to_plain
+from turnledger.runtime import Reply, TextReceived, ThrottlePolicy
+from turnledger.runtime.agent.models import Sending, ToolChoice
+from turnledger.runtime.agent.schema import to_plain
 
 OutputT = TypeVar("OutputT")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from turnledger.runtime import RetryAdvice
+from turnledger.runtime.agent.models import RetryAdvice
 from turnledger.runtime.agent.models.retry import retry_advice
 from turnledger.runtime.loop.perform.call_model import BadReplyError
 

@@ -11,15 +11,8 @@ from typing import Any, TypeVar
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
 from turnledger.ledger import InvalidInputError
-from turnledger.runtime import (
-    ProviderAdapter,
-    Reply,
-    Request,
-    RetryAdvice,
-    TextReceived,
-    ThrottlePolicy,
-    ToolChoice,
-)
+from turnledger.runtime import ProviderAdapter, Reply, Request, TextReceived, ThrottlePolicy
+from turnledger.runtime.agent.models import RetryAdvice, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

@@ -19,7 +19,8 @@ import msgspec
 from turnledger.adapters.providers.media import LoadedMedia, UnsupportedMediaError, loaded
 from turnledger.ledger.events.messages import Modality
 from turnledger.projections import ChatTurn, MediaBlock
-from turnledger.runtime import Reply, Request, ToolChoice
+from turnledger.runtime import Reply, Request
+from turnledger.runtime.agent.models import ToolChoice
 
 Source: TypeAlias = Literal["url", "bytes"]
 WhenUnsupported: TypeAlias = Literal["error", "hint"]

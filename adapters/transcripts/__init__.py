@@ -21,8 +21,8 @@ from turnledger.adapters.transcripts.readers.registry import FORMATS, reader_of
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 
 __all__ = [
-    "FORMATS",
     "EvaluationNotFoundError",
+    "FORMATS",
     "ImportedRun",
     "NotExportedError",
     "Note",

@@ -14,7 +14,8 @@ from typing import Any
 from tests.conformance.providers.harness import PROVIDERS
 from tests.crash.agents import parallel_tools, reply_of
 from tests.servers.serving import Answer, Asked, Call, Script
-from turnledger.runtime import ProviderAdapter, Sending
+from turnledger.runtime import ProviderAdapter
+from turnledger.runtime.agent.models import Sending
 
 _SDKS = {
     "openai-chat": "openai",

@@ -22,7 +22,6 @@ from turnledger.runtime import (
     Reply,
     ScriptedAdapter,
     SectionVisibility,
-    Sending,
     Session,
     ThrottlePolicy,
     Tool,
@@ -30,6 +29,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
+from turnledger.runtime.agent.models import Sending
 from turnledger.runtime.replaying.replay import Replayed, replay
 
 AT_ONCE = ThrottlePolicy(max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0))

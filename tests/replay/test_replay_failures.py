@@ -31,13 +31,13 @@ from turnledger.runtime import (
     PromptEvaluationError,
     PromptRenderError,
     Reply,
-    RetryCancelledError,
     ScriptedAdapter,
     Tool,
     ToolContext,
     ToolInvoked,
     ToolResult,
 )
+from turnledger.runtime.agent.models import RetryCancelledError
 
 
 class Flaky(Exception):  # noqa: N818 - as a provider may call it

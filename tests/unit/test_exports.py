@@ -1,9 +1,15 @@
-"""What can be imported from `ledger`: everything that the design names, sorted."""
+"""The public names of the packages: sorted, resolvable, typed, and those that the design names."""
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pkgutil
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -25,21 +31,82 @@ NAMED = {
 }
 
 
-def test_all_is_sorted_and_says_everything_once() -> None:
-    """Plainly, by code point."""
-    assert list(ledger.__all__) == sorted(set(ledger.__all__))
+FACES = sorted(
+    ["turnledger"]
+    + [
+        found.name
+        for found in pkgutil.walk_packages(turnledger.__path__, "turnledger.")
+        if found.ispkg and hasattr(import_module(found.name), "__all__")
+    ]
+)
 
 
-def test_every_name_in_all_is_there_and_no_other() -> None:
-    """Nothing public is unlisted, but for the modules of the package."""
-    for name in ledger.__all__:
-        assert hasattr(ledger, name), name
+def _stub(module: ModuleType) -> Path:
+    return Path(module.__path__[0], "__init__.pyi")
+
+
+LAZY = [name for name in FACES if _stub(import_module(name)).exists()]
+
+
+def test_the_packages_with_public_names_are_found() -> None:
+    """So that the tests over them watch something."""
+    assert {"turnledger", "turnledger.ledger", "turnledger.runtime.agent.tools"} < set(FACES)
+    assert {"turnledger", "turnledger.runtime", "turnledger.adapters"} <= set(LAZY)
+
+
+@pytest.mark.parametrize("package", FACES)
+def test_all_is_sorted_and_every_name_in_it_is_there(package: str) -> None:
+    """Plainly, by code point, each once."""
+    module = import_module(package)
+    assert list(module.__all__) == sorted(set(module.__all__))
+    for name in module.__all__:
+        assert hasattr(module, name), name
+
+
+@pytest.mark.parametrize("package", sorted(set(FACES) - set(LAZY)))
+def test_no_public_name_is_unlisted(package: str) -> None:
+    """But for the modules of the package."""
+    module = import_module(package)
     public = {
         name
-        for name, value in vars(ledger).items()
+        for name, value in vars(module).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert public == set(ledger.__all__)
+    assert public - {"annotations"} <= set(module.__all__)
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_lazy_package_exports_what_its_stub_says(package: str) -> None:
+    """Type checkers read the stub as Python; each name is the object that it names there."""
+    module = import_module(package)
+    stub = ast.parse(_stub(module).read_text())
+    homes = {}
+    for statement in stub.body:
+        assert isinstance(statement, ast.ImportFrom)
+        for alias in statement.names:
+            assert alias.asname is not None, f"{alias.name} is not exported without `as`"
+            homes[alias.asname] = (statement.module, alias.name)
+    assert dir(module) == sorted(homes) == list(module.__all__)
+    for name, (home, original) in homes.items():
+        assert getattr(module, name) is getattr(import_module(home), original)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Nothing'"):
+        module.Nothing  # noqa: B018
+
+
+def test_a_lazy_package_imports_nothing_that_is_not_used() -> None:
+    """Not even typing; and a name brings in what it needs."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import turnledger, turnledger.runtime, turnledger.adapters\n"
+        "assert len(turnledger.__all__) + len(turnledger.runtime.__all__) > 100\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "assert new <= {'turnledger', '__future__', 'importlib', 'warnings'}, new\n"
+        "ours = {name for name in sys.modules if name.startswith('turnledger.')}\n"
+        "assert ours == {f'turnledger.{name}' for name in ('_lazy', 'adapters', 'runtime')}, ours\n"
+        "turnledger.Tool, turnledger.runtime.Tool\n"
+        "assert 'turnledger.runtime.agent.tools.tool' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_names_of_the_design_are_there() -> None:

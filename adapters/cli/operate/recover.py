@@ -256,7 +256,7 @@ def answer_of(value: dict[str, Any]) -> str:
 
 
 def _plain(output: Any) -> Any:
-    from turnledger.runtime import to_plain
+    from turnledger.runtime.agent.schema import to_plain
 
     return to_plain(output)
 

@@ -40,7 +40,9 @@ class ChangeParam(_ParamType):
     name = "change"
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, Any]:
-        from turnledger.runtime import DataDecodeError, read_json  # it takes its time to import
+        # Takes a while to import, and most commands do without.
+        from turnledger.runtime import DataDecodeError
+        from turnledger.runtime.agent.schema import read_json
 
         pointer, equals, text = str(value).partition("=")
         if not equals or not pointer.startswith("/"):

@@ -11,7 +11,8 @@ from turnledger.adapters.providers.anthropic.stream import MessageStream, stream
 from turnledger.adapters.providers.sdk import SdkAdapter, require
 from turnledger.adapters.providers.wire import WhenUnsupported, field_of
 from turnledger.ledger import InvalidInputError
-from turnledger.runtime import Sending, TextReceived, ThrottlePolicy, ToolChoice
+from turnledger.runtime import TextReceived, ThrottlePolicy
+from turnledger.runtime.agent.models import Sending, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

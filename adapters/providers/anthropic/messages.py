@@ -29,7 +29,8 @@ from turnledger.adapters.providers.wire import (
 )
 from turnledger.ledger import TokenUsage
 from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.runtime import Reply, Request, ToolCall, ToolChoice
+from turnledger.runtime import Reply, Request, ToolCall
+from turnledger.runtime.agent.models import ToolChoice
 
 # The API wants to be told. With more, the SDK refuses to wait for an answer in one piece.
 DEFAULT_MAX_TOKENS = 16_000

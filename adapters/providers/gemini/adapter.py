@@ -12,7 +12,8 @@ from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.stream import GeminiStream
 from turnledger.adapters.providers.sdk import SdkAdapter, require
 from turnledger.adapters.providers.wire import WhenUnsupported
-from turnledger.runtime import RetryAdvice, Sending, TextReceived, ThrottlePolicy, ToolChoice
+from turnledger.runtime import TextReceived, ThrottlePolicy
+from turnledger.runtime.agent.models import RetryAdvice, Sending, ToolChoice
 
 OutputT = TypeVar("OutputT")
 

@@ -35,7 +35,8 @@ from turnledger.adapters.providers.wire import (
 )
 from turnledger.ledger import TokenUsage
 from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.runtime import Reply, Request, ToolChoice
+from turnledger.runtime import Reply, Request
+from turnledger.runtime.agent.models import ToolChoice
 
 _BEFORE_3 = re.compile(r"gemini-(?:[a-z]+-)*[12](?!\d)")
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.-]{0,63}")

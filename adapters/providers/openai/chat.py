@@ -21,7 +21,8 @@ from turnledger.adapters.providers.wire import (
 )
 from turnledger.ledger import TokenUsage
 from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.runtime import Reply, Request, ToolCall, to_plain
+from turnledger.runtime import Reply, Request, ToolCall
+from turnledger.runtime.agent.schema import to_plain
 
 _AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 

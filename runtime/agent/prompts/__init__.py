@@ -1,1 +1,24 @@
 """Prompts: templates, sections, rendering, structured output."""
+
+from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, OpenSections
+from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.prompt import Prompt, PromptTemplate
+from turnledger.runtime.agent.prompts.render import (
+    PromptOverridesStore,
+    RenderedPrompt,
+    ShownSection,
+)
+from turnledger.runtime.agent.prompts.sections import MarkdownSection, Section
+
+__all__ = [
+    "MarkdownSection",
+    "OPEN_SECTIONS",
+    "OpenSections",
+    "OutputSpec",
+    "Prompt",
+    "PromptOverridesStore",
+    "PromptTemplate",
+    "RenderedPrompt",
+    "Section",
+    "ShownSection",
+]

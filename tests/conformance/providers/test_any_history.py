@@ -121,7 +121,7 @@ def _request(history: MessageHistory, kept: dict[str, Any], asking: str) -> Requ
 
 
 def _specs() -> list[dict[str, Any]]:
-    from turnledger.runtime import ToolRegistry
+    from turnledger.runtime.agent.tools import ToolRegistry
 
     return ToolRegistry([tool()]).specs()
 

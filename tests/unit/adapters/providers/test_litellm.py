@@ -19,7 +19,8 @@ from turnledger.adapters.providers.litellm import LiteLLMAdapter, LiteLLMChat
 from turnledger.adapters.providers.openai.chat import ChatStream
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Reply, Sending, Session
+from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Reply, Session
+from turnledger.runtime.agent.models import Sending
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 

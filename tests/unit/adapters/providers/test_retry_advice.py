@@ -21,7 +21,7 @@ from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
 from turnledger.adapters.providers.openai.responses import FailedResponseError
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.retry_streams import InterruptedStreamError
-from turnledger.runtime import RetryAdvice, Sending
+from turnledger.runtime.agent.models import RetryAdvice, Sending
 from turnledger.runtime.loop.perform.call_model import BadReplyError
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/")

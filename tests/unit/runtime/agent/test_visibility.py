@@ -18,8 +18,8 @@ from turnledger.runtime import (
     SetVisibilityOverride,
     VisibilityExpansionRequired,
     VisibilityOverrides,
-    to_plain,
 )
+from turnledger.runtime.agent.schema import to_plain
 
 FULL, SUMMARY = SectionVisibility.FULL, SectionVisibility.SUMMARY
 settings = st.lists(st.tuples(st.sampled_from(["a", "b", "a.b"]), st.sampled_from([FULL, SUMMARY])))

@@ -14,7 +14,6 @@ from turnledger.ledger import Ledger, ResourceSnapshotted, blob_name
 from turnledger.runtime import (
     CompositeSnapshot,
     ExecutionState,
-    Overlay,
     ResourceSnapshotError,
     Session,
     Snapshot,
@@ -23,6 +22,7 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.session import Overlay
 
 
 class Shelf:

@@ -16,14 +16,9 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.clocks import StandingClock
 from turnledger.ledger import blob_name
-from turnledger.runtime import (
-    FilesystemSnapshot,
-    ResourceSnapshotError,
-    SnapshotableFilesystem,
-    SnapshotRestoreError,
-)
+from turnledger.runtime import ResourceSnapshotError, SnapshotableFilesystem, SnapshotRestoreError
+from turnledger.runtime.checkpoints import FilesystemSnapshot, filesystem
 from turnledger.runtime.checkpoints import file_restore as file_restoring
-from turnledger.runtime.checkpoints import filesystem
 from turnledger.runtime.checkpoints.file_tree import UNFINISHED
 
 

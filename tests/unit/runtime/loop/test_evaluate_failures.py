@@ -36,13 +36,13 @@ from turnledger.runtime import (
     Deadline,
     PromptEvaluationError,
     Reply,
-    RetryCancelledError,
     ScriptError,
     Session,
     ThrottledError,
     ThrottlePolicy,
     ToolCall,
 )
+from turnledger.runtime.agent.models import RetryCancelledError
 from turnledger.runtime.journal.journal import ATTEMPTS, Journal
 
 AT_ONCE = ThrottlePolicy(

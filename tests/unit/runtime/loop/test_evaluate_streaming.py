@@ -24,12 +24,12 @@ from turnledger.runtime import (
     InProcessEventBus,
     PromptEvaluationError,
     Reply,
-    Sending,
     Session,
     TextReceived,
     ThrottlePolicy,
     ToolCall,
 )
+from turnledger.runtime.agent.models import Sending
 
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), max_delay=timedelta(0))
 

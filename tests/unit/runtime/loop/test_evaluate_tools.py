@@ -29,13 +29,13 @@ from turnledger.projections import ReducerContext, get_pending_tool_calls
 from turnledger.runtime import (
     DeadlineExceededError,
     PromptEvaluationError,
-    RejectedToolParams,
     Session,
     ToolContext,
     ToolInvoked,
     ToolResult,
     enable_inner_message_recording,
 )
+from turnledger.runtime.agent.tools import RejectedToolParams
 
 
 def told(session: Session) -> list[str]:

@@ -22,7 +22,6 @@ from turnledger.projections import (
 )
 from turnledger.runtime import (
     InProcessEventBus,
-    Overlay,
     SectionVisibility,
     Session,
     SetVisibilityOverride,
@@ -33,6 +32,7 @@ from turnledger.runtime import (
     VisibilityOverrides,
     enable_inner_message_recording,
 )
+from turnledger.runtime.session import Overlay
 
 
 class InnerLoop:

@@ -23,8 +23,9 @@ from tests.unit.runtime.states import (
 )
 from tests.unit.runtime.threads import side_by_side
 from turnledger.ledger import EvaluationStarted, InnerMessage, Ledger
-from turnledger.runtime import Overlay, Session, enable_inner_message_recording
+from turnledger.runtime import Session, enable_inner_message_recording
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.session import Overlay
 
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
 Seen = list[tuple[tuple[Any, ...], tuple[Any, ...]]]

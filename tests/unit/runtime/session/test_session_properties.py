@@ -39,8 +39,9 @@ from turnledger.projections import (
     get_inner_messages,
     inner_message_append,
 )
-from turnledger.runtime import Overlay, Session, Snapshot, enable_inner_message_recording
+from turnledger.runtime import Session, Snapshot, enable_inner_message_recording
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.session import Overlay
 
 
 def slices(state: RunState) -> dict[str, tuple[Any, ...]]:

@@ -20,13 +20,13 @@ from tests.unit.runtime.states import (
 from turnledger.ledger import InnerMessage, InvalidInputError, SliceEventApplied
 from turnledger.projections import append_all, inner_message_append, reducer, replace_latest
 from turnledger.runtime import (
-    Overlay,
     ReducerFailedError,
     ReducerNotFoundError,
     Session,
     SessionError,
     enable_inner_message_recording,
 )
+from turnledger.runtime.session import Overlay
 
 
 def failing(values: Any, event: Any, *, context: Any) -> Any:

@@ -21,8 +21,9 @@ from tests.unit.runtime.states import (
 )
 from tests.unit.runtime.threads import side_by_side
 from turnledger.ledger import InnerMessage, Ledger, LimitExceededError, Limits, SliceEventApplied
-from turnledger.runtime import Overlay, ScopeClosedError, Session
+from turnledger.runtime import ScopeClosedError, Session
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.session import Overlay
 
 
 def attached(session: Session | None = None) -> tuple[Session, Journal]:

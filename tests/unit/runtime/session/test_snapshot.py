@@ -25,13 +25,12 @@ from tests.unit.runtime.states import (
 from turnledger.ledger import InnerMessage, StateRestored, TurnledgerError
 from turnledger.projections import get_pending_tool_calls, state_at
 from turnledger.runtime import (
-    Overlay,
     Session,
     Snapshot,
     SnapshotRestoreError,
-    SnapshotSlice,
     enable_inner_message_recording,
 )
+from turnledger.runtime.session import Overlay, SnapshotSlice
 
 STATES = "tests.unit.runtime.states"
 

@@ -39,12 +39,12 @@ from turnledger.runtime import (
     PromptEvaluationError,
     Reply,
     Request,
-    Sending,
     Session,
     TextReceived,
     ThrottlePolicy,
     ToolContext,
 )
+from turnledger.runtime.agent.models import Sending
 
 TWO = Answer(text="Adding.", calls=(Call("add", '{"n": 1}'), Call("add", '{"n": 2}')))
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0))

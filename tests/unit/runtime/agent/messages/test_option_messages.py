@@ -14,7 +14,6 @@ from pydantic import HttpUrl, ValidationError
 from tests.unit.ledger.strategies import json_values
 from tests.unit.runtime.option_messages import messages
 from turnledger.ledger import blob_name
-from turnledger.runtime import to_plain
 from turnledger.runtime.agent.messages.message import (
     RESERVED_POLICIES,
     MediaPart,
@@ -24,6 +23,7 @@ from turnledger.runtime.agent.messages.message import (
     PartsPayload,
     TextPart,
 )
+from turnledger.runtime.agent.schema import to_plain
 from turnledger.runtime.agent.schema.frozen import FrozenDict, FrozenList, frozen_json
 from turnledger.runtime.agent.schema.values import MAX_DEPTH
 

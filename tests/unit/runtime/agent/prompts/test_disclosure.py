@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.runtime.prompts import PROMPT
 from turnledger.runtime import (
-    OPEN_SECTIONS,
     SectionVisibility,
     ToolContext,
     VisibilityExpansionRequired,
     VisibilityOverrides,
-    invoke,
     tool_to_spec,
 )
+from turnledger.runtime.agent.prompts import OPEN_SECTIONS
+from turnledger.runtime.agent.tools import invoke
 
 FULL = SectionVisibility.FULL
 CONTEXT = ToolContext(call_id="c1", prompt=PROMPT, rendered_prompt=PROMPT.render())

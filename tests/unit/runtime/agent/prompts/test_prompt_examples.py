@@ -17,8 +17,8 @@ from turnledger.runtime import (
     ToolResult,
     VisibilityExpansionRequired,
     VisibilityOverrides,
-    call_tool,
 )
+from turnledger.runtime.agent.tools import call_tool
 
 
 @dataclass(frozen=True)

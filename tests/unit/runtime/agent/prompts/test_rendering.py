@@ -18,16 +18,15 @@ from hypothesis import strategies as st
 from tests.unit.runtime.kinds import ShapeDataclass
 from tests.unit.runtime.prompts import LOOK, PROMPT, READ, SEARCH, TEMPLATE, Style, Task
 from turnledger.runtime import (
-    OPEN_SECTIONS,
     MarkdownSection,
     Prompt,
     PromptRenderError,
     PromptTemplate,
     SectionVisibility,
-    ShownSection,
     VisibilityOverrides,
 )
 from turnledger.runtime.agent.models.limits import Deadline
+from turnledger.runtime.agent.prompts import OPEN_SECTIONS, ShownSection
 
 ROOT = Path(__file__).parents[5]
 GOLDEN_DIGEST = "bead1e69ef74b49e135835296e12002def47e0836c15f2ca21d3b1662d841c77"

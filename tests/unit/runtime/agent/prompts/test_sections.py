@@ -11,11 +11,11 @@ from turnledger.ledger.errors import TurnledgerError
 from turnledger.runtime import (
     MarkdownSection,
     PromptDefinitionError,
-    Section,
     SectionVisibility,
     Tool,
     ToolContext,
 )
+from turnledger.runtime.agent.prompts import Section
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from tests.unit.runtime.kinds import (
     Tree,
     any_shape,
 )
-from turnledger.runtime import OutputParseError, OutputSpec, UnsupportedTypeError, to_plain
+from turnledger.runtime import OutputParseError, UnsupportedTypeError
+from turnledger.runtime.agent.prompts import OutputSpec
+from turnledger.runtime.agent.schema import to_plain
 
 
 def spec_of(kind: Any, **options: bool) -> OutputSpec[Any]:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.kinds import Circle, Colour, json_data
 from turnledger.ledger.errors import TurnledgerError
-from turnledger.runtime import DataDecodeError, DataEncodeError, read_json, to_plain
+from turnledger.runtime import DataDecodeError, DataEncodeError
+from turnledger.runtime.agent.schema import read_json, to_plain
 from turnledger.runtime.agent.schema.values import MAX_DEPTH, to_text
 
 

@@ -34,7 +34,8 @@ from tests.unit.runtime.kinds import (
 )
 from turnledger.ledger.errors import TurnledgerError
 from turnledger.projections.digests import canonical
-from turnledger.runtime import DataDecodeError, UnsupportedTypeError, decode, json_schema, to_plain
+from turnledger.runtime import DataDecodeError, UnsupportedTypeError
+from turnledger.runtime.agent.schema import decode, json_schema, to_plain
 
 ROOT = Path(__file__).parents[5]
 KINDS: list[Any] = [kinds[0] for kinds in SHAPES]
@@ -205,8 +206,8 @@ def test_a_property_may_be_called_like_a_keyword_of_schemas() -> None:
 
 ELSEWHERE = """
 import sys
-from turnledger.projections.running_hash import canonical
-from turnledger.runtime import json_schema
+from turnledger.projections.digests import canonical
+from turnledger.runtime.agent.schema import json_schema
 from tests.unit.runtime import kinds
 for name in sys.argv[1:]:
     sys.stdout.buffer.write(canonical(json_schema(getattr(kinds, name))) + b"\\n")
@@ -395,6 +396,9 @@ def test_a_pydantic_dataclass_within_a_dataclass_is_refused() -> None:
 
 
 def test_the_ledger_needs_no_pydantic_to_be_imported() -> None:
-    """Nor does the runtime, before somebody uses a model."""
-    code = "import sys, turnledger.ledger, turnledger.runtime; assert 'pydantic' not in sys.modules"
+    """Nor does the loop, before a program uses a model of it."""
+    code = (
+        "import sys; from turnledger.runtime import MainLoop, Tool, replay, what_if; "
+        "assert 'pydantic' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -17,9 +17,11 @@ from turnledger.runtime import (
     SectionVisibility,
     Tool,
     ToolContext,
-    ToolRegistry,
     ToolResult,
     VisibilityExpansionRequired,
+)
+from turnledger.runtime.agent.tools import (
+    ToolRegistry,
     call_by_name,
     call_tool,
     invoke,

@@ -11,14 +11,8 @@ import pytest
 
 from tests.unit.runtime.kinds import POINTS, PointDataclass, PointModel, PointStruct, Tree
 from turnledger.ledger.errors import TurnledgerError
-from turnledger.runtime import (
-    Tool,
-    ToolContext,
-    ToolDefinitionError,
-    ToolRegistry,
-    ToolResult,
-    tool_to_spec,
-)
+from turnledger.runtime import Tool, ToolContext, ToolDefinitionError, ToolResult, tool_to_spec
+from turnledger.runtime.agent.tools import ToolRegistry
 
 
 def locate(params: PointDataclass, *, context: ToolContext) -> ToolResult[str]:
