@@ -91,7 +91,7 @@ def measure(folder: Path) -> Iterator[Result]:
         turns = [b - a for a, b in zip(adapter.moments, adapter.moments[1:], strict=False)]
         first, last = turns[10 : 10 + WINDOW], turns[-WINDOW:]
         ratio = statistics.median(last) / statistics.median(first)
-        commits = len({record.row[5] for record in ledger.read(run)})
+        commits = len({record.commit for record in ledger.read(run)})
     name = "a turn's bookkeeping, 1,000th tool call against the first ones"
     yield Result(name, ratio, 1.2, at_least=False)
     # A turn of a model and its tool: one commit before the request, one before the handler.

@@ -11,7 +11,7 @@ import uuid_utils
 from benchmarks.workload import WHEN, events
 from turnledger.ledger import Codec
 from turnledger.ledger.clock import to_micros
-from turnledger.ledger.runs.record_rows import NewRow
+from turnledger.ledger.runs.record import NewRow
 from turnledger.ledger.stores.sqlite.schema import RUN, TABLES
 
 INSERT = (
@@ -48,7 +48,7 @@ class RawWriter:
             self.version += 1
             tag, data = codec.encode(event)
             made.append(
-                (
+                NewRow(
                     self.run_id,
                     self.version,
                     tag,
@@ -67,5 +67,7 @@ class RawWriter:
             db.execute(INSERT, last)
         else:
             db.executemany(INSERT, rows)
-        db.execute(UPSERT, (last[0], last[1], last[5], last[4], last[4]))
+        db.execute(
+            UPSERT, (last.run_id, last.version, last.digest, last.recorded_at, last.recorded_at)
+        )
         db.execute("COMMIT")

@@ -74,15 +74,14 @@ from turnledger.ledger.events.types import (
     ToolMessageAmended,
 )
 from turnledger.ledger.integrity.verify import Problem, Report
-from turnledger.ledger.ledger import Ledger
-from turnledger.ledger.ledger_appended import Appended
+from turnledger.ledger.ledger import Appended, Ledger
 from turnledger.ledger.redaction.redactor import Redactor
 from turnledger.ledger.redaction.rules import SecretPattern
 from turnledger.ledger.runs.append_request import ANY, NEW
 from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunInfo
-from turnledger.ledger.runs.record import Draft, Record
+from turnledger.ledger.runs.record import Draft, Record, Row
 from turnledger.ledger.stores.derived_data import NO_MARK, Mark, Shelf
 from turnledger.ledger.transfer import ImportReport, export_runs, import_runs
 from turnledger.ledger.transfer.backup import BackupReport, back_up
@@ -139,6 +138,7 @@ __all__ = [
     "Redactor",
     "Report",
     "ResourceSnapshotted",
+    "Row",
     "RunAbandoned",
     "RunClaimed",
     "RunClaimedError",

@@ -30,10 +30,9 @@ from turnledger.ledger.events.limits import Limits
 from turnledger.ledger.events.types import Event, RunStarted
 from turnledger.ledger.integrity import verify as verifying
 from turnledger.ledger.integrity.verify import Report
-from turnledger.ledger.ledger_appended import Appended
 from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs import claims as claiming
-from turnledger.ledger.runs.append import AppendRequest, Entry, append
+from turnledger.ledger.runs.append import AppendRequest, Entry, Outcome, append
 from turnledger.ledger.runs.append_request import (
     NEW,
     Appendable,
@@ -47,7 +46,6 @@ from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunInfo, RunStatus, describe, fold_index
 from turnledger.ledger.runs.lineage import Segment, lineage
-from turnledger.ledger.runs.mapper import LedgerMapper
 from turnledger.ledger.runs.record import Draft, Record
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
@@ -61,6 +59,45 @@ SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
 LAST_POSITION = 2**63 - 1
 
 
+class Appended:
+    """The result of `Ledger.append`: the records, and whether an earlier append wrote them."""
+
+    __slots__ = ("_codec", "_outcome")
+
+    def __init__(self, outcome: Outcome, codec: Codec) -> None:
+        self._outcome = outcome
+        self._codec = codec
+
+    @property
+    def duplicate(self) -> bool:
+        """True if exactly these events had been recorded by an earlier append."""
+        return self._outcome.duplicate
+
+    @property
+    def version(self) -> int:
+        """The run's version with these events."""
+        return self._outcome.version
+
+    @property
+    def position(self) -> int:
+        """The last event's place in the whole ledger."""
+        return self._outcome.positions[-1]
+
+    @property
+    def digest(self) -> str:
+        """The last event's digest, in hexadecimal: it stands for the whole run up to here."""
+        return self._outcome.new_rows[-1].digest.hex()
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The events as recorded."""
+        return tuple(Record(row, self._codec) for row in self._outcome.rows)
+
+    def __repr__(self) -> str:
+        rows = self._outcome.new_rows
+        return f"<Appended to {rows[0].run_id}: {len(rows)} events>"
+
+
 class Ledger:
     """The book that holds runs. `Ledger.open` gives one; it is a context manager."""
 
@@ -69,7 +106,6 @@ class Ledger:
         self._codec = codec
         self._clock = clock
         self._lineages: dict[str, list[Segment]] = {}
-        self.mapper = LedgerMapper(codec)
         # By what another process opens this ledger, "" if nothing; may hold a password.
         self.url = ""
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{clock.new_id()[-6:]}"
@@ -119,8 +155,18 @@ class Ledger:
 
     @property
     def store(self) -> LedgerRecorder:
-        """The recorder underneath, for the library's own tools."""
+        """The store underneath."""
         return self._store
+
+    @property
+    def codec(self) -> Codec:
+        """Encodes and decodes the ledger's events, within its limits."""
+        return self._codec
+
+    @property
+    def limits(self) -> Limits:
+        """How large events, batches and blobs may be."""
+        return self._codec.limits
 
     # --- secrets ---
 
@@ -244,7 +290,7 @@ class Ledger:
                     yield Record(row, codec)
                 if len(rows) < page:
                     break
-                reached = rows[-1][2]
+                reached = rows[-1].version
                 if not low < reached <= high:
                     raise _out_of_order(f"the versions of run {run}")
                 if backwards:
@@ -333,7 +379,7 @@ class Ledger:
             for row in rows:
                 yield Record(row, self._codec)
             if rows:
-                reached = rows[-1][0]
+                reached = rows[-1].position
                 if not isinstance(reached, int) or reached <= after:
                     raise _out_of_order("positions")
                 after, nap = reached, SHORTEST_NAP

@@ -81,7 +81,7 @@ def _check(ledger: Ledger, plan: Plan, moment: datetime) -> None:
     try:
         for _ in _batches(ledger, plan.drafts(moment)):
             pass
-        limit = ledger.mapper.codec.limits.max_blob_bytes
+        limit = ledger.limits.max_blob_bytes
         for content in plan.blobs.values():
             if len(content) > limit:
                 raise InvalidInputError(
@@ -151,7 +151,7 @@ def _is_beginning(ledger: Ledger, run_id: UUID, drafts: Sequence[Draft], head: i
 
 def _batches(ledger: Ledger, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
     """As much in one append as the ledger takes."""
-    codec = ledger.mapper.codec
+    codec = ledger.codec
     limits: Limits = codec.limits
     batch: list[Draft] = []
     size = 0

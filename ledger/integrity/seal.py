@@ -245,9 +245,9 @@ def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
     for head in seal.heads:
         row = next(iter(store.raw_rows(head.run_id.encode(), head.version)), None)
         found = None
-        if row is not None and row[2] == head.version:
-            found = row[6].hex() if isinstance(row[6], bytes) else text_of(row[6])
-            highest = _higher(highest, row[0])
+        if row is not None and row.version == head.version:
+            found = row.digest.hex() if isinstance(row.digest, bytes) else text_of(row.digest)
+            highest = _higher(highest, row.position)
         if found != head.digest:
             last = _last_version(store, head.run_id)
             missed.append(_problem(head.run_id, *_difference(head, last, found)))
@@ -262,7 +262,7 @@ def _higher(highest: int, position: object) -> int:
 
 
 def _last_version(store: LedgerRecorder, run_id: str) -> int:
-    versions = (row[2] for row in store.raw_rows(run_id.encode()))
+    versions = (row.version for row in store.raw_rows(run_id.encode()))
     return max((version for version in versions if isinstance(version, int)), default=0)
 
 

@@ -20,7 +20,7 @@ from turnledger.ledger.events.chain import GENESIS, UUID_TEXT, link
 from turnledger.ledger.events.types import Event, RunStarted
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
-from turnledger.ledger.runs.record_rows import RawRow
+from turnledger.ledger.runs.record import RawRow
 from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
 
 _UUID: Final = re.compile(UUID_TEXT.pattern.encode())
@@ -77,11 +77,11 @@ class ForkPoints:
 
     def _look(self, run_id: str, version: int) -> ForkPoint | None:
         rows = list(islice(self._store.raw_rows(run_id.encode(), version), 2))
-        if not rows or rows[0][2] != version:
+        if not rows or rows[0].version != version:
             return None
-        moment = rows[0][5]
-        goes_on = len(rows) == 2 and (rows[1][2], rows[1][5]) == (version + 1, moment)
-        return ForkPoint(rows[0][6], moment, not goes_on)
+        moment = rows[0].recorded_at
+        goes_on = len(rows) == 2 and (rows[1].version, rows[1].recorded_at) == (version + 1, moment)
+        return ForkPoint(rows[0].digest, moment, not goes_on)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ class Verifier:
                     self._report(row, opening)
                     return
                 previous, version, moment, state = opening
-            if row[2] != version + 1:
+            if row.version != version + 1:
                 self._report_gap(row, version, index if last is None else None)
                 return
             event = self._checked(row, previous, position, moment)
@@ -178,7 +178,12 @@ class Verifier:
             if isinstance(event, str):
                 self._report(row, event)
                 return
-            position, version, moment, previous = row[0], row[2], row[5], row[6]
+            position, version, moment, previous = (
+                row.position,
+                row.version,
+                row.recorded_at,
+                row.digest,
+            )
             indexed = (event,) if event.tag in INDEXED_TAGS else ()
             last, state = row, advance(state, indexed, version, previous, moment)
             if index is not None and index.version == version:
@@ -241,9 +246,9 @@ class Verifier:
     def _opening(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
         """What was before a run's first own record: the digest, version and time that it
         goes on from, and where the run stood; text if that can't be."""
-        if not _is_id(row[1]):
+        if not _is_id(row.run_id):
             return "the run's id is no UUID in its usual spelling"
-        run_id, event = text_of(row[1]), self._event(row)
+        run_id, event = text_of(row.run_id), self._event(row)
         self._points.learn(run_id, event)
         if not isinstance(event, RunStarted) or event.parent is None:
             return GENESIS, 0, 0, RunRow(run_id)
@@ -260,21 +265,23 @@ class Verifier:
 
     def _checked(self, row: RawRow, previous: Any, position: int, moment: int) -> Event | str:
         """The record's event, or what is wrong with the record."""
-        fields = (row[1], row[3], row[4], row[7])
-        if not all(isinstance(value, bytes) for value in (*fields, row[6], previous)):
+        fields = (row.run_id, row.tag, row.event_id, row.data)
+        if not all(isinstance(value, bytes) for value in (*fields, row.digest, previous)):
             return "a column holds a value of another type than was recorded"
-        if not isinstance(row[5], int):
+        if not isinstance(row.recorded_at, int):
             return "recorded_at is not a time"
-        if not is_moment(row[5]):
-            return f"recorded_at {row[5]} is no moment that a record can have"
-        digest = link(previous, row[1], row[2], row[4], row[3], row[5], row[7])
-        if digest != row[6]:
-            return f"the digest should be {digest.hex()}, found {row[6].hex()}"
-        if not isinstance(row[0], int) or row[0] <= position:
-            return f"position {text_of(row[0])} does not come after position {position}"
-        if row[5] < moment:
+        if not is_moment(row.recorded_at):
+            return f"recorded_at {row.recorded_at} is no moment that a record can have"
+        digest = link(
+            previous, row.run_id, row.version, row.event_id, row.tag, row.recorded_at, row.data
+        )
+        if digest != row.digest:
+            return f"the digest should be {digest.hex()}, found {row.digest.hex()}"
+        if not isinstance(row.position, int) or row.position <= position:
+            return f"position {text_of(row.position)} does not come after position {position}"
+        if row.recorded_at < moment:
             return "recorded_at goes backwards"
-        if not _is_id(row[4]):
+        if not _is_id(row.event_id):
             return "the event's id is no UUID in its usual spelling"
         event = self._event(row)
         if event is None:
@@ -286,7 +293,7 @@ class Verifier:
 
     def _event(self, row: RawRow) -> Event | None:
         try:
-            return self._codec.decode(row[3].decode(), row[7])
+            return self._codec.decode(row.tag.decode(), row.data)
         except (EventDecodeError, UnicodeDecodeError, AttributeError, TypeError):
             return None
 
@@ -304,12 +311,12 @@ class Verifier:
             return
         if isinstance(index.version, int) and index.version > folded.version:
             self._report_missing(
-                last[1], folded.version + 1, f"the records end, the index says {index.version}"
+                last.run_id, folded.version + 1, f"the records end, the index says {index.version}"
             )
             return
         if known is not None and known is not folded:
             # It is behind the records, or was: somebody has appended since, then it moved on.
-            now = self._index_row(last[1])
+            now = self._index_row(last.run_id)
             if now is not None and isinstance(now.version, int) and now.version >= folded.version:
                 folded = known
         if index != folded:
@@ -325,22 +332,22 @@ class Verifier:
         wanted = version + 1
         if index is not None and version == 0:
             wanted = _first_version(index) or wanted
-        if row[2] == wanted:
+        if row.version == wanted:
             self._report(row, "the data does not say what the run goes on from")
-        elif isinstance(row[2], int) and row[2] > wanted:
+        elif isinstance(row.version, int) and row.version > wanted:
             self._report_missing(
-                row[1], wanted, f"the record is missing; the next one is version {row[2]}"
+                row.run_id, wanted, f"the record is missing; the next one is version {row.version}"
             )
         else:
-            self._report(row, f"version {wanted} should be here, found {text_of(row[2])}")
+            self._report(row, f"version {wanted} should be here, found {text_of(row.version)}")
 
     def _report(self, row: RawRow, what: str) -> None:
         self.problems.append(
             Problem(
-                run_id=text_of(row[1]),
-                version=row[2] if isinstance(row[2], int) else None,
-                position=row[0] if isinstance(row[0], int) else None,
-                event_id=text_of(row[4]),
+                run_id=text_of(row.run_id),
+                version=row.version if isinstance(row.version, int) else None,
+                position=row.position if isinstance(row.position, int) else None,
+                event_id=text_of(row.event_id),
                 what=what,
             )
         )

@@ -29,7 +29,7 @@ from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
 from turnledger.ledger.events.types import CustomEvent, Event, RunStarted, ToolCallDecided
 from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
-from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.record import NewRow, Row, as_new_row, as_row
 from turnledger.ledger.runs.transaction import Transaction
 
 # What others may append to a run that a living worker holds.
@@ -66,11 +66,11 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def version(self) -> int:
-        return self.new_rows[-1][1]
+        return self.new_rows[-1].version
 
     @property
     def rows(self) -> list[Row]:
-        return [(p, *row) for p, row in zip(self.positions, self.new_rows, strict=True)]
+        return [as_row((p, *row)) for p, row in zip(self.positions, self.new_rows, strict=True)]
 
 
 def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
@@ -116,7 +116,7 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
 
 def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
     """The first recording of exactly these events; an id that means another is a conflict."""
-    found = {row[4]: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
+    found = {row.event_id: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
     if not found:
         return None
     rows: list[Row] = []
@@ -125,19 +125,24 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
         if row is None:
             known = next(iter(found.values()))
             raise EventIdConflictError(
-                known[4], run_id=known[1], version=known[2], why="the batch holds new events too"
+                known.event_id,
+                run_id=known.run_id,
+                version=known.version,
+                why="the batch holds new events too",
             )
-        if row[1] != request.run_id:
+        if row.run_id != request.run_id:
             why = f"belongs to another run than {request.run_id}"
-        elif row[3] != entry.tag or row[7].encode() != entry.data:
+        elif row.tag != entry.tag or row.data.encode() != entry.data:
             why = "has other content"
-        elif rows and row[2] != rows[-1][2] + 1:
+        elif rows and row.version != rows[-1].version + 1:
             why = "was recorded in another batch"
         else:
             rows.append(row)
             continue
-        raise EventIdConflictError(entry.event_id, run_id=row[1], version=row[2], why=why)
-    return Outcome([row[1:] for row in rows], [row[0] for row in rows], duplicate=True)
+        raise EventIdConflictError(entry.event_id, run_id=row.run_id, version=row.version, why=why)
+    return Outcome(
+        [as_new_row(row[1:]) for row in rows], [row.position for row in rows], duplicate=True
+    )
 
 
 def _write(
@@ -164,7 +169,9 @@ def _write(
         if tag in INDEXED_TAGS:
             indexed.append(entry.event)
         digest = link(digest, version, event_id, tag, data)
-        rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
+        rows.append(
+            as_new_row((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
+        )
     after = advance(start, indexed, version, digest, recorded_at)
     positions = tx.advance(row, after, rows, request.blobs)
     if positions is None:
@@ -198,9 +205,9 @@ def _opening(tx: Transaction, request: AppendRequest) -> RunRow:
     point = tx.row_at(owner.run_id, at)
     assert point is not None
     following = tx.row_at(owner.run_id, at + 1)
-    if following is not None and following[5] == point[5]:
+    if following is not None and following.recorded_at == point.recorded_at:
         raise ForkPointError(
             f"Version {at} of run {parent} is in the middle of a commit: a run goes on from "
             "the end of one. Choose a version whose next event has another recorded_at."
         )
-    return child_of(request.run_id, point[6], point[5], started)
+    return child_of(request.run_id, point.digest, point.recorded_at, started)

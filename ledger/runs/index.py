@@ -33,7 +33,7 @@ from turnledger.ledger.events.types import (
     RunWaiting,
     ToolCallDecided,
 )
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row
 
 RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
 

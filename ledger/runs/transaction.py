@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.record import NewRow, Row
 
 
 class Lease(NamedTuple):

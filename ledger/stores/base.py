@@ -24,7 +24,7 @@ from eventsourcing.persistence import (
 
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import RawRow, Row
+from turnledger.ledger.runs.record import RawRow, Row
 from turnledger.ledger.runs.transaction import Lease, Mark, RedoError, Transaction
 from turnledger.ledger.stores.group_commit import GroupCommit, Job
 
@@ -315,7 +315,9 @@ class LedgerRecorder(ApplicationRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         rows = self.rows(str(originator_id), gt or 0, lte, backwards=desc, limit=limit or 2**31)
-        return [StoredEvent(UUID(row[1]), row[2], row[3], row[7].encode()) for row in rows]
+        return [
+            StoredEvent(UUID(row.run_id), row.version, row.tag, row.data.encode()) for row in rows
+        ]
 
     def select_notifications(
         self,
@@ -330,13 +332,15 @@ class LedgerRecorder(ApplicationRecorder):
         after = (start or 0) - (1 if inclusive_of_start and start else 0)
         while rows := self.rows_after(after, PAGE):
             for row in rows:
-                if len(found) == limit or (stop is not None and row[0] > stop):
+                if len(found) == limit or (stop is not None and row.position > stop):
                     return found
-                if not topics or row[3] in topics:
+                if not topics or row.tag in topics:
                     found.append(
-                        Notification(UUID(row[1]), row[2], row[3], row[7].encode(), row[0])
+                        Notification(
+                            UUID(row.run_id), row.version, row.tag, row.data.encode(), row.position
+                        )
                     )
-            after = rows[-1][0]
+            after = rows[-1].position
         return found
 
     @abstractmethod

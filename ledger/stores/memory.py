@@ -22,7 +22,7 @@ from eventsourcing.utils import EnvType
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import NewRow, RawRow, Row
+from turnledger.ledger.runs.record import NewRow, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, Mark, Transaction
 from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
 from turnledger.ledger.stores.wakeup import Bell
@@ -121,7 +121,7 @@ class MemoryTransaction(Transaction):
             now = tables.runs.get(after.run_id)
             if (now and now.version) != (before and before.version):
                 return None
-            if any(row[3] in tables.by_id for row in rows):
+            if any(row.event_id in tables.by_id for row in rows):
                 raise EventIdTakenError
             self._put(tables.runs, after.run_id, after)
             for name, content in blobs.items():
@@ -131,18 +131,18 @@ class MemoryTransaction(Transaction):
 
     def _insert(self, row: NewRow) -> int:
         tables, position = self._tables, len(self._tables.rows) + 1
-        own = tables.by_run.setdefault(row[0], [])
+        own = tables.by_run.setdefault(row.run_id, [])
 
         def undo() -> None:
             del tables.rows[position - 1 :]
             if own and own[-1] == position - 1:
                 del own[-1]
-            tables.by_id.pop(row[3], None)
+            tables.by_id.pop(row.event_id, None)
 
         self._undo.append(undo)
-        tables.rows.append((position, *row))
+        tables.rows.append(as_row((position, *row)))
         own.append(position - 1)
-        tables.by_id[row[3]] = position - 1
+        tables.by_id[row.event_id] = position - 1
         return position
 
     def run(self, run_id: str) -> RunRow | None:
@@ -150,7 +150,7 @@ class MemoryTransaction(Transaction):
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         own = self._tables.own_rows(run_id)
-        return next((row for row in own if row[2] == version), None)
+        return next((row for row in own if row.version == version), None)
 
     def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
         places = (self._tables.by_id.get(event_id) for event_id in event_ids)
@@ -238,7 +238,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             own = self.tables.by_run.get(run_id, [])
             if not own:
                 return []
-            first = self.tables.rows[own[0]][2]
+            first = self.tables.rows[own[0]].version
             start = max(after - first + 1, 0)
             stop = len(own) if until is None else max(until - first + 1, 0)
             places = own[start:stop]
@@ -248,7 +248,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def rows_after(self, position: int, limit: int) -> list[Row]:
         self._check_open()
         with self.tables.lock:
-            start = bisect_right(self.tables.rows, position, key=lambda row: row[0])
+            start = bisect_right(self.tables.rows, position, key=lambda row: row.position)
             return self.tables.rows[start : start + limit]
 
     def wait_for_more(self, position: int, seconds: float) -> None:
@@ -319,18 +319,18 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def raw_run_ids(self) -> Iterator[Any]:
         self._check_open()
         with self.tables.lock:
-            return iter(Counter(_raw(row[1]) for row in self.tables.rows).items())
+            return iter(Counter(_raw(row.run_id) for row in self.tables.rows).items())
 
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
         with self.tables.lock:
             own = [
                 row
                 for row in self.tables.rows
-                if _raw(row[1]) == run_id
-                and (first is None or not isinstance(row[2], int) or row[2] >= first)
+                if _raw(row.run_id) == run_id
+                and (first is None or not isinstance(row.version, int) or row.version >= first)
             ]
-        for row in sorted(own, key=lambda row: (isinstance(row[2], int), row[2])):
-            yield tuple(_raw(value) for value in row)
+        for row in sorted(own, key=lambda row: (isinstance(row.version, int), row.version)):
+            yield as_raw_row(tuple(map(_raw, row)))
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
         """There is no table of tags here that could part from the index."""
@@ -343,7 +343,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
 
     def max_notification_id(self) -> int | None:
         with self.tables.lock:
-            return self.tables.rows[-1][0] if self.tables.rows else None
+            return self.tables.rows[-1].position if self.tables.rows else None
 
     def facts(self) -> dict[str, str]:
         return {"store": "memory", "durable": "no: gone with this process"}

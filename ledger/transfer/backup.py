@@ -254,7 +254,7 @@ def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
         _copy_pages(store, copy, tell)
         return
     with closing(snapshot_of(store)) as snapshot:
-        frozen = Ledger(snapshot, codec=ledger.mapper.codec, clock=SystemClock())
+        frozen = Ledger(snapshot, codec=ledger.codec, clock=SystemClock())
         _copy_runs(frozen, copy, tell)
 
 

@@ -17,7 +17,7 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.runs.index import RunRow, damaged
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder
 from turnledger.ledger.transfer.validate import FileRecord
@@ -65,10 +65,10 @@ class Comparison:
             self.runs += 1
             self._here = self._own_rows(run_id)
         try:
-            self._ids.execute("INSERT INTO ids VALUES (?, ?)", (record.row[3], record.line))
+            self._ids.execute("INSERT INTO ids VALUES (?, ?)", (record.row.event_id, record.line))
         except sqlite3.IntegrityError:
             raise IntegrityFailureError(
-                f"line {record.line}: event id {record.row[3]} stands in the file twice."
+                f"line {record.line}: event id {record.row.event_id} stands in the file twice."
             ) from None
         except sqlite3.Error as error:
             raise StoreUnavailableError(
@@ -77,7 +77,7 @@ class Comparison:
             ) from error
         here = next(self._here, None)
         if here is not None:
-            if (here[2], here[6]) != (version, record.row[5]):
+            if (here.version, here.digest) != (version, record.row.digest):
                 raise conflict(next_of(record), here)
             return
         if run_id in self.known and run_id not in self._extended:
@@ -85,7 +85,7 @@ class Comparison:
         self.new += 1
         self.blobs += len(record.blobs)
         self._waiting.append(record._replace(blobs={}))
-        self._waiting_bytes += len(record.row[6])
+        self._waiting_bytes += len(record.row.data)
         if len(self._waiting) >= PAGE or self._waiting_bytes >= WAITING_BYTES:
             self._check_ids()
 
@@ -103,7 +103,7 @@ class Comparison:
             row = tx.run(run_id)
             if row is not None and version_of(row) >= following.version:
                 here = tx.row_at(run_id, following.version)
-                if here is None or here[6] != following.digest:
+                if here is None or here.digest != following.digest:
                     raise conflict(following, here)
             refuse_if_claimed(tx, row)
 
@@ -115,11 +115,11 @@ class Comparison:
         version = 0
         while rows := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
             _check_types(rows)
-            version = rows[-1][2]
+            version = rows[-1].version
             if version > known:
                 _check_indexed(run_id, version, self._store.run(run_id))
             for row in rows:
-                if index is not None and row[2] == known and row[6] != index.digest:
+                if index is not None and row.version == known and row.digest != index.digest:
                     raise damaged(run_id, f"version {known} has another digest")
                 yield row
         if version < known:
@@ -142,11 +142,11 @@ def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
     An id that is taken by another record is a conflict. One that is there, while the index
     does not know it, is damage: it is read after the record, and moves together with it.
     """
-    by_id = {record.row[3]: record for record in records}
+    by_id = {record.row.event_id: record for record in records}
     taken = tx.rows_by_id(list(by_id))
     for row in taken:
-        _check_same(by_id[row[4]], row)
-        _check_indexed(row[1], row[2], tx.run(row[1]))
+        _check_same(by_id[row.event_id], row)
+        _check_indexed(row.run_id, row.version, tx.run(row.run_id))
     return bool(taken)
 
 
@@ -159,13 +159,15 @@ def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
 
 
 def next_of(record: FileRecord) -> Next:
-    return Next(record.line, record.row[0], record.row[1], record.row[5])
+    return Next(record.line, record.row.run_id, record.row.version, record.row.digest)
 
 
 def conflict(file: Next, here: Row | None) -> IntegrityFailureError:
     if here is not None:
         _check_types([here])
-    found = "another history" if here is None else f"version {here[2]} with {here[6].hex()}"
+    found = (
+        "another history" if here is None else f"version {here.version} with {here.digest.hex()}"
+    )
     return ImportConflictError(
         f"line {file.line}: run {file.run_id}, version {file.version}: the file has digest "
         f"{file.digest.hex()}, the ledger has {found}. They are different runs under one id; "
@@ -180,9 +182,9 @@ def _check_same(record: FileRecord, here: Row) -> None:
         return
     _check_types([here])
     raise ImportConflictError(
-        f"line {record.line}: run {row[0]}, version {row[1]}, digest {row[5].hex()}: its event id "
-        f"{row[3]} is used in the ledger by run {here[1]}, version {here[2]}, digest "
-        f"{here[6].hex()}."
+        f"line {record.line}: run {row.run_id}, version {row.version}, "
+        f"digest {row.digest.hex()}: its event id {row.event_id} is used in the ledger by "
+        f"run {here.run_id}, version {here.version}, digest {here.digest.hex()}."
     )
 
 
@@ -203,8 +205,8 @@ def version_of(index: RunRow) -> int:
 
 def _check_types(rows: list[Row]) -> None:
     for row in rows:
-        if not isinstance(row[2], int) or not isinstance(row[6], bytes):
+        if not isinstance(row.version, int) or not isinstance(row.digest, bytes):
             raise IntegrityFailureError(
-                f"Run {row[1]}, version {row[2]!s:.80} is not as it was recorded in this ledger: a "
-                f"column has another type. `turnledger verify {row[1]}` says more."
+                f"Run {row.run_id}, version {row.version!s:.80} is not as it was recorded in this "
+                f"ledger: a column has another type. `turnledger verify {row.run_id}` says more."
             )

@@ -15,7 +15,7 @@ from turnledger.ledger.integrity.verify import every_run
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunRow, damaged
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder
 from turnledger.ledger.transfer.file_format import (
     FORMAT,
@@ -59,7 +59,7 @@ def export_runs(
     records = 0
     for run in chosen.runs:
         for record in _checked(store, chosen, run):
-            event = ledger.mapper.codec.decode(record[3], record[7])
+            event = ledger.codec.decode(record.tag, record.data)
             for name in dict.fromkeys(blobs_named(event)):
                 if name not in blobs:
                     blobs.add(name)
@@ -84,21 +84,21 @@ def _checked(store: LedgerRecorder, chosen: Chosen, run: RunRow) -> Iterator[Row
             raise _not_as_recorded(run.run_id, version + 1, "it is missing")
         for row in page:
             version += 1
-            if row[2] != version:
+            if row.version != version:
                 raise _not_as_recorded(run.run_id, version, "it is missing")
             try:
                 digest = link(
                     digest,
-                    row[1].encode(),
-                    row[2],
-                    row[4].encode(),
-                    row[3].encode(),
-                    row[5],
-                    row[7].encode(),
+                    row.run_id.encode(),
+                    row.version,
+                    row.event_id.encode(),
+                    row.tag.encode(),
+                    row.recorded_at,
+                    row.data.encode(),
                 )
             except (AttributeError, TypeError):
                 raise _not_as_recorded(run.run_id, version, "a column has another type") from None
-            if digest != row[6]:
+            if digest != row.digest:
                 raise _not_as_recorded(run.run_id, version, "it does not fit its digest")
             if version in points:
                 points[version] = digest

@@ -14,7 +14,7 @@ import msgspec
 from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.blobs import blob_name
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row
 
 # A file without a seal is what it always was. One with a seal has a line that an older
 # program can't check, so it has a number that an older program refuses, by its right name.

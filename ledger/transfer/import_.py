@@ -94,7 +94,7 @@ def import_runs(
     def take(stream: BinaryIO) -> ImportReport:
         file = ExportFile(
             stream,
-            ledger.mapper.codec.limits,
+            ledger.limits,
             public_key=public_key,
             sealed=sealed,
             progress=progress,
@@ -105,7 +105,7 @@ def import_runs(
         return take(source)
     with tempfile.TemporaryFile() as spool:
         try:
-            spool.writelines(look_through(source, ledger.mapper.codec.limits))
+            spool.writelines(look_through(source, ledger.limits))
         except OSError as error:
             raise StoreUnavailableError(
                 f"The stream could not be kept in {tempfile.gettempdir()} while it is checked: "
@@ -115,7 +115,7 @@ def import_runs(
 
 
 def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
-    codec = ledger.mapper.codec
+    codec = ledger.codec
     with closing(Comparison(ledger.store)) as comparison:
         without = WithoutSecrets(file, codec)
         for record in without.records():
@@ -143,7 +143,7 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
 
 def _write(ledger: Ledger, file: ExportFile, comparison: Comparison) -> tuple[int, int]:
     """Read the file anew and write what is not there; how many records and blobs that was."""
-    codec = ledger.mapper.codec
+    codec = ledger.codec
     imported = blobs = 0
     # In the first transaction: what changed since the comparison is found before it is too late.
     check = [comparison.check_extended]
@@ -171,7 +171,7 @@ def batches(
     size = commit_size = 0
     most_bytes = min(limits.max_batch_bytes, ENOUGH_BYTES)
     for record in records:
-        if record.row[1] <= known.get(record.row[0], 0):
+        if record.row.version <= known.get(record.row.run_id, 0):
             continue
         if commit and _commit_of(record) != _commit_of(commit[-1]):
             batch += commit
@@ -180,7 +180,7 @@ def batches(
             yield batch
             batch, size = [], 0
         commit.append(record)
-        commit_size += len(record.row[6]) + sum(map(len, record.blobs.values()))
+        commit_size += len(record.row.data) + sum(map(len, record.blobs.values()))
     if batch:
         yield batch
     if commit:
@@ -188,7 +188,7 @@ def batches(
 
 
 def _commit_of(record: FileRecord) -> tuple[str, int]:
-    return record.row[0], record.row[4]
+    return record.row.run_id, record.row.recorded_at
 
 
 def write_batch(
@@ -202,7 +202,7 @@ def write_batch(
     """
     runs: dict[str, list[FileRecord]] = {}
     for record in batch:
-        runs.setdefault(record.row[0], []).append(record)
+        runs.setdefault(record.row.run_id, []).append(record)
 
     def write_runs(tx: Transaction) -> tuple[int, int]:
         for check in checks:
@@ -215,7 +215,7 @@ def write_batch(
 
 def _write_run(tx: Transaction, records: list[FileRecord]) -> tuple[int, int]:
     while True:
-        before = tx.run(records[0].row[0])
+        before = tx.run(records[0].row.run_id)
         missing = _missing(tx, before, records)
         if not missing:
             return 0, 0
@@ -244,7 +244,7 @@ def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) 
     """The records that the run, standing like this, does not have; others may have written."""
     if before is None:
         return records
-    first = records[0].row[1]
+    first = records[0].row.version
     there = version_of(before) - first + 1
     if there < 0:
         raise ImportConflictError(f"Run {before.run_id} changed while it was imported. Try again.")
@@ -253,7 +253,7 @@ def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) 
             raise conflict(next_of(records[0]), None)
         return records
     last = records[min(there, len(records)) - 1]
-    here = tx.row_at(before.run_id, last.row[1])
-    if here is None or here[6] != last.row[5]:
+    here = tx.row_at(before.run_id, last.row.version)
+    if here is None or here.digest != last.row.digest:
         raise conflict(next_of(last), here)
     return records[there:]

@@ -15,6 +15,7 @@ from turnledger.ledger.events.chain import link
 from turnledger.ledger.events.types import RunStarted
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.record import NewRow
 from turnledger.ledger.transfer.file_reader import ExportFile
 from turnledger.ledger.transfer.validate import FileRecord, Lineages
 
@@ -50,8 +51,8 @@ class WithoutSecrets:
             if previous is None:
                 previous = record.previous
             made = _chained(made, previous)
-            previous = made.row[5]
-            run_id, version = made.row[:2]
+            previous = made.row.digest
+            run_id, version = made.row.run_id, made.row.version
             if not self.rechained or self.rechained[-1] != run_id:
                 self._refuse_sealed(run_id)
                 self.rechained.append(run_id)
@@ -61,7 +62,7 @@ class WithoutSecrets:
 
     def _before(self, record: FileRecord) -> bytes | None:
         """The digest that a run goes on from, if it is another than in the file."""
-        run_id, event = record.row[0], record.event
+        run_id, event = record.row.run_id, record.event
         if not isinstance(event, RunStarted) or event.parent is None:
             self._lineages.add(run_id)
             return None
@@ -89,12 +90,12 @@ class WithoutSecrets:
             error.args = (f"line {record.line}: {error.args[0]}", *error.args[1:])
             raise
         run_id, version, _, event_id, moment, digest, _ = record.row
-        row = (run_id, version, tag, event_id, moment, digest, data.decode())
+        row = NewRow(run_id, version, tag, event_id, moment, digest, data.decode())
         return record._replace(row=row, event=event)
 
     def _hides(self, record: FileRecord) -> bool:
         """Whether a secret is in the text only: of a key that is there twice, one is not read."""
-        redactor, data = self._codec.redactor, record.row[6]
+        redactor, data = self._codec.redactor, record.row.data
         if redactor is None or not redactor.may_hold_one(data.encode()):
             return False
         if redactor.text(data) == data:
@@ -110,5 +111,5 @@ def _chained(record: FileRecord, previous: bytes) -> FileRecord:
     opening = record.opening
     if opening is not None:
         opening = msgspec.structs.replace(opening, digest=previous)
-    row = (run_id, version, tag, event_id, moment, digest, data)
+    row = NewRow(run_id, version, tag, event_id, moment, digest, data)
     return record._replace(row=row, previous=previous, opening=opening)

@@ -47,7 +47,7 @@ def check_exported(
         if head is None:
             continue
         rows = store.rows(run.run_id, head.version - 1, head.version, backwards=False, limit=1)
-        found = rows[0][6] if rows else "nothing"
+        found = rows[0].digest if rows else "nothing"
         # A damaged ledger may hold anything in the place of a digest.
         digest = found.hex() if isinstance(found, bytes) else f"{found!s:.80}"
         if why := _difference(head, run.version, digest):

@@ -24,7 +24,7 @@ from turnledger.ledger.events.limits import Limits
 from turnledger.ledger.events.types import CATALOGUE, Event, RunStarted
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunRow, child_of
-from turnledger.ledger.runs.record_rows import NewRow
+from turnledger.ledger.runs.record import NewRow
 from turnledger.ledger.transfer.file_format import (
     BlobLine,
     EndLine,
@@ -232,7 +232,7 @@ class Checker:
         self._count_commit(moment, len(data), opening is not None)
         blobs = self._blobs_of(event)
         self._move(line.version, digest, moment)
-        row = (
+        row = NewRow(
             line.run_id, line.version, line.type, line.event_id, moment, digest, data.decode()
         )  # fmt: skip
         return FileRecord(self._line, row, event, previous, opening, blobs)

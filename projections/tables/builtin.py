@@ -38,7 +38,7 @@ class ToolStatistics(Table[Open]):
             event, ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
         )
         under_way = dict(carry or {})
-        call, moment = f"{event.evaluation_id}\n{event.call_id}", record.row[5]
+        call, moment = f"{event.evaluation_id}\n{event.call_id}", record.commit
         if isinstance(event, ToolCallStarted):
             under_way[call] = moment
             return under_way, [(event.name, _tool(started=1))]

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnledger.ledger import Ledger, Mark, Record, Shelf, TurnledgerError
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger import Ledger, Mark, Record, Row, Shelf, TurnledgerError
 from turnledger.projections.digests import canonical
 from turnledger.projections.tables.parallel import Portion, Progress, over_runs
 from turnledger.projections.tables.storage import (
@@ -130,13 +129,13 @@ def _folded(
 
 def fold_portion(table: Table[Any], cut: int, ledger: Ledger, portion: Portion) -> Additions:
     """What the own records of some runs add, up to a position of the ledger."""
-    events, tags, codec = 0, table_tags(table), ledger.mapper.codec
+    events, tags, codec = 0, table_tags(table), ledger.codec
 
     def read() -> Iterator[Record]:
         nonlocal events
         for page in _pages(ledger, portion, cut):
             events += len(page)
-            yield from (Record(row, codec) for row in page if row[3] in tags)
+            yield from (Record(row, codec) for row in page if row.tag in tags)
 
     found = additions(table, read())
     found.carries = {run: carry for run, carry in found.carries.items() if carry is not None}
@@ -150,10 +149,14 @@ def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Row]]:
         while low < until:
             page = ledger.store.rows(run, low, until, backwards=False, limit=EVENTS_AT_ONCE)
             # Within a run, positions grow.
-            yield page if page and page[-1][0] <= cut else [row for row in page if row[0] <= cut]
-            if len(page) < EVENTS_AT_ONCE or page[-1][0] > cut:
+            yield (
+                page
+                if page and page[-1].position <= cut
+                else [row for row in page if row.position <= cut]
+            )
+            if len(page) < EVENTS_AT_ONCE or page[-1].position > cut:
                 break
-            low = page[-1][2]
+            low = page[-1].version
 
 
 class _Made:

@@ -256,8 +256,8 @@ def turned(
     if not page:
         return {}, at
     name, tags = table.name, table_tags(table)
-    read = [record for record in page if record.row[3] in tags]
-    runs = {record.row[1] for record in read} if has_carry(table) else set()
+    read = [record for record in page if record.row.tag in tags]
+    runs = {record.row.run_id for record in read} if has_carry(table) else set()
     known = dict(load([CARRY + run for run in sorted(runs)]))
     carries = {place.removeprefix(CARRY): _carry(text, name) for place, text in known.items()}
     new = additions(table, read, carries)

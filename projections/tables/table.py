@@ -127,7 +127,7 @@ def additions(
     remembers = has_carry(table)
     for record in records:
         if remembers:
-            run = record.row[1]
+            run = record.row.run_id
             found.carries[run], parts = table.step(found.carries.get(run), record)
         else:
             parts = table.adds(record)

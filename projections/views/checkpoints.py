@@ -107,8 +107,8 @@ class _Folding(Folding[CheckpointsState]):
         event = record.event
         if isinstance(event, CheckpointReached):
             entry = CheckpointEntry(
-                record.row[4],
-                record.row[2],
+                record.row.event_id,
+                record.version,
                 event.phase,
                 event.tool_calls_completed,
                 event.created_at,
@@ -117,8 +117,8 @@ class _Folding(Folding[CheckpointsState]):
             )
         elif isinstance(event, CheckpointStored):
             entry = CheckpointEntry(
-                record.row[4],
-                record.row[2],
+                record.row.event_id,
+                record.version,
                 event.phase,
                 event.tool_calls_completed,
                 event.created_at,

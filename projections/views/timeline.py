@@ -240,13 +240,13 @@ class _Folding(Folding[TimelineState]):
         name = event.model or event.adapter or "model"
         key = f"model\n{event.evaluation_id}\n{event.turn}"
         self._begin(
-            key, Span("model", name, record.row[2], record.recorded_at, attempt=event.attempt)
+            key, Span("model", name, record.version, record.recorded_at, attempt=event.attempt)
         )
 
     def _tool_started(self, event: ToolCallStarted, record: Record) -> None:
         key = f"tool\n{event.evaluation_id}\n{event.call_id}"
         self._begin(
-            key, Span("tool", event.name, record.row[2], record.recorded_at, attempt=event.attempt)
+            key, Span("tool", event.name, record.version, record.recorded_at, attempt=event.attempt)
         )
 
     def _begin(self, key: str, span: Span) -> None:
@@ -283,7 +283,7 @@ class _Folding(Folding[TimelineState]):
                 span.name,
                 span.from_version,
                 span.started_at,
-                record.row[2],
+                record.version,
                 record.recorded_at,
                 outcome,
                 span.attempt,

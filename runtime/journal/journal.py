@@ -26,6 +26,7 @@ from turnledger.ledger import (
     Event,
     Ledger,
     Record,
+    Row,
     StoreUnavailableError,
     SystemClock,
     blob_name,
@@ -284,7 +285,7 @@ class Journal:
 
     def _first_batch(self) -> int:
         """How many of the pending events go together: whole adds, as many as may."""
-        most = self.ledger.mapper.codec.limits.max_batch_events
+        most = self.ledger.limits.max_batch_events
         if len(self._pending) <= most:
             return len(self._pending)
         count = most
@@ -337,9 +338,9 @@ class Journal:
     def provisional(self, known: Known, event: Pending, event_id: str) -> Record:
         """The record that this event will be, but for the store's time, position and digest."""
         made = event(known) if callable(event) else event
-        codec = self.ledger.mapper.codec
+        codec = self.ledger.codec
         tag, data = codec.encode(made)
-        row = (
+        row = Row(
             0,
             str(self.run_id),
             known.version + 1,

@@ -54,14 +54,14 @@ class Recording:
     def inputs(self) -> list[Record]:
         """Take what was put in from outside here, up to what the loop did next."""
         taken: list[Record] = []
-        while (record := self.peek()) is not None and record.row[3] in _INPUTS:
+        while (record := self.peek()) is not None and record.tag in _INPUTS:
             taken.append(self._ahead.popleft())
         return taken
 
     def ends_an_attempt(self) -> bool:
         """Whether the attempt is over here, however it ended: another begins, or none."""
         record = self.peek()
-        return record is not None and record.row[3] in _ENDS
+        return record is not None and record.tag in _ENDS
 
     def later(self, kind: type[Event], most: int = 20) -> Record | None:
         """The next record of a kind, among the next few."""

@@ -113,7 +113,7 @@ class Execution:
         while (record := self._recording.peek()) is not None:
             if isinstance(record.event, RunStarted):
                 started = record.event
-            elif record.row[1] == str(self._run):
+            elif record.row.run_id == str(self._run):
                 break
             journal.take()
         if started is None:

@@ -184,7 +184,7 @@ class ReplayJournal(Journal, ABC):
         """Take the next record as it is."""
         record = self.recording.take()
         if not self._has_opened:
-            self._has_opened = record.row[3] in _OPENED
+            self._has_opened = record.tag in _OPENED
         self._unfolded.append(record)
         return record
 
@@ -211,12 +211,12 @@ class ReplayJournal(Journal, ABC):
             made = event(self.known) if callable(event) else event
         recorded = record.event
         if made != recorded and not _says_the_same(made, recorded):
-            encode = self.ledger.mapper.codec.encode
+            encode = self.ledger.codec.encode
             if encode(without_marks(made)) != encode(without_marks(recorded)):
                 shown = self.ledger.redact(made)  # as it would have been recorded
                 raise Diverged(found_out(self.trying, record, shown))
         self.take()
-        return record.row[4]
+        return record.row.event_id
 
     def _is_beside(self, record: Record) -> bool:
         """Whether this is no step of the loop: a note of a listener, or how the state was kept."""

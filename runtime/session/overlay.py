@@ -112,7 +112,7 @@ class Overlay:
         return event
 
     def _check_size(self, count: int) -> None:
-        most = self.journal.ledger.mapper.codec.limits.max_batch_events
+        most = self.journal.ledger.limits.max_batch_events
         if count > max(most - _ROOM_FOR_THE_RESULT, 1):
             raise LimitExceededError(
                 f"Session changes of the tool call {self.call_id or ''}, which are one commit",

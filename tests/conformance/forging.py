@@ -32,8 +32,8 @@ def paid(cents: int) -> CustomEvent:
 def cut(vandal: Vandal, run: UUID, end: int) -> None:
     """Remove a run's records after a version."""
     for row in vandal.rows():
-        if row[1] == str(run).encode() and row[2] > end:
-            vandal.delete(row[0])
+        if row.run_id == str(run).encode() and row.version > end:
+            vandal.delete(row.position)
 
 
 def remove(vandal: Vandal, run: UUID) -> None:

@@ -19,7 +19,8 @@ import msgspec
 import psycopg
 
 from tests.postgres import new_database
-from turnledger.ledger import Ledger
+from turnledger.ledger import Ledger, Row
+from turnledger.ledger.runs.record import RawRow
 
 COLUMNS = ("position", "run_id", "version", "tag", "event_id", "recorded_at", "digest", "data")
 TEXT = frozenset({"run_id", "tag", "event_id", "data"})
@@ -39,7 +40,6 @@ RUN_COLUMNS = (
     "tags",
 )
 RUN_TEXT = frozenset({"run_id", "status", "prompt", "kind", "parent", "tags"})
-RawRow = tuple[Any, ...]
 
 
 class Vandal(ABC):
@@ -90,11 +90,11 @@ class Vandal(ABC):
     def at(self, run_id: object, version: int) -> RawRow:
         """The stored row of one record."""
         wanted = (str(run_id).encode(), version)
-        return next(row for row in self.rows() if (row[1], row[2]) == wanted)
+        return next(row for row in self.rows() if (row.run_id, row.version) == wanted)
 
     def replace(self, row: RawRow) -> None:
         """Put a row back as it was."""
-        self.delete(row[0])
+        self.delete(row.position)
         self.insert(row)
 
 
@@ -121,7 +121,7 @@ class SqlVandal(Vandal):
 
     def rows(self) -> list[RawRow]:
         found = self._do(f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY position")
-        return [tuple(map(self._raw, row)) for row in found]
+        return [RawRow(*map(self._raw, row)) for row in found]
 
     def change(self, position: int, column: str, value: Any) -> bool:
         return self._try(
@@ -276,29 +276,28 @@ class MemoryVandal(Vandal):
         self._tables: Any = anchor.store.tables  # type: ignore[attr-defined]
 
     def rows(self) -> list[RawRow]:
-        ordered = sorted(self._tables.rows, key=lambda row: row[0])
-        return [tuple(map(_to_raw, row)) for row in ordered]
+        ordered = sorted(self._tables.rows, key=lambda row: row.position)
+        return [RawRow(*map(_to_raw, row)) for row in ordered]
 
     def _place(self, position: int) -> int:
-        return next(i for i, row in enumerate(self._tables.rows) if row[0] == position)
+        return next(i for i, row in enumerate(self._tables.rows) if row.position == position)
 
     def change(self, position: int, column: str, value: Any) -> bool:
-        place, at = self._place(position), COLUMNS.index(column)
-        row = list(self._tables.rows[place])
-        row[at] = _to_stored(value) if column in TEXT else value
-        self._tables.rows[place] = tuple(row)
+        place = self._place(position)
+        stored = _to_stored(value) if column in TEXT else value
+        self._tables.rows[place] = self._tables.rows[place]._replace(**{column: stored})
         return True
 
     def delete(self, position: int) -> None:
         del self._tables.rows[self._place(position)]
 
     def insert(self, row: RawRow) -> None:
-        stored = tuple(
+        stored = (
             _to_stored(value) if column in TEXT else value
             for column, value in zip(COLUMNS, row, strict=True)
         )
-        self._tables.rows.append(stored)
-        self._tables.rows.sort(key=lambda row: row[0])
+        self._tables.rows.append(Row(*stored))
+        self._tables.rows.sort(key=lambda row: row.position)
 
     def run_row(self, run_id: object) -> dict[str, Any]:
         row = self._tables.runs[str(run_id)]

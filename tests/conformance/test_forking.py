@@ -141,13 +141,13 @@ def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID)
 
     child = ledger.fork(parent, 3)
     first = ledger.record(child, 4)
-    assert first.row[6] == link(
-        ledger.record(parent, 3).row[6],
+    assert first.row.digest == link(
+        ledger.record(parent, 3).row.digest,
         str(child).encode(),
         4,
         str(first.event_id).encode(),
         first.tag.encode(),
-        first.row[5],
+        first.commit,
         first.data.encode(),
     )
 

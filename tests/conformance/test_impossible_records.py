@@ -22,12 +22,17 @@ NOW = 1_700_000_000_000_000
 def relinked(vandal: Vandal, run: UUID, version: int, **changes: Any) -> None:
     """Change columns of a run's last record, with a digest and an index that fit."""
     row = vandal.at(run, version)
-    columns = {"run_id": row[1], "tag": row[3], "event_id": row[4], "recorded_at": row[5]}
-    columns |= {"data": row[7]} | changes
-    before = vandal.at(run, version - 1)[6] if version > 1 else GENESIS
+    columns = {
+        "run_id": row.run_id,
+        "tag": row.tag,
+        "event_id": row.event_id,
+        "recorded_at": row.recorded_at,
+    }
+    columns |= {"data": row.data} | changes
+    before = vandal.at(run, version - 1).digest if version > 1 else GENESIS
     digest = link(before, version=version, **columns)
     for column, value in {**changes, "digest": digest}.items():
-        assert vandal.change(row[0], column, value)
+        assert vandal.change(row.position, column, value)
     assert vandal.change_run(run, "digest", digest)
 
 
@@ -74,7 +79,7 @@ def test_a_fork_from_the_middle_of_a_commit_is_named(store: StoreUnderTest) -> N
     child = ledger.fork(run, 1)
     nested = ledger.fork(child, 1)
     assert ledger.verify_all().ok
-    relinked(store.vandal, run, 2, recorded_at=(moment := store.vandal.at(run, 1)[5]))
+    relinked(store.vandal, run, 2, recorded_at=(moment := store.vandal.at(run, 1).recorded_at))
     assert store.vandal.change_run(run, "recorded_at", moment)
     problems = ledger.verify_all().problems
     assert {problem.run_id for problem in problems} == {str(child), str(nested)}

@@ -57,16 +57,6 @@ def test_select_notifications_gives_what_tail_gives(ledger: Ledger) -> None:
     assert list(recorder.select_notifications(ids[-1] + 1, 100)) == []
 
 
-def test_the_mapper_goes_both_ways(ledger: Ledger) -> None:
-    """A record becomes a stored event, and a stored event the event."""
-    run = new_run_id()
-    ledger.append(run, [note(1), message()], NEW)
-    records = list(ledger.read(run))
-    stored = [ledger.mapper.to_stored_event(record) for record in records]
-    assert stored == list(ledger.store.select_events(run))
-    assert [ledger.mapper.to_domain_event(one) for one in stored] == [r.event for r in records]
-
-
 def test_what_would_bypass_the_chain_is_refused(ledger: Ledger) -> None:
     """Inserting without a digest and subscribing are not offered, and say what is."""
     with pytest.raises(TypeError, match=r"Ledger\.append"):

@@ -126,7 +126,7 @@ def awkward(ledger: Ledger, limits: Limits) -> list[UUID]:
     next_one = ledger.continuation(early)
     last = ledger.continuation(ledger.fork(next_one, 29), tags={"which": "last"})
     ledger.append(run, RunCompleted(), 30)
-    size = limits.max_event_bytes - len(ledger.mapper.codec.encode(note(text=""))[1])
+    size = limits.max_event_bytes - len(ledger.codec.encode(note(text=""))[1])
     ledger.append(other, notes(limits.max_batch_events), NEW)
     ledger.append(other, note(text="x" * size), limits.max_batch_events)
     largest = bytes(limits.max_blob_bytes)

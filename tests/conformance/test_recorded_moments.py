@@ -35,8 +35,8 @@ def recorded(store: StoreUnderTest, moment: int) -> tuple[Ledger, UUID]:
     ledger, run = store.open(), new_run_id()
     ledger.append(run, note(), NEW)
     row = store.vandal.at(run, 1)
-    digest = link(GENESIS, row[1], 1, row[4], row[3], moment, row[7])
-    forge(store.vandal, row[0], run, moment, digest)
+    digest = link(GENESIS, row.run_id, 1, row.event_id, row.tag, moment, row.data)
+    forge(store.vandal, row.position, run, moment, digest)
     return store.open(), run
 
 

@@ -54,7 +54,7 @@ def test_a_seal_has_the_head_of_every_run(scene: Scene) -> None:
     }
     assert [head.run_id for head in seal.heads] == sorted(map(str, runs.values()))
     assert (seal.runs, seal.events) == (4, 10)
-    assert seal.position == max(row[0] for row in scene.vandal.rows())
+    assert seal.position == max(row.position for row in scene.vandal.rows())
     for head in seal.heads:
         assert head.digest == scene.ledger.run(head.run_id).digest
     report = check_seal(scene.ledger, seal)
@@ -127,7 +127,7 @@ def test_a_hole_at_the_sealed_version_is_found(scene: Scene) -> None:
     """The chain misses the record, and so does the seal."""
     run = scene.runs["other"]
     scene.ledger.append(run, paid(8), ANY)
-    scene.vandal.delete(scene.vandal.at(run, 2)[0])
+    scene.vandal.delete(scene.vandal.at(run, 2).position)
     problems = check_seal(scene.ledger, scene.seal).problems
     assert [(p.run_id, p.version) for p in problems] == [(str(run), 2)] * 2
     assert "seal" in problems[1].what

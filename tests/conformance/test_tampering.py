@@ -59,12 +59,12 @@ class Crime:
     def restore(self) -> None:
         """Put every event back as it was."""
         for row in self.vandal.rows():
-            self.vandal.delete(row[0])
+            self.vandal.delete(row.position)
         for row in self.rows:
             self.vandal.insert(row)
 
     def of(self, run: UUID) -> list[RawRow]:
-        return [row for row in self.rows if row[1] == str(run).encode()]
+        return [row for row in self.rows if row.run_id == str(run).encode()]
 
 
 def populate(ledger: Ledger) -> dict[str, UUID]:
@@ -107,7 +107,7 @@ def names(report: Report, run_id: object, version: int, position: int | None = N
 
 def test_the_scene_holds_every_kind_of_event(crime: Crime) -> None:
     """Otherwise the changes below would miss some."""
-    assert {row[3].decode() for row in crime.rows} == set(EVENT_TYPES)
+    assert {row.tag.decode() for row in crime.rows} == set(EVENT_TYPES)
     assert len(crime.runs) == 6
 
 
@@ -145,16 +145,16 @@ def test_every_single_byte_that_changes_is_found_and_named(name: str, tmp_path: 
             row = dice.choice(crime.rows)
             old = row[COLUMNS.index(column)]
             new = changed(old, column, dice)
-            if new == old or not crime.vandal.change(row[0], column, new):
+            if new == old or not crime.vandal.change(row.position, column, new):
                 continue
             done[column] = done.get(column, 0) + 1
             if column == "run_id":
                 report = crime.ledger.verify_all()
             else:
-                report = crime.ledger.verify(row[1].decode())
-            if not names(report, row[1], row[2], row[0]):
+                report = crime.ledger.verify(row.run_id.decode())
+            if not names(report, row.run_id, row.version, row.position):
                 missed.append((column, row[1:4], old, new, report.problems))
-            crime.vandal.change(row[0], column, old)
+            crime.vandal.change(row.position, column, old)
         assert missed == []
         assert min(done.values()) >= CHANGES[name] // 7
         assert crime.vandal.rows() == crime.rows
@@ -164,12 +164,14 @@ def test_every_single_byte_that_changes_is_found_and_named(name: str, tmp_path: 
 def test_verify_of_one_run_finds_what_verify_all_finds(crime: Crime) -> None:
     """A byte in each record's data, by verify of its run, and of a run that descends from it."""
     for row in crime.rows:
-        crime.vandal.change(row[0], "data", row[7][:-1] + b"]")
-        assert names(crime.ledger.verify(row[1].decode()), row[1], row[2], row[0])
-        crime.vandal.change(row[0], "data", row[7])
+        crime.vandal.change(row.position, "data", row.data[:-1] + b"]")
+        assert names(
+            crime.ledger.verify(row.run_id.decode()), row.run_id, row.version, row.position
+        )
+        crime.vandal.change(row.position, "data", row.data)
     row = crime.of(crime.runs["plain"])[2]
-    crime.vandal.change(row[0], "tag", b"run.parked")
-    assert names(crime.ledger.verify(crime.runs["of_fork"]), row[1], row[2], row[0])
+    crime.vandal.change(row.position, "tag", b"run.parked")
+    assert names(crime.ledger.verify(crime.runs["of_fork"]), row.run_id, row.version, row.position)
 
 
 # --- rows ----------------------------------------------------------------------------
@@ -178,9 +180,9 @@ def test_verify_of_one_run_finds_what_verify_all_finds(crime: Crime) -> None:
 def test_a_deleted_record_is_named(crime: Crime) -> None:
     """The first, the last, any in between; by verify of its run and of the whole ledger."""
     for row in crime.rows:
-        crime.vandal.delete(row[0])
-        for report in (crime.ledger.verify_all(), crime.ledger.verify(row[1].decode())):
-            assert names(report, row[1], row[2]), (row[1:4], report.problems)
+        crime.vandal.delete(row.position)
+        for report in (crime.ledger.verify_all(), crime.ledger.verify(row.run_id.decode())):
+            assert names(report, row.run_id, row.version), (row[1:4], report.problems)
         crime.vandal.insert(row)
     assert crime.ledger.verify_all().ok
 
@@ -191,9 +193,9 @@ def test_a_cut_tail_is_named(crime: Crime) -> None:
         own = crime.of(run)
         for keep in range(len(own)):
             for row in own[keep:]:
-                crime.vandal.delete(row[0])
+                crime.vandal.delete(row.position)
             report = crime.ledger.verify_all()
-            assert names(report, run, own[keep][2]), (keep, report.problems)
+            assert names(report, run, own[keep].version), (keep, report.problems)
             for row in own[keep:]:
                 crime.vandal.insert(row)
     assert crime.ledger.verify_all().ok
@@ -201,7 +203,7 @@ def test_a_cut_tail_is_named(crime: Crime) -> None:
 
 def swap(vandal: Vandal, one: RawRow, other: RawRow, columns: tuple[str, ...]) -> None:
     for row in (one, other):
-        vandal.delete(row[0])
+        vandal.delete(row.position)
     for row, source in ((one, other), (other, one)):
         vandal.insert(
             tuple(source[at] if column in columns else row[at] for at, column in enumerate(COLUMNS))
@@ -225,7 +227,7 @@ def test_two_swapped_records_are_named(crime: Crime, columns: tuple[str, ...]) -
         one, other = own[first], own[second]
         swap(crime.vandal, one, other, columns)
         report = crime.ledger.verify_all()
-        assert names(report, one[1], one[2], one[0]), report.problems
+        assert names(report, one.run_id, one.version, one.position), report.problems
         crime.restore()
     assert crime.ledger.verify_all().ok
 
@@ -237,7 +239,7 @@ def test_swapped_positions_are_named(crime: Crime) -> None:
         one, other = own[first], own[second]
         swap(crime.vandal, one, other, ("position",))
         report = crime.ledger.verify_all()
-        assert names(report, one[1], own[first + 1][2]), report.problems
+        assert names(report, one.run_id, own[first + 1].version), report.problems
         crime.restore()
     assert crime.ledger.verify_all().ok
 
@@ -247,8 +249,8 @@ def test_records_swapped_between_runs_are_named(crime: Crime) -> None:
     one, other = crime.of(crime.runs["plain"])[1], crime.of(crime.runs["full"])[4]
     swap(crime.vandal, one, other, ("tag", "event_id", "recorded_at", "digest", "data"))
     report = crime.ledger.verify_all()
-    assert names(report, one[1], one[2], one[0])
-    assert names(report, other[1], other[2], other[0])
+    assert names(report, one.run_id, one.version, one.position)
+    assert names(report, other.run_id, other.version, other.position)
 
 
 @pytest.mark.parametrize("chained", [True, False])
@@ -258,23 +260,23 @@ def test_a_record_put_in_between_is_named(crime: Crime, place: int, chained: boo
     run = crime.runs["plain"]
     own = crime.of(run)
     for row in own[:place:-1] if place else own[::-1]:
-        crime.vandal.delete(row[0])
+        crime.vandal.delete(row.position)
     if place:
-        crime.vandal.delete(own[place][0])
+        crime.vandal.delete(own[place].position)
     before = own[place - 1] if place else None
     at = own[place]
-    version = at[2]
+    version = at.version
     forged = {
-        "run_id": at[1],
+        "run_id": at.run_id,
         "version": version,
         "tag": b"custom",
         "event_id": str(uuid4()).encode(),
-        "recorded_at": at[5],
+        "recorded_at": at.recorded_at,
         "data": b'{"kind":"forged.note"}',
     }
     digest = link(
-        before[6] if before else bytes(32),
-        at[1],
+        before.digest if before else bytes(32),
+        at.run_id,
         version,
         forged["event_id"],
         forged["tag"],
@@ -282,10 +284,10 @@ def test_a_record_put_in_between_is_named(crime: Crime, place: int, chained: boo
         forged["data"],
     )
     forged["digest"] = digest if chained else bytes(32)
-    crime.vandal.insert((at[0], *(forged[column] for column in COLUMNS[1:])))
-    top = crime.rows[-1][0] + 1
+    crime.vandal.insert((at.position, *(forged[column] for column in COLUMNS[1:])))
+    top = crime.rows[-1].position + 1
     for row in own[place:]:
-        crime.vandal.insert((top, row[1], row[2] + 1, *row[3:]))
+        crime.vandal.insert(row._replace(position=top, version=row.version + 1))
         top += 1
     report = crime.ledger.verify(run)
     assert names(report, run, version + 1 if chained else version), report.problems
@@ -297,33 +299,35 @@ def test_a_record_put_at_the_end_is_named(crime: Crime, chained: bool) -> None:
     run = crime.runs["plain"]
     last = crime.of(run)[-1]
     event_id, data = str(uuid4()).encode(), b'{"kind":"forged.note"}'
-    digest = link(last[6], last[1], last[2] + 1, event_id, b"custom", last[5], data)
+    digest = link(
+        last.digest, last.run_id, last.version + 1, event_id, b"custom", last.recorded_at, data
+    )
     crime.vandal.insert(
         (
-            crime.rows[-1][0] + 1,
-            last[1],
-            last[2] + 1,
+            crime.rows[-1].position + 1,
+            last.run_id,
+            last.version + 1,
             b"custom",
             event_id,
-            last[5],
+            last.recorded_at,
             digest if chained else bytes(32),
             data,
         )
     )
     for report in (crime.ledger.verify(run), crime.ledger.verify_all()):
-        assert names(report, run, last[2] + 1)
+        assert names(report, run, last.version + 1)
 
 
 def test_a_record_moved_to_another_run_is_named_in_both(crime: Crime) -> None:
     """It is missed where it was and found where it is."""
     source, target = crime.runs["full"], crime.runs["plain"]
-    end = crime.of(target)[-1][2]
+    end = crime.of(target)[-1].version
     for row in crime.of(source):
-        crime.vandal.delete(row[0])
-        crime.vandal.insert((row[0], str(target).encode(), end + 1, *row[3:]))
+        crime.vandal.delete(row.position)
+        crime.vandal.insert(row._replace(run_id=str(target).encode(), version=end + 1))
         report = crime.ledger.verify_all()
-        assert names(report, source, row[2]), report.problems
-        assert names(report, target, end + 1, row[0]), report.problems
+        assert names(report, source, row.version), report.problems
+        assert names(report, target, end + 1, row.position), report.problems
         crime.vandal.replace(row)
     assert crime.ledger.verify_all().ok
 
@@ -333,7 +337,7 @@ def test_a_forged_run_is_named(crime: Crime) -> None:
     run, event_id = uuid4(), str(uuid4()).encode()
     raw, data = str(run).encode(), b'{"kind":"forged.note"}'
     digest = link(bytes(32), raw, 1, event_id, b"custom", 1, data)
-    crime.vandal.insert((crime.rows[-1][0] + 1, raw, 1, b"custom", event_id, 1, digest, data))
+    crime.vandal.insert((crime.rows[-1].position + 1, raw, 1, b"custom", event_id, 1, digest, data))
     assert names(crime.ledger.verify_all(), run, 1)
     assert names(crime.ledger.verify(run), run, 1)
 
@@ -342,8 +346,8 @@ def test_a_run_that_is_gone_altogether_but_for_the_index_is_named(crime: Crime) 
     """All of its records deleted."""
     for run in crime.runs.values():
         for row in crime.of(run):
-            crime.vandal.delete(row[0])
-        assert names(crime.ledger.verify_all(), run, crime.of(run)[0][2])
+            crime.vandal.delete(row.position)
+        assert names(crime.ledger.verify_all(), run, crime.of(run)[0].version)
         crime.restore()
 
 
@@ -355,7 +359,9 @@ def test_a_child_with_a_forged_parent_is_named_and_verify_ends(crime: Crime, par
     def adopt(run: UUID, by: UUID) -> None:
         row = crime.of(run)[0]
         old = {"fork": crime.runs["plain"], "of_fork": fork}["fork" if run == fork else "of_fork"]
-        crime.vandal.change(row[0], "data", row[7].replace(str(old).encode(), str(by).encode()))
+        crime.vandal.change(
+            row.position, "data", row.data.replace(str(old).encode(), str(by).encode())
+        )
 
     if parent == "itself":
         adopt(fork, fork)
@@ -364,8 +370,8 @@ def test_a_child_with_a_forged_parent_is_named_and_verify_ends(crime: Crime, par
     else:
         adopt(fork, uuid4())
     first = crime.of(fork)[0]
-    assert names(crime.ledger.verify_all(), fork, first[2], first[0])
-    assert names(crime.ledger.verify(fork), fork, first[2], first[0])
+    assert names(crime.ledger.verify_all(), fork, first.version, first.position)
+    assert names(crime.ledger.verify(fork), fork, first.version, first.position)
     assert not crime.ledger.verify(of_fork).ok
 
 
@@ -433,17 +439,17 @@ def test_a_changed_or_removed_blob_names_the_records_that_refer_to_it(crime: Cri
     """Every single byte of it."""
     name = blob_name(PICTURE)
     full = crime.runs["full"]
-    (first, *_) = [r for r in crime.of(full) if name.encode() in r[7]]
+    (first, *_) = [r for r in crime.of(full) if name.encode() in r.data]
     for at in range(len(PICTURE)):
         raw = bytearray(PICTURE)
         raw[at] ^= 1 << at % 8
         crime.vandal.change_blob(name, bytes(raw))
         report = crime.ledger.verify_all()
-        assert names(report, full, first[2], first[0])
+        assert names(report, full, first.version, first.position)
         assert any(name in problem.what for problem in report.problems)
     crime.vandal.change_blob(name, PICTURE)
     assert crime.ledger.verify_all().ok
     crime.vandal.delete_blob(name)
     report = crime.ledger.verify_all()
-    assert names(report, full, first[2], first[0])
+    assert names(report, full, first.version, first.position)
     assert all(isinstance(problem, Problem) for problem in report.problems)

@@ -57,14 +57,14 @@ def test_a_problem_names_the_record_and_says_what_is_wrong(store: StoreUnderTest
     ledger = store.open()
     _, second, child = populate(ledger)
     row = store.vandal.at(second, 2)
-    store.vandal.change(row[0], "data", row[7].replace(b"1", b"8"))
+    store.vandal.change(row.position, "data", row.data.replace(b"1", b"8"))
     report = ledger.verify(child)
     (problem,) = report.problems
     assert not report.ok
-    assert (problem.run_id, problem.version, problem.position) == (str(second), 2, row[0])
-    assert problem.event_id == row[4].decode()
+    assert (problem.run_id, problem.version, problem.position) == (str(second), 2, row.position)
+    assert problem.event_id == row.event_id.decode()
     assert "digest" in problem.what
-    for part in (str(second), "version 2", str(row[0]), problem.what):
+    for part in (str(second), "version 2", str(row.position), problem.what):
         assert part in str(problem)
     assert ledger.verify_all().problems == (problem,)
 
@@ -75,7 +75,7 @@ def test_each_run_reports_its_first_bad_record(store: StoreUnderTest) -> None:
     first, second, child = populate(ledger)
     for run, version in ((first, 9), (first, 4), (second, 1), (second, 2), (child, 5)):
         row = store.vandal.at(run, version)
-        store.vandal.change(row[0], "recorded_at", row[5] + 1)
+        store.vandal.change(row.position, "recorded_at", row.recorded_at + 1)
     problems = {(p.run_id, p.version) for p in ledger.verify_all().problems}
     assert problems == {(str(first), 4), (str(second), 1), (str(child), 5)}
 
@@ -85,7 +85,7 @@ def test_a_run_that_only_the_index_knows_is_reported(store: StoreUnderTest) -> N
     ledger = store.open()
     run = new_run_id()
     ledger.append(run, note(), NEW)
-    store.vandal.delete(store.vandal.at(run, 1)[0])
+    store.vandal.delete(store.vandal.at(run, 1).position)
     for report in (ledger.verify(run), ledger.verify_all()):
         (problem,) = report.problems
         assert (problem.run_id, problem.version) == (str(run), 1)

@@ -116,8 +116,17 @@ def test_a_record_forged_meanwhile_is_found(
     ledger.append(run, notes(3), NEW)
     last = store.vandal.at(run, 3)
     event_id, data = str(new_run_id()).encode(), b'{"kind":"forged.note"}'
-    digest = link(last[6], last[1], 4, event_id, b"custom", last[5] + 1, data)
-    forged = (last[0] + 1, last[1], 4, b"custom", event_id, last[5] + 1, digest, data)
+    digest = link(last.digest, last.run_id, 4, event_id, b"custom", last.recorded_at + 1, data)
+    forged = (
+        last.position + 1,
+        last.run_id,
+        4,
+        b"custom",
+        event_id,
+        last.recorded_at + 1,
+        digest,
+        data,
+    )
     just_before_rows(ledger, monkeypatch, lambda: store.vandal.insert(forged))
     (problem,) = ledger.verify_all().problems
     assert (problem.version, "version 3 instead of 4" in problem.what) == (4, True)

@@ -156,9 +156,9 @@ def _misplaced(records: list[Record], book: Book) -> Iterator[str]:
     """Every attempt: there or not, as was said of it; whole; once; with its content."""
     by_id: dict[str, Record] = {}
     for record in records:
-        if record.row[4] in by_id:
-            yield f"doubled: event {record.row[4]}"
-        by_id[record.row[4]] = record
+        if record.row.event_id in by_id:
+            yield f"doubled: event {record.row.event_id}"
+        by_id[record.row.event_id] = record
     for first, attempt in book.tried.items():
         there = [by_id[event_id] for event_id in attempt.ids if event_id in by_id]
         if not there:
@@ -172,7 +172,7 @@ def _misplaced(records: list[Record], book: Book) -> Iterator[str]:
             yield f"recorded although refused: {attempt}"
         version = book.acknowledged.get(first, there[0].version)
         for place, (record, event) in enumerate(zip(there, attempt.events, strict=True)):
-            if (record.row[1], record.version) != (attempt.run, version + place):
+            if (record.row.run_id, record.version) != (attempt.run, version + place):
                 yield f"moved: {record!r} of {attempt} should be at {version + place}"
             if record.event != event:
                 yield f"changed: {record!r} of {attempt} says {record.data[:200]}"
@@ -186,12 +186,12 @@ def _strange(records: list[Record], book: Book) -> Iterator[str]:
     known = {event_id for attempt in book.tried.values() for event_id in attempt.ids}
     forks = {_fork_id(child): origin for child, origin in book.forks.items()}
     for record in records:
-        if record.row[4] in known or record.tag == "run.claimed":
+        if record.row.event_id in known or record.tag == "run.claimed":
             continue
         event: Event = record.event
         is_fork = isinstance(event, RunStarted) and event.parent is not None
         origin = (str(event.parent), event.at) if isinstance(event, RunStarted) else None
-        if not is_fork or forks.get(record.row[4]) != origin:
+        if not is_fork or forks.get(record.row.event_id) != origin:
             yield f"strange: {record!r}, {record.data[:200]}"
 
 
@@ -206,7 +206,9 @@ def _gaps(records: list[Record]) -> Iterator[str]:
             yield f"disorder: position {record.position} after {position}"
         position = record.position
     # Sorting keeps the order of arrival within a run.
-    for run, own in groupby(sorted(records, key=lambda one: one.row[1]), lambda one: one.row[1]):
+    for run, own in groupby(
+        sorted(records, key=lambda one: one.row.run_id), lambda one: one.row.run_id
+    ):
         version: int | None = None
         for record in own:
             if version is None:

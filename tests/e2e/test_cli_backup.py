@@ -57,11 +57,11 @@ def test_damage_exits_with_5(book: InProcess, tmp_path: Path) -> None:
     """And there is no file; with --no-verify there is, and it says so."""
     with closing(SQLiteVandal(book.db)) as vandal:
         row = vandal.rows()[1]
-        vandal.change(row[0], "digest", bytes(32))
+        vandal.change(row.position, "digest", bytes(32))
     file = tmp_path / "monday.db"
     done = book("backup", file)
     assert (done.code, done.out, file.exists()) == (5, "", False)
-    assert row[1].decode() in done.err
+    assert row.run_id.decode() in done.err
     assert "verified  NO" in book("backup", file, "--no-verify").out
     assert InProcess(file)("verify").code == 5
 

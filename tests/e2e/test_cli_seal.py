@@ -155,7 +155,7 @@ def test_the_ledger_is_verified_before_it_is_sealed(desk: Desk) -> None:
     """Damage that the index does not show is found; who can't wait may seal it all the same."""
     with closing(SQLiteVandal(desk.cli.db)) as vandal:
         row = vandal.at(desk.runs["first"], 2)
-        vandal.change(row[0], "data", row[7].replace(b'"cents":1,', b'"cents":2,'))
+        vandal.change(row.position, "data", row.data.replace(b'"cents":1,', b'"cents":2,'))
     done = desk.cli("seal", "--key", desk.key)
     assert (done.code, done.out) == (5, "")
     assert f"run {desk.runs['first']}, version 2" in done.err
@@ -170,7 +170,7 @@ def test_a_copy_with_other_positions_fits(desk: Desk, tmp_path: Path) -> None:
     assert copy("import", "-", stdin=desk.cli("export", "--all").out).code == 0
     with closing(SQLiteVandal(desk.cli.db)) as vandal:
         last = vandal.rows()[-1]
-        vandal.change(last[0], "position", 1_000_000)
+        vandal.change(last.position, "position", 1_000_000)
     desk.seal("--key", desk.key)
     done = copy("verify", "--seal", desk.file, "--public-key", desk.public, "-o", "json")
     assert (done.code, done.json["ok"], done.json["problems"]) == (0, True, [])

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from tests.fuzz.material import CountingClock, populate
 from tests.fuzz.targets import Target, promise
-from turnledger.ledger import Ledger, Record, TurnledgerError, export_runs
+from turnledger.ledger import Ledger, Record, Row, TurnledgerError, export_runs
 
 PAGE = 4096
 TABLES = ("events", "runs", "run_tags", "blobs", "meta")
@@ -268,8 +268,9 @@ def seen_in(ledger: Ledger) -> list[Any]:
     infos = list(ledger.runs())
     seen: list[Any] = [infos, list(ledger.runs(page_size=2))]
     for info in infos:
-        seen.append([record.row[1:] for record in ledger.read(info.run_id)])
-        seen.append([record.row[1:] for record in ledger.read(info.run_id, backwards=True)])
+        for backwards in (False, True):
+            records = ledger.read(info.run_id, backwards=backwards)
+            seen.append([_anywhere(record) for record in records])
         seen.append([ledger.head(info.run_id), ledger.run(info.run_id)])
     asked: list[Callable[[], Any]] = [
         *(lambda status=status: ledger.runs(status=status) for status in STATUSES),
@@ -277,10 +278,10 @@ def seen_in(ledger: Ledger) -> list[Any]:
         *(lambda tags=tags: ledger.runs(tags=tags) for tags in TAGS),
     ]
     seen += [[info.run_id for info in ask()] for ask in asked]
-    records = list(ledger.tail())
-    seen.append(_by_run(records))
+    everything = list(ledger.tail())
+    seen.append(_by_run(everything))
     seen.append(_by_run(list(ledger.tail(page_size=7))))
-    seen.append([record.event for record in sorted(records, key=_place)])
+    seen.append([record.event for record in sorted(everything, key=_place)])
     seen.append({name: ledger.blob(name) for name in ledger.store.blob_names()})
     out = io.BytesIO()
     export_runs(ledger, out)
@@ -289,12 +290,16 @@ def seen_in(ledger: Ledger) -> list[Any]:
 
 
 def _by_run(records: list[Record]) -> list[Any]:
-    return [record.row[1:] for record in sorted(records, key=_place)]
+    return [_anywhere(record) for record in sorted(records, key=_place)]
+
+
+def _anywhere(record: Record) -> Row:
+    return record.row._replace(position=0)
 
 
 def _place(record: Record) -> tuple[str, str]:
     """By run and version, whatever became of them: how runs are interleaved is not covered."""
-    return str(record.row[1]), f"{record.row[2]!s:>40}"
+    return str(record.row.run_id), f"{record.version!s:>40}"
 
 
 STATUSES: tuple[Any, ...] = ("running", "waiting", "completed", "failed", "parked", "abandoned")

@@ -27,6 +27,7 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.events.chain import link
+from turnledger.ledger.runs.record import RawRow
 from turnledger.runtime import MessageBuilder, Prompt
 from turnledger.runtime.replaying.replay import replay
 
@@ -61,11 +62,12 @@ class Kept:
     def dead(self) -> Shepherd:
         return Shepherd(Ledger.open("memory://"), **{**self.options, "live": False})
 
-    def rows(self) -> list[tuple[Any, ...]]:
+    def rows(self) -> list[RawRow]:
         """All events as they are stored, text as bytes."""
         with closing(sqlite3.connect(self.path)) as file:
             file.text_factory = bytes
-            return file.execute(f"SELECT {COLUMNS} FROM events ORDER BY position").fetchall()
+            found = file.execute(f"SELECT {COLUMNS} FROM events ORDER BY position")
+            return [RawRow(*row) for row in found]
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +155,16 @@ def test_any_byte_of_a_text(kept: Kept, tmp_path: Path, column: str) -> None:
     random = Random(column)
     place_of = COLUMNS.split(", ").index(column)
     for row in kept.rows():
-        run = kept.fork if row[1].decode() == str(kept.fork) else kept.run
+        run = kept.fork if row.run_id.decode() == str(kept.fork) else kept.run
         for place in _places(row[place_of], random):
             path = kept.copy(tmp_path)
             with opened_for_change(path) as file:
                 new = _changed(row[place_of], place).decode()
-                file.execute(f"UPDATE events SET {column} = ? WHERE position = ?", (new, row[0]))
+                file.execute(
+                    f"UPDATE events SET {column} = ? WHERE position = ?", (new, row.position)
+                )
             found = outcome(path, run, kept, execute=bool(place % 2))
-            where = f"{row[3].decode()}, byte {place} of {column}"
+            where = f"{row.tag.decode()}, byte {place} of {column}"
             assert found == IntegrityFailureError.__name__, where
 
 
@@ -169,12 +173,12 @@ def test_bytes_that_are_no_text(kept: Kept, tmp_path: Path, column: str) -> None
     """A text can't even be read with them."""
     place_of = COLUMNS.split(", ").index(column)
     for row in kept.rows()[::5]:
-        run = kept.fork if row[1].decode() == str(kept.fork) else kept.run
+        run = kept.fork if row.run_id.decode() == str(kept.fork) else kept.run
         path = kept.copy(tmp_path)
         with opened_for_change(path) as file:
             file.execute(
                 f"UPDATE events SET {column} = CAST(? AS TEXT) WHERE position = ?",
-                (row[place_of][:-1] + b"\xff", row[0]),
+                (row[place_of][:-1] + b"\xff", row.position),
             )
         refused(path, run, kept)
 
@@ -184,11 +188,11 @@ def test_a_blob_where_a_text_was(kept: Kept, tmp_path: Path, column: str) -> Non
     """The same bytes, of another type than was recorded."""
     place_of = COLUMNS.split(", ").index(column)
     for row in kept.rows()[::5]:
-        run = kept.fork if row[1].decode() == str(kept.fork) else kept.run
+        run = kept.fork if row.run_id.decode() == str(kept.fork) else kept.run
         path = kept.copy(tmp_path)
         with opened_for_change(path) as file:
             change = f"UPDATE events SET {column} = ? WHERE position = ?"
-            file.execute(change, (row[place_of], row[0]))
+            file.execute(change, (row[place_of], row.position))
         refused(path, run, kept)
 
 
@@ -213,15 +217,18 @@ def test_a_blob_where_a_text_was(kept: Kept, tmp_path: Path, column: str) -> Non
 )
 def test_any_other_change_of_a_record(kept: Kept, tmp_path: Path, change: str, names: str) -> None:
     """The first, one in the middle and the last."""
-    rows = [row for row in kept.rows() if row[1].decode() == str(kept.run)]
+    rows = [row for row in kept.rows() if row.run_id.decode() == str(kept.run)]
     for row in (rows[0], rows[len(rows) // 2], rows[-1]):
         if "position" in change and row is rows[0]:
             continue  # it stays the first
         path = kept.copy(tmp_path)
         with opened_for_change(path) as file:
-            file.execute(f"UPDATE events SET {change} WHERE position = ?", (row[0],))
-            now = file.execute(f"SELECT {COLUMNS} FROM events WHERE run_id = ?", (str(kept.run),))
-            same = sum(found[7] == row[7].decode() for found in now if found[0] == row[0])
+            file.execute(f"UPDATE events SET {change} WHERE position = ?", (row.position,))
+            now = file.execute(
+                "SELECT data FROM events WHERE run_id = ? AND position = ?",
+                (str(kept.run), row.position),
+            )
+            same = sum(data == row.data.decode() for (data,) in now)
         if not same or "data" not in change:  # without a comma there is nothing to write otherwise
             refused(path, kept.run, kept)
 
@@ -229,31 +236,39 @@ def test_any_other_change_of_a_record(kept: Kept, tmp_path: Path, change: str, n
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
 def test_records_that_are_gone(kept: Kept, tmp_path: Path, which: str) -> None:
     """One of them, wherever."""
-    rows = [row for row in kept.rows() if row[1].decode() == str(kept.run)]
+    rows = [row for row in kept.rows() if row.run_id.decode() == str(kept.run)]
     row = {"first": rows[0], "middle": rows[len(rows) // 2], "last": rows[-1]}[which]
     path = kept.copy(tmp_path)
     with opened_for_change(path) as file:
-        file.execute("DELETE FROM events WHERE position = ?", (row[0],))
+        file.execute("DELETE FROM events WHERE position = ?", (row.position,))
     refused(path, kept.run, kept)
 
 
 @pytest.mark.parametrize("how_many", ["own", "all later"])
 def test_digests_that_were_worked_out_anew(kept: Kept, tmp_path: Path, how_many: str) -> None:
     """Of the changed record, or of all that follow: the index, or the next record, knows better."""
-    rows = [row for row in kept.rows() if row[1].decode() == str(kept.run)]
+    rows = [row for row in kept.rows() if row.run_id.decode() == str(kept.run)]
     for number, row in enumerate(rows):
         path = kept.copy(tmp_path)
         with opened_for_change(path) as file:
-            previous = rows[number - 1][6] if number else bytes(32)
+            previous = rows[number - 1].digest if number else bytes(32)
             for other in rows[number : None if how_many == "all later" else number + 1]:
-                data = _another(other[7]) if other is row else other[7]
-                previous = link(previous, other[1], other[2], other[4], other[3], other[5], data)
+                data = _another(other.data) if other is row else other.data
+                previous = link(
+                    previous,
+                    other.run_id,
+                    other.version,
+                    other.event_id,
+                    other.tag,
+                    other.recorded_at,
+                    data,
+                )
                 file.execute(
                     "UPDATE events SET data = ?, digest = ? WHERE position = ?",
-                    (data.decode(), previous, other[0]),
+                    (data.decode(), previous, other.position),
                 )
         found = outcome(path, kept.run, kept, execute=bool(number % 2))
-        assert found == IntegrityFailureError.__name__, row[3].decode()
+        assert found == IntegrityFailureError.__name__, row.tag.decode()
 
 
 def _another(data: bytes) -> bytes:
@@ -287,12 +302,12 @@ def test_a_changed_index(kept: Kept, tmp_path: Path, change: str) -> None:
 
 def test_a_changed_parent(kept: Kept, tmp_path: Path) -> None:
     """A fork's record is its parent's too."""
-    rows = [row for row in kept.rows() if row[1].decode() == str(kept.run)]
+    rows = [row for row in kept.rows() if row.run_id.decode() == str(kept.run)]
     for row in rows[:: len(rows) // 4]:
         path = kept.copy(tmp_path)
         with opened_for_change(path) as file:
-            new = _another(row[7]).decode()
-            file.execute("UPDATE events SET data = ? WHERE position = ?", (new, row[0]))
+            new = _another(row.data).decode()
+            file.execute("UPDATE events SET data = ? WHERE position = ?", (new, row.position))
         refused(path, kept.fork, kept)
 
 
@@ -320,9 +335,12 @@ def test_any_byte_of_the_file(kept: Kept, tmp_path: Path) -> None:
         found[said] = found.get(said, 0) + 1
         assert said != "diverged", place
         if said == "ok":
-            own = [row for row in before if row[1].decode() == str(kept.run)]
+            own = [row for row in before if row.run_id.decode() == str(kept.run)]
             with Ledger.open(str(path)) as ledger:
-                assert [one.row[2:6] for one in ledger.read(kept.run)] == [
-                    (row[2], row[3].decode(), row[4].decode(), row[5]) for row in own
+                assert [
+                    (r.version, r.tag, r.row.event_id, r.commit) for r in ledger.read(kept.run)
+                ] == [
+                    (row.version, row.tag.decode(), row.event_id.decode(), row.recorded_at)
+                    for row in own
                 ]
     assert found.get(IntegrityFailureError.__name__, 0) > 10

@@ -107,7 +107,7 @@ def test_a_rewritten_ledger_is_named(archive: Archive) -> None:
 def test_a_changed_record_is_named(archive: Archive) -> None:
     """Its digest left as it was: the chain is computed, not believed."""
     row = archive.vandal.at(archive.runs["first"], 2)
-    archive.vandal.change(row[0], "data", row[7].replace(b'"cents":1,', b'"cents":2,'))
+    archive.vandal.change(row.position, "data", row.data.replace(b'"cents":1,', b'"cents":2,'))
     done = archive.check("runs.db")
     assert done.returncode == 1
     assert done.stderr.strip() == (

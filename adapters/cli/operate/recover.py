@@ -279,7 +279,7 @@ def abandon(run: UUID, reason: str) -> None:
             CheckpointCleared(reason="the run is abandoned"),
         ]
         for event in events:
-            ledger.mapper.codec.encode(event)  # a claim is recorded too: not for what is refused
+            ledger.codec.encode(event)  # a claim is recorded too: not for what is refused
         with ledger.claim(run) as claim:
             ledger.append(run, events, ANY, claim.epoch)
     say(f"Run {run} is abandoned.")

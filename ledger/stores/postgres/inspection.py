@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from turnledger.ledger.runs.record_rows import RawRow
+from turnledger.ledger.runs.record import RawRow, as_raw_row
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder
 from turnledger.ledger.stores.sql import catalogue_number
 
@@ -43,9 +43,10 @@ class PostgresRawRows(LedgerRecorder):
             "ORDER BY version, position LIMIT %s",
             (key, *last, page),
         ):
-            yield from found
+            rows = list(map(as_raw_row, found))
+            yield from rows
             page = PAGE
-            last = (found[-1][2], found[-1][0])
+            last = (rows[-1].version, rows[-1].position)
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
         last = ("", "", "")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import NewRow
+from turnledger.ledger.runs.record import NewRow
 from turnledger.ledger.stores.postgres.sql_postgres_schema import (
     FIRST_POSITION,
     OWN_POSITION,

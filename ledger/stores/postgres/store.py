@@ -25,7 +25,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
 from turnledger.ledger.stores.group_commit import Job
@@ -191,11 +191,12 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicati
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
     ) -> list[Row]:
-        return self._all(
+        found = self._all(
             f"SELECT {ROW} FROM events WHERE run_id = %s AND version > %s AND version <= %s "
             f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT %s",
             (run_id, after, until if until is not None else 2**62, limit),
         )
+        return list(map(as_row, found))
 
     def rows_after(self, position: int, limit: int) -> list[Row]:
         return self._rows_after(position, limit, self.datastore.read)
@@ -209,13 +210,13 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicati
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
             self._check_open()
-            rows = read(
+            found = read(
                 f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
                 "ORDER BY position LIMIT %s",
                 (position, limit),
             )
-            if rows or time.monotonic() > deadline or not self._more_after(position):
-                return rows
+            if found or time.monotonic() > deadline or not self._more_after(position):
+                return list(map(as_row, found))
             time.sleep(nap)
             nap = min(nap * 2, LONGEST_NAP)
 

@@ -26,7 +26,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.record import NewRow, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError
 from turnledger.ledger.stores.postgres.connection import close_quietly
 from turnledger.ledger.stores.postgres.errors import (
@@ -113,7 +113,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
     def _commit_in_one_statement(self) -> None:
         ((_, move),) = self._held.items()
         self._held = {}
-        self._landmark = (move.rows[-1][3], move.rows[-1][5])
+        self._landmark = (move.rows[-1].event_id, move.rows[-1].digest)
         try:
             first = _first(self._send("appending", *advance_one(move, self._ordinal)))
         except LostConnectionError as error:
@@ -268,7 +268,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
                 return None
             self._write_blobs(blobs)
         else:
-            self._make_room(sum(len(row[6]) for row in rows))
+            self._make_room(sum(len(row.data) for row in rows))
             positions = self._held.setdefault(after.run_id, Move(before)).add(after, rows)
             self._held_rows += len(rows)
             self._blobs.update(blobs)
@@ -325,7 +325,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
             move.place(first)
             first += len(move.rows)
             self._ordinal += len(move.rows)
-            self._landmark = (move.rows[-1][3], move.rows[-1][5])
+            self._landmark = (move.rows[-1].event_id, move.rows[-1].digest)
 
     def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
         # In one order everywhere, so that two who write the same don't wait for each other.
@@ -358,21 +358,21 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
     def row_at(self, run_id: str, version: int) -> Row | None:
         if run_id in self._held:
             self._write_held()
-        row: Row | None = self._one(
+        found = self._one(
             f"SELECT {ROW} FROM events WHERE run_id = %s AND version = %s", run_id, version
         )
-        return row
+        return as_row(found) if found else None
 
     def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
         if self._held:
             self._write_held()
-        found: list[Any] = self._execute(
+        found = self._execute(
             "looking for event ids",
             f"SELECT {ROW} FROM events WHERE event_id = ANY(%s)",
             (list(event_ids),),
         ).fetchall()
         self._recalled = self._recalled or bool(found)
-        return found
+        return list(map(as_row, found))
 
     def has_blob(self, name: str) -> bool:
         if name in self._blobs:

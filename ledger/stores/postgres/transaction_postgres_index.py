@@ -10,7 +10,7 @@ import psycopg
 from psycopg import Cursor
 
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import Row
+from turnledger.ledger.runs.record import Row, as_row
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import Db
 from turnledger.ledger.stores.postgres.errors import unavailable
@@ -55,12 +55,13 @@ class PostgresIndexTransaction(PostgresLeaseTransaction):
     def _all_rows(self) -> Iterator[Row]:
         last = -1
         while True:
-            page: list[Any] = self._execute(
+            found = self._execute(
                 "reading all events",
                 f"SELECT {ROW} FROM events WHERE position > %s ORDER BY position LIMIT %s",
                 (last, PAGE),
             ).fetchall()
-            if not page:
+            if not found:
                 return
+            page = list(map(as_row, found))
             yield from page
-            last = page[-1][0]
+            last = page[-1].position

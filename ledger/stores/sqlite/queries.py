@@ -10,7 +10,7 @@ from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import RawRow, Row
+from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import Lease
 from turnledger.ledger.stores.base import RunQuery
 from turnledger.ledger.stores.sql import catalogue_number
@@ -39,17 +39,19 @@ class SQLiteRows(SQLiteShelves):
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
     ) -> list[Row]:
-        return self._all(
+        found = self._all(
             f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
             f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
             (run_id, after, until if until is not None else 2**62, limit),
         )
+        return list(map(as_row, found))
 
     def rows_after(self, position: int, limit: int) -> list[Row]:
-        return self._all(
+        found = self._all(
             f"SELECT {ROW} FROM events WHERE position>? ORDER BY position LIMIT ?",
             (position, limit),
         )
+        return list(map(as_row, found))
 
     def run(self, run_id: str) -> RunRow | None:
         found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
@@ -105,9 +107,10 @@ class SQLiteRows(SQLiteShelves):
         if first is not None:
             which, values = f"{which} AND version>=?", [*values, first]
         with self._undecoded() as db:
-            yield from db.execute(
+            found = db.execute(
                 f"SELECT {RAW_ROW} FROM events WHERE {which} ORDER BY version", values
             )
+            yield from map(as_raw_row, found)
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
         columns = ", ".join(map(as_text, ("run_id", "key", "value")))

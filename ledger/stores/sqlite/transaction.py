@@ -11,7 +11,7 @@ from typing import Any
 
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record_rows import NewRow, Row
+from turnledger.ledger.runs.record import NewRow, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, RedoError
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteShelfTransaction
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown
@@ -172,7 +172,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         for row in rows[done:]:
             last = self._execute(INSERT_ONE, row).lastrowid
         for row in rows:
-            self.bytes_written += len(row[6])
+            self.bytes_written += len(row.data)
         assert last is not None
         return last
 
@@ -224,15 +224,13 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
 
     def row_at(self, run_id: str, version: int) -> Row | None:
         self.flush()
-        row: Row | None = self._one(
-            f"SELECT {ROW} FROM events WHERE run_id=? AND version=?", run_id, version
-        )
-        return row
+        found = self._one(f"SELECT {ROW} FROM events WHERE run_id=? AND version=?", run_id, version)
+        return as_row(found) if found else None
 
     def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
         self.flush()
         found = (self._one(f"SELECT {ROW} FROM events WHERE event_id=?", i) for i in event_ids)
-        rows = [row for row in found if row is not None]
+        rows = [as_row(row) for row in found if row is not None]
         self._recalled = self._recalled or bool(rows)
         return rows
 
@@ -269,7 +267,8 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         self._wrote = True
         self.flush()
         try:
-            rows = fold(self._execute(f"SELECT {ROW} FROM events ORDER BY position"))
+            found = self._execute(f"SELECT {ROW} FROM events ORDER BY position")
+            rows = fold(map(as_row, found))
             self._execute("DELETE FROM runs")
             self._execute("DELETE FROM run_tags")
             for row in rows:

@@ -115,8 +115,8 @@ class _Gathering:
         self._changes: list[Event] = []
 
     def take(self, record: Record) -> None:
-        if record.row[5] != self._commit:
-            self._commit, self._changes = record.row[5], []
+        if record.commit != self._commit:
+            self._commit, self._changes = record.commit, []
         event = record.event
         match event:
             case MessageAppended():

@@ -169,7 +169,7 @@ def _fork_point(
     """
     point, projections = None, (PendingTools(),)
     states = fold_together(records[: len(records) - len(own)], projections)
-    for _, group in groupby(own, lambda record: record.row[5]):
+    for _, group in groupby(own, lambda record: record.commit):
         commit = list(group)
         first = next((record for record in commit if live.begins_at(record)), None)
         if first is not None and (until is None or first.version <= until):

@@ -27,6 +27,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelReplied,
     Record,
+    Row,
     RunAbandoned,
     RunClaimed,
     RunCompleted,
@@ -83,7 +84,7 @@ def what_if(
     run = UUID(canonical_id(run_id))
     clock = clock or SystemClock()
     record = ledger.record(run, version)
-    changed = changed_event(ledger.mapper.codec, record.event, changes, version)
+    changed = changed_event(ledger.codec, record.event, changes, version)
     commit = _commit_of(ledger, run, record)
     started = RunStarted(parent=run, at=_before(commit, record), kind="fork", tags=dict(tags or {}))
     if isinstance(changed, RunStarted):
@@ -101,7 +102,7 @@ def _commit_of(ledger: Ledger, run: UUID, record: Record) -> list[Record]:
     """The records that were appended together with this one."""
 
     def is_one(other: Record) -> bool:
-        return other.row[5] == record.row[5]
+        return other.commit == record.commit
 
     before = list(
         takewhile(is_one, ledger.read(run, until=record.version - 1, backwards=True))
@@ -304,11 +305,11 @@ class _Fork:
         return None
 
     def _provisional(self, version: int, draft: Draft) -> Record:
-        codec = self._ledger.mapper.codec
+        codec = self._ledger.codec
         tag, data = codec.encode(draft.event)
         micros = self._clock.micros()
         event_id = str(draft.event_id)
-        row = (0, str(self._child), version, tag, event_id, micros, b"", data.decode())
+        row = Row(0, str(self._child), version, tag, event_id, micros, b"", data.decode())
         return Record(row, codec)
 
 

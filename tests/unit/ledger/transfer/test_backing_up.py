@@ -176,7 +176,7 @@ def test_a_snapshot_stands_still(kind: str, tmp_path: Path) -> None:
         runs = family(ledger)
         before = export(ledger)
         with closing(snapshot_of(ledger.store)) as snapshot:
-            frozen = Ledger(snapshot, codec=ledger.mapper.codec, clock=SystemClock())
+            frozen = Ledger(snapshot, codec=ledger.codec, clock=SystemClock())
             ledger.append(runs[0], note(), ANY)
             ledger.append(new_run_id(), note(), NEW)
             assert frozen.head(runs[0]) + 1 == ledger.head(runs[0])
@@ -467,11 +467,11 @@ def test_somebody_s_lock_on_the_folder_counts(ledger: Ledger, file: Path) -> Non
 
 def _change_data(store: StoreUnderTest) -> None:
     row = store.vandal.rows()[2]
-    store.vandal.change(row[0], "data", row[7].replace(b"note", b"gone"))
+    store.vandal.change(row.position, "data", row.data.replace(b"note", b"gone"))
 
 
 def _lose_the_end(store: StoreUnderTest) -> None:
-    store.vandal.change_run(store.vandal.rows()[0][1].decode(), "version", 99)
+    store.vandal.change_run(store.vandal.rows()[0].run_id.decode(), "version", 99)
 
 
 @pytest.mark.parametrize("damage", [_change_data, _lose_the_end])

@@ -225,7 +225,7 @@ def test_people_can_read_it_with_psql(
     (record,) = appended.records
     row = sql.execute("SELECT position, run_id, recorded_at, digest, data FROM log").fetchone()
     moment = record.recorded_at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
-    assert row == (record.position, str(run), moment, appended.digest, record.row[7])
+    assert row == (record.position, str(run), moment, appended.digest, record.data)
 
 
 # --- one order ------------------------------------------------------------------------
