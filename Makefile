@@ -1,55 +1,84 @@
-# make demo | test | check | bench | soak. Each sets up .venv by itself.
+# Every target sets up what it needs in .venv. `make help` lists them.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
-SOAK_STAMP := $(VENV)/.installed-soak
+CORE := $(VENV)/.installed-core
+DEV := $(VENV)/.installed
+SOAK := $(VENV)/.installed-soak
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+SOAK_MINUTES ?= 30
+export SOAK_MINUTES
 
-.PHONY: demo test check lint bench soak docs clean help
+.DEFAULT_GOAL := help
+.PHONY: help demo unit test full soak check lint bench docs lines test-pythons release-check clean links
 
-help:
-	@echo "make demo   the main job on SQLite, no keys, no network"
-	@echo "make test   all tests"
-	@echo "make check  lint, types, import rules, tests"
-	@echo "make bench  costs, as ratios against the physical limit"
-	@echo "make soak   long searches (bounded by SOAK_MINUTES, default 30)"
-	@echo "make docs   write the generated reference pages"
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[postgres,openai,litellm,anthropic,gemini,seal]' --group dev
-	@touch $(STAMP)
-
-$(SOAK_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --group soak
-	@touch $(SOAK_STAMP)
-
-demo: $(STAMP)
+demo: $(CORE)  ## the main job on SQLite: kill, recover, replay; no keys, no network
 	$(BIN)/python examples/demo.py
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+unit: $(DEV)  ## tests that start no process and no server, for every save
+	$(PYTEST) -m "not soak and not full and not process" -p tests.no_processes tests/unit
 
-lint: $(STAMP)
+test: $(DEV)  ## all tests; of each large matrix one cell of every row and column
+	$(PYTEST) -m "not soak and not full"
+
+full: $(DEV)  ## all tests, matrices whole
+	$(PYTEST) -m "not soak"
+
+soak: $(DEV) $(SOAK)  ## long searches, SOAK_MINUTES (30) at most
+	$(BIN)/python -m pytest -m soak
+
+check: lint test  ## what CI runs: lint, types, import rules, tests
+
+lint: $(DEV)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint test
-
-bench: $(STAMP)
+bench: $(DEV)  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
 
-SOAK_MINUTES ?= 30
-export SOAK_MINUTES
-
-soak: $(STAMP) $(SOAK_STAMP)
-	$(BIN)/python -m pytest -m soak
-
-docs: $(STAMP)
+docs: $(DEV)  ## write the generated reference pages
 	$(BIN)/python -m docs.generate
 
-clean:
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+lines:  ## lines of Python: source of each package, tests
+	@count() { find "$$@" -type f \( -name '*.py' -o -name '*.pyi' \) -exec cat {} + | wc -l; }; \
+	for part in ledger projections runtime adapters tests; do \
+	  printf '%-12s %6d\n' $$part "$$(count $$part)"; \
+	done; \
+	printf '%-12s %6d\n' source "$$(count ledger projections runtime adapters)"
+
+test-pythons: links  ## all tests on every Python at hand that is declared
+	$(PYTHON) tests/pythons.py
+
+release-check: $(DEV)  ## build, install the wheel in an empty environment, run the README
+	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
+
+clean:  ## remove .venv and all caches
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# git writes symbolic links as small text files where the file system or its settings have none.
+links:
+	@for part in ledger projections runtime adapters; do \
+	  test -d src/turnledger/$$part || { \
+	    echo "src/turnledger/$$part is not a link to ../../$$part: this checkout has links as text" \
+	      "files. Run 'git config core.symlinks true' and 'git checkout -- src', on a file system" \
+	      "with symbolic links." >&2; exit 1; }; \
+	done
+
+$(CORE): pyproject.toml | links
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $(CORE)
+
+$(DEV): $(CORE)
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
+	@touch $(DEV)
+
+$(SOAK): $(DEV)
+	$(BIN)/python -m pip install --quiet --group soak
+	@touch $(SOAK)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.agents import KINDS, Agent, Order, Pay
 from tests.crash.driver import drive
+from tests.matrices import cells, further
 from tests.postgres import new_database
 from tests.soaking import Search
 from turnledger.ledger import Ledger, new_run_id
@@ -62,14 +63,14 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     assert len(runs) > 8
 
 
-@pytest.mark.parametrize("kind", ["sequential", "parallel", "expansion"])
+@pytest.mark.parametrize("kind", further("parallel", "sequential", "expansion"))
 def test_the_same_on_postgresql(kind: str, server_url: str, tmp_path: Path) -> None:
     """At every fourth moment; the soak has all of them."""
     runs = matrix(server_url, tmp_path, kind, stride=4)
     check_all_end_alike(runs, kind)
 
 
-@pytest.mark.parametrize("kind", ["sequential", "parallel"])
+@pytest.mark.parametrize("kind", further("parallel", "sequential"))
 def test_those_who_recover_may_be_killed_too(kind: str, file_url: str, tmp_path: Path) -> None:
     """Five times in a row."""
     runs = matrix(file_url, tmp_path, kind, recoveries=5, stride=3)
@@ -77,8 +78,9 @@ def test_those_who_recover_may_be_killed_too(kind: str, file_url: str, tmp_path:
     assert max(len(run["deaths"]) for run in runs) == 6
 
 
-@pytest.mark.parametrize("kind", ["one", "sequential", "parallel"])
-@pytest.mark.parametrize("policy", ["fail", "ask"])
+@pytest.mark.parametrize(
+    ("kind", "policy"), cells(["one", "sequential", "parallel"], ["fail", "ask"])
+)
 def test_what_must_not_happen_twice_happens_at_most_once(
     kind: str, policy: str, file_url: str, tmp_path: Path
 ) -> None:
@@ -124,7 +126,7 @@ def test_checkpoint_files_alone_are_enough_to_recover(policy: str, tmp_path: Pat
     assert runs[-1]["effects"] == ["a1", "a2", "a3"]
 
 
-@pytest.mark.parametrize("kind", ["parallel", "failing", "expansion", "structured"])
+@pytest.mark.parametrize("kind", further("expansion", "parallel", "failing", "structured"))
 def test_files_are_enough_for_every_kind_of_agent(kind: str, tmp_path: Path) -> None:
     """X11: whatever it was at when it was killed, everything is done, and said, in the end."""
     runs = matrix("", tmp_path, kind, files_only=True)

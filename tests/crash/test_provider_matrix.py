@@ -11,6 +11,7 @@ from tests.conformance.providers.harness import PROVIDERS
 from tests.crash.agents import KINDS
 from tests.crash.provided import script_of
 from tests.crash.test_matrix import check_all_end_alike, matrix
+from tests.matrices import cells
 from tests.servers.serving import StrictServer
 from tests.soaking import Search
 
@@ -31,12 +32,14 @@ def _check(name: str, kind: str, url: str, folder: Path, *, stream: bool, stride
     return len(runs)
 
 
-@pytest.mark.parametrize(("kind", "stream"), [("sequential", False), ("parallel", True)])
-@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize(
+    ("name", "case"), cells(tuple(PROVIDERS), [("sequential", False), ("parallel", True)])
+)
 def test_a_killed_agent_goes_on_with_its_provider(
-    name: str, kind: str, stream: bool, file_url: str, tmp_path: Path
+    name: str, case: tuple[str, bool], file_url: str, tmp_path: Path
 ) -> None:
     """At every seventh moment, with every SDK; no request of any process is refused."""
+    kind, stream = case
     _check(name, kind, file_url, tmp_path, stream=stream, stride=7)
 
 

@@ -23,6 +23,7 @@ import pytest
 from tests.conformance.providers.harness import PROVIDERS, under_test
 from tests.crash.agents import KINDS, Agent, Order, parallel_tools
 from tests.crash.provided import script_of
+from tests.matrices import cells
 from tests.replay import elsewhere
 from turnledger.ledger import Ledger, ModelReplied, new_run_id
 from turnledger.runtime import PromptEvaluationError
@@ -86,12 +87,12 @@ def check(found: list[dict[str, Any]], head: int) -> None:
     assert found[1]["state"] == found[2]["state"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("name", "stream"), WAYS, ids=NAMES)
+@pytest.mark.parametrize(("way", "kind"), cells(WAYS, KINDS))
 def test_every_agent_with_every_provider(
-    library: Library, name: str, stream: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+    library: Library, way: tuple[str, bool], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fold and re-execution agree with the record; nothing of the world is touched."""
+    name, stream = way
     plan = library.plans(name, stream)[kind]
     world = elsewhere.World()
     monkeypatch.setattr(elsewhere.NoSocket, "world", world)

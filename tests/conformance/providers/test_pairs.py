@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.providers.harness import PROVIDERS, UnderTest, under_test
+from tests.matrices import cells
 from tests.servers.serving import Answer, Call, replies
 from tests.unit.runtime.evaluations import again, events, on, prompt_of, tool
 from turnledger.ledger import EvaluationFinished, Ledger, ModelReplied
@@ -22,6 +23,8 @@ ANSWERS = (
 THINKING: dict[str, dict[str, Any]] = {
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 }
+
+PAIRS = [pair for pair in product(PROVIDERS, repeat=2) if pair[0] != pair[1]]
 
 
 class _StoppedError(BaseException):
@@ -46,12 +49,10 @@ def _adapter(provider: UnderTest) -> Any:
     return provider.adapter(**THINKING.get(provider.provider.name, {}))
 
 
-@pytest.mark.parametrize("requests", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("first", "second"), [pair for pair in product(PROVIDERS, repeat=2) if pair[0] != pair[1]]
-)
-def test_a_run_goes_on_with_another_provider(first: str, second: str, requests: int) -> None:
+@pytest.mark.parametrize(("pair", "requests"), cells(PAIRS, [1, 2, 3]))
+def test_a_run_goes_on_with_another_provider(pair: tuple[str, str], requests: int) -> None:
     """For every ordered pair, stopped at every turn, with thoughts of the first on record."""
+    first, second = pair
     prompt = prompt_of(tool())
     with Ledger.open("memory://") as ledger, under_test(first) as one, under_test(second) as other:
         one.tells(replies(*ANSWERS))

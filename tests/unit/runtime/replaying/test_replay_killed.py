@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.agents import KINDS, Agent, Order
 from tests.crash.matrix import _lay
+from tests.matrices import cells
 from turnledger.ledger import Ledger, new_run_id
 from turnledger.runtime import DecisionRequiredError, RecoveryConfig
 from turnledger.runtime.replaying.replay import Replayed, replay
@@ -81,8 +82,7 @@ def _killed_at(
     return died, found
 
 
-@pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "policy"), cells(KINDS, ["retry", "fail", "ask"]))
 def test_whatever_was_killed_replays_as_it_was(kind: str, policy: str, tmp_path: Path) -> None:
     """At every moment where it can die: fold and re-execution agree, and no handler is called."""
     attempts = set()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.crash.agents import Agent, Order
 from tests.crash.matrix import _lay
+from tests.matrices import cells
 from tests.unit.runtime.replaying.live.test_live_parts import PAID, bytes_of
 from tests.unit.runtime.replaying.test_replay_killed import KilledError, _fuse
 from turnledger.ledger import InvalidInputError, Ledger, new_run_id
@@ -21,8 +22,9 @@ from turnledger.runtime.replaying.replay import replay
 POLICIES = ("retry", "fail", "ask")
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", ["sequential", "parallel", "failing", "expansion"])
+@pytest.mark.parametrize(
+    ("kind", "policy"), cells(["sequential", "parallel", "failing", "expansion"], POLICIES)
+)
 def test_whatever_was_killed_runs_again(kind: str, policy: str, tmp_path: Path) -> None:
     """However a run came to its end, its fork is whole: no call of it is ever in doubt."""
     forks = 0
