@@ -31,7 +31,7 @@ from tests.postgres import BINARIES, FAST, PostgresServer, new_database
 from tests.unit.docs_providers import OTHERS, Providers, are_needed
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 # The server that pages talk about, where a reader writes the name of their own.
 SERVER = "postgresql://localhost/agents"

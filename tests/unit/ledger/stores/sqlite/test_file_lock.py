@@ -22,7 +22,7 @@ from turnledger.ledger.stores.sqlite.file_lock import FairLock, LifeSign, is_ali
 HANDLE = """
 import sys
 from pathlib import Path
-from turnledger.ledger.stores.file_lock import FairLock, LifeSign
+from turnledger.ledger.stores.sqlite.file_lock import FairLock, LifeSign
 folder = Path(sys.argv[1])
 lock, signs = FairLock(folder, wait=60), []
 for line in sys.stdin:
