@@ -8,11 +8,11 @@ dies with its process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -20,7 +20,6 @@ import msgspec
 from turnledger.ledger import (
     AppendRefusedError,
     CheckpointCleared,
-    Claim,
     Clock,
     InvalidInputError,
     InvalidRunIdError,
@@ -53,9 +52,10 @@ from turnledger.runtime.loop.events import (
     PromptResponse,
     RecoveryFailed,
 )
-from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import recoverable
-from turnledger.runtime.recovery.heartbeat import KeptAlive
+from turnledger.runtime.recovery.heartbeat import claimed, worker_name
 from turnledger.runtime.recovery.recover import recover_from_checkpoint, recover_from_ledger
 from turnledger.runtime.recovery.request_types import (
     is_of,
@@ -67,6 +67,8 @@ from turnledger.runtime.session.session import Session, enable_inner_message_rec
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
+# Resources by name, or what makes them for each run.
+Resources: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any] | None]"
 
 LEASE = timedelta(seconds=60)
 logger = logger_of("turnledger.loop")
@@ -95,6 +97,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         config: MainLoopConfig | None = None,
         recovery: RecoveryConfig | None = None,
         ledger: Ledger | None = None,
+        resources: Resources | None = None,
         request_type: Any = None,
         clock: Clock | None = None,
         lease: timedelta = LEASE,
@@ -106,6 +109,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             ledger = _ledger_of(recovery.backend)
         self._ledger = ledger
         self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
+        self._resources = resources
         self._clock = clock or SystemClock()
         self._lease = lease
         self.request_type = request_type_of(self, MainLoop, request_type)
@@ -124,10 +128,6 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     @abstractmethod
     def create_session(self) -> Session:
         """The session for a run: a new one, or the one that is to go on."""
-
-    def _build_resources(self) -> Mapping[str, Any] | None:
-        """What else is snapshotted with the session and handed to tools: files, say."""
-        return None
 
     # --- what everybody calls ---
 
@@ -153,21 +153,21 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
         try:
-            return recover(self, run_id, deadline)
+            return recover(self.host, run_id, deadline)
         except Exception as error:
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise
 
     def list_recoverable(self) -> Sequence[RecoverableRun]:
         """The interrupted runs that nobody is at, oldest first."""
-        return recoverable(self)
+        return recoverable(self.host)
 
     def abandon(self, run: RecoverableRun | UUID | str, *, reason: str = "") -> None:
         """Give a run up. One that another worker is at is left as it is."""
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
-                with self.claimed(run_id) as journal:
+                with claimed(self.host, run_id) as journal:
                     if journal.state.summary.status not in ("completed", "abandoned"):
                         journal.add(RunAbandoned(reason=reason))
                     if journal.state.checkpoints.latest is not None:
@@ -175,8 +175,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                     journal.commit()
             except RunClaimedError:
                 return
-        if self.beside is not None:
-            self.beside.delete(run_id)
+        backend = self.host.backend
+        if backend is not None:
+            backend.delete(run_id)
 
     # --- what its parts share ---
 
@@ -191,11 +192,27 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         return LedgerCheckpointBackend(self._ledger)
 
     @property
-    def beside(self) -> CheckpointBackend | None:
-        """Where checkpoints are kept beside the loop's own ledger, if anywhere."""
+    def host(self) -> LoopHost:
+        """What running a run needs of this loop, as it is now."""
         backend = self._recovery.backend if self._recovery is not None else None
-        kept_there = self._ledger is not None and _ledger_of(backend) is self._ledger
-        return None if kept_there else backend
+        in_ledger = self._ledger is not None and _ledger_of(backend) is self._ledger
+        return LoopHost(
+            adapter=self._adapter,
+            bus=self._bus,
+            clock=self._clock,
+            create_prompt=self.create_prompt,
+            create_session=self._session,
+            resources=self._made_resources,
+            request_type=self.request_type,
+            ledger=self._ledger,
+            recovery=self._recovery,
+            backend=None if in_ledger else backend,
+            lease=self._lease,
+        )
+
+    def _made_resources(self) -> Mapping[str, Any]:
+        given = self._resources
+        return (given() if callable(given) else given) or {}
 
     def _handle(self, asked: MainLoopRequest[UserRequestT]) -> None:
         """A request from the bus: its outcome goes there too.
@@ -225,15 +242,15 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run = run_id or new_run_id()
         started, request = self._recorded(run, self._started(asked, session), asked.request)
         with self._journal(run, started, session) as journal:
-            assignment = Assignment(
-                loop=self,
+            work = RunWork(
+                host=self.host,
                 run_id=run,
                 journal=journal,
                 session=session,
                 request=request,
                 started=started,
             )
-            return drive(assignment)
+            return run_to_end(work)
 
     def _session(self) -> Session:
         session = self.create_session()
@@ -288,30 +305,15 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             at = self._ledger.head(parent)
             started = msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
         try:
-            claim = self._ledger.begin(run, started, worker=self._worker(), ttl=self._lease)
+            claim = self._ledger.begin(
+                run, started, worker=worker_name(self._ledger), ttl=self._lease
+            )
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with self.claimed(run, session, claim) as journal:
+        with claimed(self.host, run, session, claim) as journal:
             session.attach(journal)
             yield journal
-
-    def _worker(self) -> str:
-        """A name of its own: not even another thread with the same ledger shares the claim."""
-        assert self._ledger is not None
-        return f"{self._ledger.worker}/{str(new_run_id())[-6:]}"
-
-    @contextmanager
-    def claimed(
-        self, run: UUID, session: Session | None = None, claim: Claim | None = None
-    ) -> Iterator[Journal]:
-        """The journal of a run in the ledger, for as long as this worker has it."""
-        assert self._ledger is not None
-        if claim is None:
-            claim = self._ledger.claim(run, worker=self._worker(), ttl=self._lease)
-        with KeptAlive(claim):
-            declared = session.declarations if session is not None else None
-            yield Journal(self._ledger, run, declarations=declared, claim=claim, clock=self._clock)
 
 
 def _ledger_of(backend: CheckpointBackend | None) -> Ledger | None:

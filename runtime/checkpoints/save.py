@@ -6,22 +6,19 @@ it used, its limits, and which calls were started and not heard of since.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from turnledger.ledger import EvaluationStarted, RunStarted
-from turnledger.ledger.clock import to_datetime
 from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
-
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.run import Assignment
-
 
 # What the state that this module writes is known by: others may save what they like.
 _OURS = b'"turnledger.run"'
@@ -49,20 +46,40 @@ class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
     superseded: str = ""
 
 
-def checkpoint_of(work: Assignment, state: ExecutionState, known: Known) -> Checkpoint:
-    """The run as it is on disk now."""
+def checkpoint_of(
+    state: ExecutionState,
+    known: Known,
+    *,
+    run_id: UUID,
+    started: RunStarted,
+    before: Saved,
+    seconds: float,
+    created_at: datetime,
+) -> Checkpoint:
+    """The run as it is on disk now.
+
+    Args:
+        state: The session and resources to snapshot.
+        known: What is folded from the committed events.
+        run_id: The run.
+        started: Its first event: the request and the limits.
+        before: What the checkpoint held that this attempt goes on from.
+        seconds: How long the run was worked on, in all attempts.
+        created_at: Now.
+    """
     last = next(iter(known.run.checkpoints.entries.backwards()), None)
     used = known.run.usage.total
-    before = work.saved.usage
-    if before is not None:
-        used = Tokens(*(getattr(used, n) + getattr(before, n) for n in used.__struct_fields__))
+    if before.usage is not None:
+        used = Tokens(
+            *(getattr(used, n) + getattr(before.usage, n) for n in used.__struct_fields__)
+        )
     found = known.progress.evaluation
     saved = Saved(
         # An attempt that got somewhere does not count.
-        attempts=work.saved.attempts if not known.progress.steps else 0,
+        attempts=before.attempts if not known.progress.steps else 0,
         usage=used,
-        started=work.started,
-        seconds=work.seconds,
+        started=started,
+        seconds=seconds,
         under_way=tuple(
             StartedCall(call.evaluation_id, call.call_id, call.name, call.attempts)
             for call in known.run.tools.pending()
@@ -71,12 +88,11 @@ def checkpoint_of(work: Assignment, state: ExecutionState, known: Known) -> Chec
         evaluation=None if found is None or found.superseded else _begun(found),
         superseded=found.evaluation_id if found is not None and found.superseded else "",
     )
-    started = work.started
     assert started.request_id is not None
     return Checkpoint(
-        run_id=work.run_id,
+        run_id=run_id,
         request_id=started.request_id,
-        created_at=to_datetime(work.loop._clock.micros()),
+        created_at=created_at,
         composite_snapshot=state.snapshot(),
         request_payload=msgspec.json.encode(started.request),
         request_type=started.request_type,

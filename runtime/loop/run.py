@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -20,6 +20,7 @@ from turnledger.ledger import (
     RunStarted,
     StaleEpochError,
 )
+from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
 from turnledger.runtime.agent.models.retry import RetryCancelledError
@@ -29,7 +30,7 @@ from turnledger.runtime.agent.visibility import (
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
-from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
+from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.save import Saved, checkpoint_of
 from turnledger.runtime.errors import (
@@ -41,12 +42,10 @@ from turnledger.runtime.errors import (
 from turnledger.runtime.journal.journal import Journal, Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
-
-if TYPE_CHECKING:
-    from turnledger.runtime.main_loop import MainLoop
 
 logger = logger_of("turnledger.recovery")
 MOST_EXPANSIONS = 10
@@ -63,10 +62,10 @@ _NO_FAILURE = (
 
 
 @dataclass
-class Assignment:
-    """A run that somebody works on, and all that it takes."""
+class RunWork:
+    """One run, and what it takes to run it to its end."""
 
-    loop: MainLoop[Any, Any]
+    host: LoopHost
     run_id: UUID
     journal: Journal
     session: Session
@@ -80,16 +79,16 @@ class Assignment:
     began: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.began = self.loop._clock.micros()
+        self.began = self.host.clock.micros()
 
     @property
     def seconds(self) -> float:
         """How long it was worked on, now and before."""
-        return self.used.total_seconds() + (self.loop._clock.micros() - self.began) / 1e6
+        return self.used.total_seconds() + (self.host.clock.micros() - self.began) / 1e6
 
     def limit(self) -> Deadline | None:
         """Until when it may take."""
-        started, clock = self.started, self.loop._clock
+        started, clock = self.started, self.host.clock
         if self.deadline is not None:
             return deadline_for(self.deadline, clock=clock)
         if started.deadline is not None:
@@ -107,14 +106,13 @@ class Assignment:
         return BudgetTracker(budget, self.saved.usage or self.journal.state.usage.total)
 
 
-def drive(work: Assignment) -> PromptResponse[Any]:
+def run_to_end(work: RunWork) -> PromptResponse[Any]:
     """Go on with a run until it has its answer, has failed, or waits."""
-    journal, loop = work.journal, work.loop
-    recovery = loop._recovery
+    journal, host = work.journal, work.host
+    recovery = host.recovery
+    journal.answers = host.answers
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
-    state = work.state or ExecutionState(
-        session=work.session, resources=loop._build_resources() or {}
-    )
+    state = work.state or ExecutionState(session=work.session, resources=host.resources())
     stop = journal.on_commit(_saving(work, state))
     try:
         prompt = _prompt(work)
@@ -139,7 +137,7 @@ def drive(work: Assignment) -> PromptResponse[Any]:
     return response
 
 
-def _prompt(work: Assignment) -> Prompt[Any]:
+def _prompt(work: RunWork) -> Prompt[Any]:
     """The run's prompt, made from the state that it was first made from.
 
     What making it changes is recorded when it is made first, and not again.
@@ -148,24 +146,24 @@ def _prompt(work: Assignment) -> Prompt[Any]:
     known = journal.folded(at) if at is not None else None
     overlay = Overlay(journal, CREATE_PROMPT, known=known)
     with work.session.scope(overlay):
-        prompt: Prompt[Any] = work.loop.create_prompt(work.request)
+        prompt: Prompt[Any] = work.host.create_prompt(work.request)
     made = overlay.close()
     if at is None:
         journal.add(*made, blobs=overlay.blobs)
     return prompt
 
 
-def _answered(work: Assignment, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:
+def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:
     journal = work.journal
     limit, tracker = work.limit(), work.tracker()
     while True:
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
         try:
-            return work.loop._adapter.evaluate(
+            return work.host.adapter.evaluate(
                 prompt,
                 execution_state=state,
-                bus=work.loop._bus,
+                bus=work.host.bus,
                 deadline=limit,
                 budget_tracker=tracker,
                 resume=goes_on,
@@ -183,9 +181,9 @@ def _answered(work: Assignment, prompt: Prompt[Any], state: ExecutionState) -> P
                 )
 
 
-def _complete(work: Assignment) -> None:
+def _complete(work: RunWork) -> None:
     """The run's end, in one commit with its last checkpoint."""
-    journal, recovery = work.journal, work.loop._recovery
+    journal, recovery = work.journal, work.host.recovery
 
     def completed(known: Known) -> RunCompleted:
         found = known.progress.evaluation
@@ -202,8 +200,9 @@ def _complete(work: Assignment) -> None:
             journal.add(CheckpointCleared(reason="the run is completed"))
     try:
         journal.commit()
-        if recovery is not None and recovery.cleanup_on_success and work.loop.beside is not None:
-            work.loop.beside.delete(work.run_id)
+        backend = work.host.backend
+        if recovery is not None and recovery.cleanup_on_success and backend is not None:
+            backend.delete(work.run_id)
     except Exception as error:
         if journal.committed.run.summary.status != "completed":
             raise
@@ -211,7 +210,7 @@ def _complete(work: Assignment) -> None:
         logger.warning("run %s is completed, but its checkpoint: %s", work.run_id, error)
 
 
-def _fail(work: Assignment, error: Exception) -> None:
+def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if it can be: the error itself is what the caller gets."""
     journal = work.journal
     said = str(error)[:_MOST_SAID].encode(errors="replace").decode()
@@ -224,7 +223,7 @@ def _fail(work: Assignment, error: Exception) -> None:
 
     def record() -> None:
         journal.add(failed)
-        if work.loop._recovery is not None:
+        if work.host.recovery is not None:
             journal.add(checkpoint(journal, "failed"))
         journal.commit()
 
@@ -239,24 +238,24 @@ def _fail(work: Assignment, error: Exception) -> None:
         error.add_note(f"The failure could not be recorded: {trouble}")
 
 
-def _saving(work: Assignment, state: ExecutionState) -> Callable[[Known, Known], None]:
+def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], None]:
     """Tells of each checkpoint once it is on disk, and keeps it where it is to be kept."""
 
     is_first = True
 
     def listen(before: Known, now: Known) -> None:
         nonlocal is_first
-        recovery, bus = work.loop._recovery, work.loop._bus
+        recovery, bus = work.host.recovery, work.host.bus
         entries = now.run.checkpoints.entries
         new = len(entries) - len(before.run.checkpoints.entries)
         latest = list(_take(entries.backwards(), max(new, 0)))
         if recovery is None:
             return
-        backend = work.loop.beside
+        backend = work.host.backend
         started = before.run.tools.open != now.run.tools.open
         if backend is not None and (latest or started or is_first):
             # The first one says that another attempt has begun.
-            backend.save(work.run_id, checkpoint_of(work, state, now))
+            backend.save(work.run_id, _checkpoint(work, state, now))
         is_first = False
         for entry in reversed(latest):
             bus.publish(
@@ -270,6 +269,18 @@ def _saving(work: Assignment, state: ExecutionState) -> Callable[[Known, Known],
             )
 
     return listen
+
+
+def _checkpoint(work: RunWork, state: ExecutionState, known: Known) -> Checkpoint:
+    return checkpoint_of(
+        state,
+        known,
+        run_id=work.run_id,
+        started=work.started,
+        before=work.saved,
+        seconds=work.seconds,
+        created_at=to_datetime(work.host.clock.micros()),
+    )
 
 
 def _take(items: Any, count: int) -> Any:

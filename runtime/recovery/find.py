@@ -7,34 +7,30 @@ of a replay with live parts, which would be live as a whole from then on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import RunState, ToolCallView, standing
 from turnledger.runtime.checkpoints.checkpoint import (
-    CheckpointBackend,
     CheckpointPhase,
     RecoverableRun,
 )
 from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.recovery.request_types import type_name
-
-if TYPE_CHECKING:
-    from turnledger.runtime.main_loop import MainLoop
 
 logger = logger_of("turnledger.recovery")
 # A tag of forks that a replay with live parts made: what was live in them.
 LIVE_TAG = "turnledger.live"
 
 
-def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
+def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
     """The interrupted runs of this loop's kind that nobody is at, oldest first."""
-    if loop._ledger is None:
-        return _in_order(_saved_ones(loop, loop.backend))
-    ledger, wanted = loop._ledger, type_name(loop.request_type)
+    if host.ledger is None:
+        return _in_order(_saved_ones(host))
+    ledger, wanted = host.ledger, type_name(host.request_type)
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
         for info in ledger.runs(status=status):
@@ -62,7 +58,7 @@ def recoverable(loop: MainLoop[Any, Any]) -> Sequence[RecoverableRun]:
                     created_at=latest.created_at if latest else info.started_at,
                 )
             )
-    elsewhere = [run for run in _saved_ones(loop, loop.beside) if not ledger.head(run.run_id)]
+    elsewhere = [run for run in _saved_ones(host) if not ledger.head(run.run_id)]
     return _in_order([*found, *elsewhere])
 
 
@@ -95,13 +91,11 @@ def in_doubt(ledger: Ledger, run_id: UUID, state: RunState) -> tuple[ToolCallVie
     return tuple(c for c in calls if c.decision is None or c.call_id in inherited)
 
 
-def _saved_ones(
-    loop: MainLoop[Any, Any], backend: CheckpointBackend | None
-) -> list[RecoverableRun]:
-    recovery = loop._recovery
+def _saved_ones(host: LoopHost) -> list[RecoverableRun]:
+    recovery, backend = host.recovery, host.backend
     if backend is None or recovery is None:
         return []
-    wanted, found = type_name(loop.request_type), []
+    wanted, found = type_name(host.request_type), []
     for run_id in backend.list_incomplete():
         try:
             checkpoint = backend.load(run_id)

@@ -1,12 +1,18 @@
-"""A lease that lives as long as the work under it: heartbeats from a thread of their own."""
+"""Lease heartbeats: a claim is prolonged by a thread of its own while a run is worked on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Event, Thread
 from types import TracebackType
+from uuid import UUID
 
-from turnledger.ledger import Claim, StaleEpochError, TurnledgerError
+from turnledger.ledger import Claim, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.session.session import Session
 
 logger = logger_of("turnledger.lease")
 
@@ -56,3 +62,28 @@ class KeptAlive:
             logger.warning(
                 "the lease of run %s was not given back: %s", self._claim.run_id, trouble
             )
+
+
+def worker_name(ledger: Ledger) -> str:
+    """A name for one claim: not even another thread with the same ledger shares it."""
+    return f"{ledger.worker}/{str(new_run_id())[-6:]}"
+
+
+@contextmanager
+def claimed(
+    host: LoopHost, run: UUID, session: Session | None = None, claim: Claim | None = None
+) -> Iterator[Journal]:
+    """The journal of a run in the host's ledger, for as long as this worker has its claim.
+
+    Args:
+        host: The loop that works on the run.
+        run: The run.
+        session: Whose types and reducers fold the run; None if none are needed.
+        claim: A claim that this worker has already; without one the run is claimed here.
+    """
+    assert host.ledger is not None
+    if claim is None:
+        claim = host.ledger.claim(run, worker=worker_name(host.ledger), ttl=host.lease)
+    with KeptAlive(claim):
+        declared = session.declarations if session is not None else None
+        yield Journal(host.ledger, run, declarations=declared, claim=claim, clock=host.clock)

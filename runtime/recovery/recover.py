@@ -8,7 +8,7 @@ checkpoint alone it is what the checkpoint holds.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -44,14 +44,13 @@ from turnledger.runtime.loop.events import (
     RecoveryCompleted,
     RecoveryStarted,
 )
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
-from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import asked_for, in_doubt
+from turnledger.runtime.recovery.heartbeat import claimed
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.session.session import Session
-
-if TYPE_CHECKING:
-    from turnledger.runtime.main_loop import MainLoop
 
 # What is recorded while nobody works on a run, or before its worker begins.
 _NOT_WORK = frozenset(
@@ -63,37 +62,37 @@ _NOT_WORK = frozenset(
 
 
 def recover_from_ledger(
-    loop: MainLoop[Any, Any], run_id: UUID, deadline: Deadline | timedelta | None
+    host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
 ) -> tuple[PromptResponse[Any], Session]:
     """Go on with a run from its events."""
-    ledger = loop._ledger
+    ledger = host.ledger
     assert ledger is not None
     if not ledger.head(run_id):
-        _take_over(loop, ledger, run_id)
+        _take_over(host, ledger, run_id)
     found = standing(ledger, run_id)
-    _check_state(loop, run_id, found)
+    _check_state(host, run_id, found)
     if ledger.worker_of(run_id) is None:
         _check_doubts(ledger, run_id, found)
-    _check_request(loop, ledger, run_id)
-    session = loop._session()
-    with loop.claimed(run_id, session) as journal:
+    _check_request(host, ledger, run_id)
+    session = host.create_session()
+    with claimed(host, run_id, session) as journal:
         started = journal.progress.started
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
         # Between the first look and the claim others may have gone on with it.
-        _check_state(loop, run_id, journal.state)
+        _check_state(host, run_id, journal.state)
         _check_doubts(ledger, run_id, journal.state)
         request = request_from(
-            str(run_id), loop.request_type, started.request_type, started.request
+            str(run_id), host.request_type, started.request_type, started.request
         )
         used = time_used(ledger, run_id)
         latest = journal.state.checkpoints.latest
-        _count_attempt(loop, run_id, journal)
+        _count_attempt(host, run_id, journal)
         opening = session.attach(journal)
         if started.kind == "fork" and not has_begun(journal):
             journal.add(*opening)
         session.session_id = started.session_id or session.session_id
-        state = ExecutionState(session=session, resources=loop._build_resources() or {})
+        state = ExecutionState(session=session, resources=host.resources())
         if latest is not None and latest.is_users:
             checkpoint = LedgerCheckpointBackend(ledger).load(run_id)
             assert checkpoint is not None
@@ -102,8 +101,8 @@ def recover_from_ledger(
             journal.add(checkpoint_event(journal, checkpoint.phase.value))
         else:
             state.restore_recorded(journal.known, journal.blob)
-        work = Assignment(
-            loop=loop,
+        work = RunWork(
+            host=host,
             run_id=run_id,
             journal=journal,
             session=session,
@@ -124,20 +123,20 @@ def has_begun(journal: Journal) -> bool:
     )
 
 
-def _take_over(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
+def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     """Begin a run in the ledger with what is kept of it elsewhere."""
-    checkpoint = loop.beside.load(run_id) if loop.beside is not None else None
+    checkpoint = host.backend.load(run_id) if host.backend is not None else None
     if checkpoint is None:
         raise CheckpointNotFoundError(str(run_id))
-    _check_age(loop, run_id, checkpoint.created_at)
+    _check_age(host, run_id, checkpoint.created_at)
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
 
 
-def _check_request(loop: MainLoop[Any, Any], ledger: Ledger, run_id: UUID) -> None:
+def _check_request(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     """Before anything is made for it: a request of another loop's is left alone."""
     asked = asked_for(ledger, run_id)
     if asked is not None and asked.request_id is not None:
-        request_from(str(run_id), loop.request_type, asked.request_type, asked.request)
+        request_from(str(run_id), host.request_type, asked.request_type, asked.request)
 
 
 def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
@@ -163,7 +162,7 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
     state.record(journal)
 
 
-def _check_state(loop: MainLoop[Any, Any], run_id: UUID, state: RunState) -> None:
+def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
     """Whether there is something to recover, and nothing that speaks against it."""
     status, latest = state.summary.status, state.checkpoints.latest
     if status == "completed":
@@ -180,7 +179,7 @@ def _check_state(loop: MainLoop[Any, Any], run_id: UUID, state: RunState) -> Non
         )
     created = latest.created_at if latest is not None else state.summary.started_at
     if created is not None:
-        _check_age(loop, run_id, created)
+        _check_age(host, run_id, created)
     waiting = set(state.summary.waiting_for)
     undecided = [
         call.call_id
@@ -198,19 +197,19 @@ def _check_doubts(ledger: Ledger, run_id: UUID, state: RunState) -> None:
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
 
 
-def _check_age(loop: MainLoop[Any, Any], run_id: UUID, created: Any) -> None:
-    assert loop._recovery is not None
-    age = to_datetime(loop._clock.micros()) - created
-    if age > loop._recovery.max_resume_age:
-        raise CheckpointExpiredError(str(run_id), age=age, limit=loop._recovery.max_resume_age)
+def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
+    assert host.recovery is not None
+    age = to_datetime(host.clock.micros()) - created
+    if age > host.recovery.max_resume_age:
+        raise CheckpointExpiredError(str(run_id), age=age, limit=host.recovery.max_resume_age)
 
 
-def _count_attempt(loop: MainLoop[Any, Any], run_id: UUID, journal: Journal) -> None:
+def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
     """Note the attempt; park the run instead if too many came to nothing."""
-    assert loop._recovery is not None
+    assert host.recovery is not None
     # A fork does not answer for the attempts of its parent.
     attempt = journal.progress.next_attempt if journal.state.summary.attempts else 1
-    if attempt > loop._recovery.max_attempts:
+    if attempt > host.recovery.max_attempts:
         journal.add(RunParked(reason="it got nowhere", attempts=attempt - 1))
         journal.commit()
         raise RecoveryError(
@@ -239,24 +238,24 @@ def time_used(ledger: Ledger, run_id: UUID) -> timedelta:
 
 
 def recover_from_checkpoint(
-    loop: MainLoop[Any, Any], run_id: UUID, deadline: Deadline | timedelta | None
+    host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
 ) -> tuple[PromptResponse[Any], Session]:
     """Go on with a run from what its backend holds."""
-    backend = loop.backend
+    backend = host.backend
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:
         raise CheckpointNotFoundError(str(run_id))
-    _check_age(loop, run_id, checkpoint.created_at)
+    _check_age(host, run_id, checkpoint.created_at)
     request = request_from(
-        str(run_id), loop.request_type, checkpoint.request_type, payload_of(checkpoint)
+        str(run_id), host.request_type, checkpoint.request_type, payload_of(checkpoint)
     )
     saved = saved_in(checkpoint)
-    assert loop._recovery is not None
-    if saved.attempts >= loop._recovery.max_attempts:
+    assert host.recovery is not None
+    if saved.attempts >= host.recovery.max_attempts:
         raise RecoveryError(
             f"Run {run_id} was tried {saved.attempts} times and got nowhere.", run_id=str(run_id)
         )
-    session = loop._session()
+    session = host.create_session()
     started = saved.started or _started_by(checkpoint)
     journal = session.begin_run(started)
     # What the run did before is in no ledger; where it stands is.
@@ -268,11 +267,11 @@ def recover_from_checkpoint(
             created_at=checkpoint.created_at,
         )
     )
-    state = ExecutionState(session=session, resources=loop._build_resources() or {})
+    state = ExecutionState(session=session, resources=host.resources())
     _go_back_to(checkpoint, state, journal)
     journal.commit()
-    work = Assignment(
-        loop=loop,
+    work = RunWork(
+        host=host,
         run_id=run_id,
         journal=journal,
         session=session,
@@ -294,9 +293,9 @@ def _started_by(checkpoint: Checkpoint) -> RunStarted:
     )
 
 
-def _recovered(work: Assignment, latest: CheckpointEntry | None) -> PromptResponse[Any]:
+def _recovered(work: RunWork, latest: CheckpointEntry | None) -> PromptResponse[Any]:
     """The same loop as ever, and who listens is told that it is a recovery."""
-    bus = work.loop._bus
+    bus = work.host.bus
     now = to_datetime(work.journal.clock.micros())
     bus.publish(
         RecoveryStarted(
@@ -305,6 +304,6 @@ def _recovered(work: Assignment, latest: CheckpointEntry | None) -> PromptRespon
             tool_calls_completed=work.journal.progress.tool_calls_completed,
         )
     )
-    response = drive(work)
+    response = run_to_end(work)
     bus.publish(RecoveryCompleted(run_id=work.run_id))
     return response

@@ -6,8 +6,8 @@ loop does is compared. The user's code is run, and nothing of the world that it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -29,8 +29,9 @@ from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.bus import InProcessEventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
-from turnledger.runtime.loop.run import Assignment, drive
+from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.recover import has_begun
 from turnledger.runtime.recovery.request_types import request_from
@@ -51,23 +52,6 @@ from turnledger.runtime.session.session import Session
 _OVER = ("completed", "failed", "abandoned", "parked")
 
 
-@dataclass
-class _Stage:
-    """The user's loop as `drive` sees it: their code, and nothing of their world."""
-
-    loop: MainLoop[Any, Any]
-    _bus: InProcessEventBus = field(default_factory=InProcessEventBus)
-    beside: None = None
-    # What the loop is asked to do.
-    asked: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loop, name)
-
-    def _build_resources(self) -> Mapping[str, Any] | None:
-        return None  # what files were is on record
-
-
 class Execution:
     """One loop, run again on one record."""
 
@@ -76,16 +60,20 @@ class Execution:
     ) -> None:
         self.attempts = 0
         self._run = run
-        self._stage = _Stage(loop)
-        self._session = loop._session()
+        # The user's code, and nothing of the world that it lives in: what files were is on
+        # record, and listeners heard of the run when it was live.
+        self._host = replace(
+            loop.host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
+        )
+        self._session = self._host.create_session()
         if self._session.was_attached:
             raise InvalidInputError(
                 "The loop keeps a session that was in a run already, and a replay would move it. "
                 "Make another loop for the replay."
             )
         self._recording = Recording(records)
-        self._journal = _Journal(ledger, run, self._recording, self._session, self._stage)
-        self._journal.answers = RecordedAnswers(self._journal)
+        self._journal = _Journal(ledger, run, self._recording, self._session, self._host)
+        self._host = replace(self._host, answers=RecordedAnswers(self._journal))
         self._opening: Sequence[Event] = ()
 
     @property
@@ -137,21 +125,21 @@ class Execution:
 
     def _attempt(self) -> None:
         self.attempts += 1
-        journal, stage = self._journal, self._stage
+        journal, host = self._journal, self._host
         started = journal.progress.started
         assert started is not None
-        stage.asked = request_from(
-            str(self._run), stage.request_type, started.request_type, started.request
+        journal.request = request_from(
+            str(self._run), host.request_type, started.request_type, started.request
         )
         try:
             self._attach(started)
-            drive(
-                Assignment(
-                    loop=stage,  # type: ignore[arg-type]
+            run_to_end(
+                RunWork(
+                    host=host,
                     run_id=self._run,
                     journal=journal,
                     session=self._session,
-                    request=stage.asked,
+                    request=journal.request,
                     started=started,
                     state=ExecutionState(session=self._session, resources={}),
                 )
@@ -211,11 +199,13 @@ class _Journal(ReplayJournal):
         run: UUID,
         recording: Recording,
         session: Session,
-        stage: _Stage,
+        host: LoopHost,
     ) -> None:
         super().__init__(ledger, run, recording, session.declarations)
         self._session = session
-        self._stage = stage
+        self._host = host
+        # What the loop is asked to do.
+        self.request: Any = None
         self._touched: dict[str, None] = {}
 
     @property
@@ -239,7 +229,7 @@ class _Journal(ReplayJournal):
         overlay = Overlay(self, CREATE_PROMPT, known=self.folded(at) if at else None)
         try:
             with self._session.scope(overlay):
-                prompt = self._stage.loop.create_prompt(self._stage.asked)
+                prompt = self._host.create_prompt(self.request)
             evaluation = self.evaluation
             text = None if evaluation is None else evaluation.rendering_of(prompt).text
         except Exception:
@@ -260,7 +250,7 @@ class _Journal(ReplayJournal):
 
     def opening_again(self) -> Sequence[Event]:
         try:
-            session = self._stage.loop._session()
+            session = self._host.create_session()
             return changes.recorded_by_session(session.journal.records())
         except Exception:
             return ()

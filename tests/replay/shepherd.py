@@ -128,13 +128,14 @@ class Shepherd(MainLoop[Job, Any]):
         self._prepares = session
         self._reuses = reuses
         self._kept: Session | None = None
-        self._resources = resources
+        self._given = resources
         bus = InProcessEventBus()
         for kind, listener in (listeners or {}).items():
             bus.subscribe(kind, listener)
         made = adapter(replies, **{"throttle": AT_ONCE, **(adapter_options or {})})
         self._really_send = made.send
         made.send = self._send  # type: ignore[method-assign]
+        options.setdefault("resources", self._make_resources)
         super().__init__(adapter=made, bus=bus, ledger=ledger, **options)
 
     def _send(self, payload: Any, sending: Sending) -> Any:
@@ -147,9 +148,9 @@ class Shepherd(MainLoop[Job, Any]):
         assert self.live, "a handler was called"
         return self.handler(params, context)
 
-    def _build_resources(self) -> Mapping[str, Any] | None:
+    def _make_resources(self) -> Mapping[str, Any] | None:
         assert self.live, "resources were built"
-        return self._resources
+        return self._given
 
     def create_session(self) -> Session:
         if self._reuses and self._kept is not None:

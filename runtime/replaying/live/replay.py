@@ -8,15 +8,14 @@ replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from turnledger.ledger import (
-    Claim,
     InvalidInputError,
     Ledger,
     Record,
@@ -27,8 +26,8 @@ from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import PendingTools, fold_together
 from turnledger.projections.views.tools import ToolsState
 from turnledger.runtime.checkpoints.checkpoint import RecoveryConfig
-from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.loop.events import PromptResponse
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.find import LIVE_TAG, asked_for
 from turnledger.runtime.recovery.recover import recover_from_ledger
@@ -106,23 +105,24 @@ def replay_live(
     """
     run, chosen = UUID(canonical_id(run_id)), Live.of(live)
     check_chain(ledger, run)
-    request = _request(ledger, run, loop)
+    host = loop.host
+    request = _request(ledger, run, host)
     records = list(ledger.read(run))
     own = [record for record in records if str(record.run_id) == str(run)]
-    session = loop._session()
+    session = host.create_session()
     if session.was_attached:
         raise InvalidInputError(
             "The loop keeps a session that was in a run already, and a replay would move it. "
             "Make another loop for the replay."
         )
-    check_tools(run, chosen, records, lambda: offered(loop, session, request))
+    check_tools(run, chosen, records, lambda: offered(host, session, request))
     at = _fork_point(run, chosen, records, own, until)
     answers = PartlyLive(chosen, RecordedOutcomes(records, after=at), until)
     fork = ledger.fork(run, at, tags={LIVE_TAG: " ".join(chosen.names)})
-    stage: Any = _Stage(loop, ledger, answers, chosen)
     response, failure = None, None
     try:
-        response, _ = recover_from_ledger(stage, fork, None)
+        with _forks_host(host, ledger, answers, chosen) as forks:
+            response, _ = recover_from_ledger(forks, fork, None)
     except Stopped as stopped:
         if not stopped.missing.is_later:
             raise NotRecordedError(str(run), fork, stopped.missing) from None
@@ -146,14 +146,14 @@ def replay_live(
     )
 
 
-def _request(ledger: Ledger, run: UUID, loop: MainLoop[Any, Any]) -> Any:
+def _request(ledger: Ledger, run: UUID, host: LoopHost) -> Any:
     """What the run was asked for; an error if that is nothing for this loop."""
     asked = asked_for(ledger, run)
     if asked is None or asked.request_id is None:
         raise InvalidInputError(
             f"Run {run} was not asked for anything: no loop began it, so none can run it again."
         )
-    return request_from(str(run), loop.request_type, asked.request_type, asked.request)
+    return request_from(str(run), host.request_type, asked.request_type, asked.request)
 
 
 # --- where the fork begins ---------------------------------------------------------------
@@ -203,50 +203,34 @@ def _under_way(state: ToolsState) -> bool:
 # --- running it --------------------------------------------------------------------------
 
 
-class _Stage:
-    """The user's loop as recovery sees it: his code on a fork, with answers of which some are
-    live, and with nobody told but of these."""
+@contextmanager
+def _forks_host(
+    host: LoopHost, ledger: Ledger, answers: PartlyLive, live: Live
+) -> Iterator[LoopHost]:
+    """The user's loop for the fork: only what is live reaches its listeners and resources."""
+    with ExitStack() as stack:
 
-    beside = None
+        def create_session() -> Session:
+            session = host.create_session()
+            stack.enter_context(_unobserved(session))
+            return session
 
-    def __init__(
-        self, loop: MainLoop[Any, Any], ledger: Ledger, answers: PartlyLive, live: Live
-    ) -> None:
-        self._loop = loop
-        self._ledger = ledger
-        self._answers = answers
-        self._live = live
-        self._bus = LiveNews(live, loop._bus)
-        self._recovery = loop._recovery or RecoveryConfig()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-    def _build_resources(self) -> Mapping[str, Any] | None:
-        """For tools that are live. What files were for the others is on record."""
-        return self._loop._build_resources() if self._live.tools else None
-
-    def _worker(self) -> str:
-        stage: Any = self
-        return MainLoop._worker(stage)
-
-    @contextmanager
-    def claimed(
-        self, run: UUID, session: Session | None = None, claim: Claim | None = None
-    ) -> Iterator[Journal]:
-        stage: Any = self
-        with MainLoop.claimed(stage, run, session, claim) as journal:
-            journal.answers = self._answers
-            with _unobserved(session):
-                yield journal
+        yield replace(
+            host,
+            ledger=ledger,
+            bus=LiveNews(live, host.bus),
+            create_session=create_session,
+            # For tools that are live. What files were for the others is on record.
+            resources=host.resources if live.tools else dict,
+            recovery=host.recovery or RecoveryConfig(),
+            backend=None,
+            answers=answers,
+        )
 
 
 @contextmanager
-def _unobserved(session: Session | None) -> Iterator[None]:
-    """For this time, whoever observes the session hears nothing of it."""
-    if session is None:
-        yield
-        return
+def _unobserved(session: Session) -> Iterator[None]:
+    """Observers of the session are not called within."""
     observers, session._observers = session._observers, Observers()
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -18,11 +18,9 @@ from turnledger.ledger import (
 from turnledger.runtime.bus import EventBus, InProcessEventBus, PublishResult
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
+from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
-
-if TYPE_CHECKING:
-    from turnledger.runtime.main_loop import MainLoop
 
 MODEL = "model"
 TOOL = "tool:"
@@ -99,11 +97,11 @@ def check_tools(
         raise InvalidInputError(f"Run {run} has no tool {name!r}. Its tools are: {tools}.")
 
 
-def offered(loop: MainLoop[Any, Any], session: Session, request: Any) -> list[str]:
+def offered(host: LoopHost, session: Session, request: Any) -> list[str]:
     """The tools that the loop has for a request now; making its prompt leaves no trace."""
     try:
         with session.scope(Overlay(session.journal, CREATE_PROMPT)):
-            prompt = loop.create_prompt(request)
+            prompt = host.create_prompt(request)
     except Exception:
         return []
     return [tool.name for _, _, section in prompt.template.walk() for tool in section.tools]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -76,14 +76,12 @@ class Planner(MainLoop[Goal, Answer]):
         bus: InProcessEventBus | None = None,
         title: str = "Task",
         on_interrupt: Any = "retry",
-        resources: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.in_tool = in_tool
         self.title = title
         self.on_interrupt = on_interrupt
         self.ran: list[str] = []
-        self.resources = resources
         self.heard: list[Any] = []
         adapter: ScriptedAdapter[Answer] = ScriptedAdapter(replies)
         super().__init__(adapter=adapter, bus=bus or InProcessEventBus(), **options)
@@ -93,9 +91,6 @@ class Planner(MainLoop[Goal, Answer]):
         for kind in kinds:
             self._bus.subscribe(kind, self.heard.append)
         return self
-
-    def _build_resources(self) -> Mapping[str, Any] | None:
-        return self.resources
 
     def create_session(self) -> Session:
         session = Session(bus=self._bus, tags={"loop": "planner"})

@@ -123,7 +123,10 @@ def test_the_order_of_recovering(ledger: Ledger) -> None:
             done.append("session")
             return super().create_session()
 
-        def _build_resources(self) -> Any:
+        def __init__(self, **options: Any) -> None:
+            super().__init__(resources=self._made, **options)
+
+        def _made(self) -> Any:
             done.append("resources")
             return {"counter": Counter()}
 

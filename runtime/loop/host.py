@@ -1,0 +1,49 @@
+"""`LoopHost`: everything that running one run needs of the loop that it belongs to.
+
+`MainLoop.host` makes one for live work. A replay takes that one and replaces what must not be
+reached again: the bus, the resources, the checkpoint files, and the effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from turnledger.ledger import Clock, Ledger
+from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.bus import EventBus
+from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
+from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.loop.effects import Answers
+from turnledger.runtime.session.session import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopHost:
+    """A loop as a value: its code, its provider, and where it records.
+
+    Attributes:
+        create_prompt: The user's prompt for a request.
+        create_session: The user's session, with its messages recorded.
+        resources: Makes or returns the resources of a run, by name.
+        request_type: The type of the requests; None if it is not declared.
+        ledger: Where runs are recorded; None if they live in memory only.
+        recovery: None if there is neither a ledger nor a checkpoint backend.
+        backend: Where checkpoints are saved besides the ledger; None if nowhere.
+        lease: How long a claim lasts without a heartbeat.
+    """
+
+    adapter: ProviderAdapter[Any]
+    bus: EventBus
+    clock: Clock
+    create_prompt: Callable[[Any], Prompt[Any]]
+    create_session: Callable[[], Session]
+    resources: Callable[[], Mapping[str, Any]]
+    request_type: Any
+    ledger: Ledger | None
+    recovery: RecoveryConfig | None
+    backend: CheckpointBackend | None
+    lease: timedelta
+    answers: Answers | None = None
