@@ -19,8 +19,7 @@ from benchmarks.long_events import write
 from benchmarks.long_steps import STEPS, Taken
 from benchmarks.measuring import Result
 from tests.postgres import PostgresServer
-from turnledger.ledger import Ledger, new_run_id
-from turnledger.ledger.transfer import export_runs
+from turnledger.ledger import Ledger, export_runs, new_run_id
 
 # What `make bench` writes: then only what `BRIEFLY` names is done with it.
 EVENTS = 50_000

@@ -18,8 +18,7 @@ from uuid import UUID
 
 import turnledger.adapters.cli.main as cli
 from benchmarks.long_events import declarations
-from turnledger.ledger import ANY, CustomEvent, Ledger
-from turnledger.ledger.transfer import export_runs, import_runs
+from turnledger.ledger import ANY, CustomEvent, Ledger, export_runs, import_runs
 from turnledger.projections import blame, diff, fold, standing, state_at
 from turnledger.projections.comparison.runs import compare
 from turnledger.projections.run_state.rebuild import rebuild_folds

@@ -25,7 +25,8 @@ from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.stores.base import LedgerRecorder
 from turnledger.ledger.stores.memory import MemoryLedgerRecorder, MemoryTables
 from turnledger.ledger.stores.sqlite.store import SQLiteLedgerRecorder
-from turnledger.ledger.transfer import export_runs, import_runs
+from turnledger.ledger.transfer.export import export_runs
+from turnledger.ledger.transfer.import_ import import_runs
 
 # Told what is being done, how much of it is done, and of how much, if that is known.
 Progress: TypeAlias = Callable[[str, int, int | None], None]

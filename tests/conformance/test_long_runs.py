@@ -27,10 +27,11 @@ from turnledger.ledger import (
     InnerMessage,
     Ledger,
     Limits,
+    export_runs,
+    import_runs,
     new_run_id,
 )
 from turnledger.ledger.stores.base import PAGE
-from turnledger.ledger.transfer import export_runs, import_runs
 from turnledger.projections import Declarations, RunState, inner_message_append, state_at
 from turnledger.projections.history import archive as past_histories
 from turnledger.projections.persistent import hashed as persistent

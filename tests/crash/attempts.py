@@ -26,8 +26,8 @@ from turnledger.ledger import (
     RunStarted,
     SystemClock,
     blob_name,
+    export_runs,
 )
-from turnledger.ledger.transfer import export_runs
 
 # The last bits of an attempt's first id are free, to be counted in.
 COUNTED_BITS = 12

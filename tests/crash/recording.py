@@ -24,8 +24,8 @@ from turnledger.ledger import (
     StaleEpochError,
     StoreBusyError,
     StoreUnavailableError,
+    import_runs,
 )
-from turnledger.ledger.transfer import import_runs
 
 # An expectation in a message: a version, 0 for a new run, ANYWHERE for any.
 ANYWHERE = -1

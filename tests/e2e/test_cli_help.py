@@ -54,7 +54,7 @@ def test_every_error_has_an_exit_code() -> None:
     """Whatever the project raises on purpose, the table knows a code for it."""
     kinds = [
         kind
-        for kind in vars(ledger).values()
+        for kind in (getattr(ledger, name) for name in ledger.__all__)
         if isinstance(kind, type) and issubclass(kind, TurnledgerError)
     ]
     assert len(kinds) > 20

@@ -97,12 +97,13 @@ def test_a_lazy_package_imports_nothing_that_is_not_used() -> None:
     """Not even typing; and a name brings in what it needs."""
     code = (
         "import sys; before = set(sys.modules)\n"
-        "import turnledger, turnledger.runtime, turnledger.adapters\n"
+        "import turnledger, turnledger.ledger, turnledger.runtime, turnledger.adapters\n"
         "assert len(turnledger.__all__) + len(turnledger.runtime.__all__) > 100\n"
         "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "assert new <= {'turnledger', '__future__', 'importlib', 'warnings'}, new\n"
         "ours = {name for name in sys.modules if name.startswith('turnledger.')}\n"
-        "assert ours == {f'turnledger.{name}' for name in ('_lazy', 'adapters', 'runtime')}, ours\n"
+        "packages = ('_lazy', 'adapters', 'ledger', 'runtime')\n"
+        "assert ours == {f'turnledger.{name}' for name in packages}, ours\n"
         "turnledger.Tool, turnledger.runtime.Tool\n"
         "assert 'turnledger.runtime.agent.tools.tool' in sys.modules"
     )

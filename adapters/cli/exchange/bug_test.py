@@ -19,7 +19,7 @@ import click
 
 from turnledger.adapters.cli.shared.output import say
 from turnledger.ledger import Ledger, export_runs
-from turnledger.ledger.transfer import Totals
+from turnledger.ledger.transfer.file_format import Totals
 
 FOLDER = "histories"
 
