@@ -16,12 +16,10 @@ from benchmarks.workload import conversation, run_of
 from turnledger.ledger import ANY, Event, Ledger, Record, new_run_id
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.stores.sqlite.schema import ROW
-from turnledger.projections import RunState, fold, standing, state_at
-from turnledger.projections.run_state.state import built_in
-from turnledger.projections.run_state.stored import FEWEST_EVENTS, keep
+from turnledger.projections import fold, state_at
 from turnledger.projections.views.conversation import Conversation
 
-LONG, SHORT = 100_000, 1_000
+LONG = 100_000
 MESSAGES = 5_000
 COMMIT = 3
 EARLY, LATE, STEPS = 50, 50_000, 70
@@ -38,7 +36,6 @@ def measure(folder: Path) -> Iterator[Result]:
         ratio = speed(lambda: _loaded(ledger, talk), _raw(path, talk), rounds=15)
         name = "load a 5,000-message conversation, times raw"
         yield Result(name, 1 / ratio, 2.5, at_least=False)
-        yield _where_it_stands(ledger, path, long)
         yield _one_step(ledger, long)
 
 
@@ -65,18 +62,6 @@ def _raw(path: Path, run: UUID) -> Callable[[], None]:
 
 def _loaded(ledger: Ledger, run: UUID) -> None:
     assert len(fold(ledger.read(run), Conversation()).history().for_send()) == MESSAGES - 1
-
-
-def _where_it_stands(ledger: Ledger, path: Path, long: UUID) -> Result:
-    """With the tail that there is on average: half of what it takes to store a fold anew."""
-    short = _written(ledger, run_of(SHORT))
-    for run, head in ((long, LONG), (short, SHORT)):
-        covered = list(ledger.read(run, until=head - FEWEST_EVENTS // 2))
-        state = RunState.initial().after(covered)
-        keep(ledger, str(run), built_in(), state._states, covered[-1])
-    with Ledger.open(path) as cold:
-        ratio = speed(lambda: standing(cold, short), lambda: standing(cold, long), rounds=25)
-    return Result("where a run stands, 100,000 events against 1,000", ratio, 2, at_least=False)
 
 
 def _one_step(ledger: Ledger, run: UUID) -> Result:

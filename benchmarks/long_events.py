@@ -63,7 +63,7 @@ class Note(msgspec.Struct, frozen=True):
 
 def declarations() -> Declarations:
     """What the program that wrote the run says of its session: as a loop, it records messages."""
-    known = Declarations(version="1")
+    known = Declarations()
     known.register(InnerMessage, InnerMessage, inner_message_append)
     known.register(Task, Task, upsert_by(lambda task: task.number))
     known.register(Note, Note, append_all)

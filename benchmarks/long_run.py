@@ -65,11 +65,10 @@ BRIEFLY = (
     "diff",
     "blame tool",
     "replay",
-    "fold stored",
     "fork",
 )
 # Steps that add to the ledger, so that they come last.
-ADDING = ("fold stored", "rebuild", "fork", "compare", "append")
+ADDING = ("rebuild", "fork", "compare", "append")
 ON_POSTGRES = ("append", "read", "verify", "export", "state end", "state middle")
 
 

@@ -19,9 +19,8 @@ from uuid import UUID
 import turnledger.adapters.cli.main as cli
 from benchmarks.long_events import declarations
 from turnledger.ledger import ANY, CustomEvent, Ledger, export_runs, import_runs
-from turnledger.projections import blame, diff, fold, standing, state_at
+from turnledger.projections import blame, diff, fold, state_at
 from turnledger.projections.comparison.runs import compare
-from turnledger.projections.run_state.rebuild import rebuild_folds
 from turnledger.projections.run_state.state import built_in
 from turnledger.projections.views.one_conversation import one_conversation
 from turnledger.runtime import replay
@@ -106,11 +105,6 @@ def changes(long: Long) -> object:
     return diff(long.ledger, long.run, long.events - NEAR, long.events)
 
 
-def stands(long: Long) -> object:
-    rebuild_folds(long.ledger)
-    return standing(long.ledger, long.run)
-
-
 def forked(long: Long) -> object:
     child = long.ledger.fork(long.run, long.middle)
     _exhaust(long.ledger.read(child))
@@ -181,7 +175,6 @@ STEPS: dict[str, Step] = {
     **{f"{name} end": view_end(name) for name in VIEWS},
     **{f"{name} middle": view_middle(name) for name in VIEWS},
     "send": send,
-    "fold stored": stands,
     "fork": forked,
     "compare": compared,
     "replay": lambda long: replay(long.ledger, long.run),

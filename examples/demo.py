@@ -21,7 +21,7 @@ from uuid import UUID
 from rich.console import Console
 
 from turnledger.ledger import ANY, Ledger, RunResumed, StaleEpochError, new_run_id
-from turnledger.projections import standing, state_at
+from turnledger.projections import state_at
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "from turnledger.adapters.cli import main; main()"  # what `turnledger` runs
@@ -103,7 +103,7 @@ def killed(stage: Stage, run: UUID) -> None:
     check("it died of SIGKILL, after it had paid", agent.returncode == -signal.SIGKILL)
     check("the bank has the payment, and the agent never heard of it", len(stage.payments()) == 1)
     with Ledger.open(stage.file) as ledger:
-        (call,) = standing(ledger, run).tools.pending()
+        (call,) = state_at(ledger, run).tools.pending()
         check("on disk: the call was started, and has no result", call.status == "started")
         check("the hash chain verifies", ledger.verify(run).ok)
 

@@ -14,12 +14,10 @@ from turnledger.projections.history.blocks import (
 )
 from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.history.validate import Repair
-from turnledger.projections.persistent.containers import NotLoadedError
 from turnledger.projections.persistent.spill import StateFileError
 from turnledger.projections.projection import Projection, fold, fold_together
 from turnledger.projections.run_state.blame import blame
 from turnledger.projections.run_state.state import RunState, diff, state_at
-from turnledger.projections.run_state.stored import standing
 from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.messages import (
     get_inner_messages,
@@ -65,7 +63,6 @@ __all__ = [
     "Difference",
     "MediaBlock",
     "MessageHistory",
-    "NotLoadedError",
     "PendingTools",
     "Projection",
     "RebuildOvertakenError",
@@ -104,7 +101,6 @@ __all__ = [
     "reducer",
     "replace_latest",
     "replace_latest_by",
-    "standing",
     "state_at",
     "table_rows",
     "upsert_by",

@@ -53,27 +53,9 @@ class Projection(ABC, Generic[S]):
         """The same JSON, in which a long list may be `Items` that are made when they are read."""
         return self.to_json(state)
 
-    def stored(self, state: S) -> Any:
-        """What a stored fold keeps of the state, as JSON without message bodies; None: nothing.
-
-        It is enough to go on from, and to the same digests (see projections/run_state/stored.py).
-        """
-        return None
-
-    def restored(self, kept: Any) -> S:
-        """The state from what `stored` gave. ValueError if that is not what it can be."""
-        raise NotImplementedError(f"{self.name} keeps no stored folds")
-
-    def cooled(self, state: S) -> S:
-        """The state without what a stored fold leaves out, with the same digest.
-
-        A view that keeps everything, or nothing, stays as it is.
-        """
-        return state
-
     @property
     def fingerprint(self) -> str:
-        """Whose meaning a stored fold has: another one's is folded again."""
+        """Which meaning a digest has: it changes with the version."""
         return f"{self.name}/{self.version}"
 
     def digest(self, state: S) -> bytes:

@@ -19,7 +19,7 @@ from turnledger.projections.history.message_history import (
 )
 from turnledger.projections.history.turns import PastTurns, Turn, UserTurn
 from turnledger.projections.history.validate import Repair
-from turnledger.projections.persistent.containers import NotLoadedError, Stack
+from turnledger.projections.persistent.containers import Stack
 from turnledger.projections.persistent.hashed import HashedMap, OrderedMap
 from turnledger.projections.persistent.spill import NOT_PUT_AWAY, Away, away
 
@@ -36,7 +36,7 @@ class _AwayHistory:
     __slots__ = ("_below", "_digest", "_end", "_repaired")
 
     def __init__(self, history: MessageHistory) -> None:
-        """One of NOT_PUT_AWAY if that can't be; NotLoadedError if most of it is not here anyway."""
+        """One of NOT_PUT_AWAY if that can't be."""
         turns, below = _in_memory(history._tip)
         repairs, repaired = _newly_repaired(history._repairs)
         tip = history._tip
@@ -108,7 +108,7 @@ def _put_away(history: MessageHistory) -> _Past:
     """The same in a file; as it is if that can't be."""
     try:
         return _AwayHistory(history)
-    except (NotLoadedError, *NOT_PUT_AWAY):
+    except NOT_PUT_AWAY:
         return history
 
 

@@ -24,7 +24,7 @@ from turnledger.projections.history.blocks import (
 from turnledger.projections.history.rules import assistant_said, user_said, without_open_calls
 from turnledger.projections.history.turns import PastTurns, Turn, UserTurn, chain_at, turns_until
 from turnledger.projections.history.validate import Repair, checked, encodable, well_formed
-from turnledger.projections.persistent.containers import NotLoadedError, Stack, in_order
+from turnledger.projections.persistent.containers import Stack, in_order
 
 Incomplete: TypeAlias = Literal["stub", "skip"]
 # A turn among the repairs stands for the stubs that its open calls were given, and a sequence
@@ -33,19 +33,13 @@ Repairs: TypeAlias = "Stack[Repair | UserTurn | Sequence[Repair]] | None"
 
 
 class _System:
-    """The system text and, once somebody asked, its digest; or the digest alone."""
+    """The system text and, once it was asked for, its digest."""
 
-    __slots__ = ("_digest", "_text")
+    __slots__ = ("_digest", "text")
 
-    def __init__(self, text: str | None, digest: bytes | None = None) -> None:
-        self._text = text
-        self._digest = digest
-
-    @property
-    def text(self) -> str:
-        if self._text is None:
-            raise NotLoadedError("messages")
-        return self._text
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._digest: bytes | None = None
 
     def digest(self) -> bytes:
         if self._digest is None:
@@ -60,7 +54,7 @@ _NO_SYSTEM = _System("")
 class MessageHistory:
     """One conversation: the system text, and turns of user and assistant that alternate."""
 
-    __slots__ = ("_digest", "_repairs", "_system", "_tip", "is_cold")
+    __slots__ = ("_digest", "_repairs", "_system", "_tip")
 
     def __init__(
         self, _tip: Turn | None = None, _system: _System = _NO_SYSTEM, _repairs: Repairs = None
@@ -69,8 +63,6 @@ class MessageHistory:
         self._system = _system
         self._repairs = _repairs
         self._digest: bytes | None = None
-        # Whether nothing that was said is in it (projections/history/digest_only.py).
-        self.is_cold = False
 
     # --- making one ------------------------------------------------------------------
 
@@ -195,7 +187,7 @@ class MessageHistory:
     def describe(self) -> str:
         """Where the conversation stands, in one line for people."""
         tip = self._tip
-        repaired = self._repaired()
+        repaired = f" ({_counted(len(self.repairs), 'repair')})" if self._repairs else ""
         if tip is None:
             return "no turns" + repaired
         if tip.led and tip.number == 1:
@@ -207,14 +199,6 @@ class MessageHistory:
         waiting = f"; waiting for {_counted(len(names), 'tool')}: " if names else ""
         named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         return f"{turns}{lead}, the {who} spoke last{waiting}{named}{repaired}"
-
-    def _repaired(self) -> str:
-        if self._repairs is None:
-            return ""
-        try:
-            return f" ({_counted(len(self.repairs), 'repair')})"
-        except NotLoadedError:
-            return " (with repairs)"
 
     def __len__(self) -> int:
         return 0 if self._tip is None else self._tip.number

@@ -7,10 +7,7 @@ in it, also when several are made from the same old one. Neither is ever read in
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
-
-from turnledger.ledger import TurnledgerError
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -21,16 +18,6 @@ _WIDTH = 1 << _BITS
 _DEEPEST = 60  # bits of a hash that are used
 
 Tree: TypeAlias = "dict[str, Any] | tuple[Tree, ...]"
-
-
-class NotLoadedError(TurnledgerError):
-    """A state that was taken from a stored fold has only the digest of what lies behind it."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"The {what} of this state are not loaded: a stored fold keeps only their digest. "
-            "Fold the run's events (state_at) to look at them."
-        )
 
 
 class Stack(Generic[T]):
@@ -66,30 +53,12 @@ def _stacked(cells: list[tuple[T, Any]]) -> Stack[T] | None:
     return stack
 
 
-class _NotHere(Enum):
-    """Stands for items that are not here: an enumeration's member is one object in all copies."""
-
-    MARK = 0
-
-
-_NOT_HERE: Any = _NotHere.MARK
-
-
-def cold_stack(memo: Any) -> Stack[Any]:
-    """Stands for items that are not here, but for what they accumulated to."""
-    bottom: Stack[Any] = Stack(None, _NOT_HERE)
-    bottom.memo = memo
-    return bottom
-
-
 def in_order(stack: Stack[T] | None) -> list[T]:
-    """The items, the oldest first; NotLoadedError if some are not here."""
+    """The items, the oldest first."""
     items: list[T] = []
     while stack is not None:
         items.append(stack.item)
         stack = stack.below
-    if items and items[-1] is _NOT_HERE:
-        raise NotLoadedError("messages")
     items.reverse()
     return items
 
@@ -98,9 +67,8 @@ def as_tuple(stack: Stack[T]) -> tuple[T, ...]:
     """The same of a stack that is there, and quicker where it is as small as most are."""
     below = stack.below
     if below is None:
-        if stack.item is not _NOT_HERE:
-            return (stack.item,)
-    elif below.below is None and below.item is not _NOT_HERE:
+        return (stack.item,)
+    if below.below is None:
         return (below.item, stack.item)
     return tuple(in_order(stack))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from itertools import chain, islice
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from turnledger.projections.digests import (
     combine,
@@ -21,7 +21,6 @@ from turnledger.projections.digests import (
     map_remove,
 )
 from turnledger.projections.persistent.containers import (
-    NotLoadedError,
     PersistentMap,
     Stack,
     in_order,
@@ -41,16 +40,6 @@ _LEFT = 8192
 _PIECE = 1024
 
 
-class Cold(NamedTuple):
-    """What is left of a list whose items are not here."""
-
-    digest: bytes
-    size: int
-
-
-NOTHING = Cold(b"", 0)
-
-
 class _Chunk(Generic[T]):
     """Items on top of those before them. Freed without recursion, however long the chain is."""
 
@@ -67,27 +56,24 @@ class _Chunk(Generic[T]):
 class HashedList(Generic[T]):
     """A list that only grows. Items are what canonical JSON can hold, or `step` says how.
 
-    One that was restored from its digest goes on growing, and can't show what it held then.
     The older items of a long one lie in a file, from which equal ones are fetched; with
     `stays` they never do.
     """
 
-    __slots__ = ("_cold", "_domain", "_near", "_size", "_start", "_step", "_tip")
+    __slots__ = ("_domain", "_near", "_size", "_start", "_step", "_tip")
 
     def __init__(
         self,
         domain: str,
         step: Callable[[bytes, Any], bytes] = list_add,
         *,
-        cold: Cold = NOTHING,
         stays: bool = False,
     ) -> None:
         self._domain = domain
         self._step = step
-        self._cold = cold.size
-        self._size = cold.size
+        self._size = 0
         self._tip: _Chunk[T] | None = None
-        self._start = cold.digest or list_start(domain)
+        self._start = list_start(domain)
         # How many of its last items may still be in memory; None: it is not counted.
         self._near: int | None = None if stays else 0
 
@@ -101,7 +87,6 @@ class HashedList(Generic[T]):
         longer: HashedList[T] = HashedList.__new__(HashedList)
         longer._domain = self._domain
         longer._step = self._step
-        longer._cold = self._cold
         longer._size = self._size + len(items)
         longer._tip = _Chunk(self._tip, items)
         longer._start = self._start
@@ -148,10 +133,7 @@ class HashedList(Generic[T]):
 
     @property
     def last(self) -> T | None:
-        if self._tip is not None:
-            return self._tip.content[1][-1]
-        self._check()
-        return None
+        return None if self._tip is None else self._tip.content[1][-1]
 
     @property
     def digest(self) -> bytes:
@@ -169,22 +151,15 @@ class HashedList(Generic[T]):
             chunk.digest = digest
         return digest
 
-    @property
-    def cold(self) -> Cold:
-        """Its digest and size: what a stored fold keeps of it."""
-        return Cold(self.digest, self._size)
-
     def backwards(self) -> Iterator[T]:
-        """The items, the latest first; NotLoadedError where what is not here would follow."""
+        """The items, the latest first."""
         chunk = self._tip
         while chunk is not None:
             chunk, items = chunk.content
             yield from reversed(items)
-        self._check()
 
     def pieces(self) -> list[Sequence[T]]:
         """The items, in sequences as they are kept: those in a file are not fetched yet."""
-        self._check()
         pieces: list[Sequence[T]] = []
         chunk = self._tip
         while chunk is not None:
@@ -198,7 +173,7 @@ class HashedList(Generic[T]):
 
     def goes_on_from(self, earlier: HashedList[T]) -> bool:
         """Whether it is surely that list with more added, or none. Costs what was added."""
-        if self._cold != earlier._cold or self._start != earlier._start:
+        if self._start != earlier._start:
             return False
         chunk, size = self._tip, self._size
         while chunk is not None and size > earlier._size:
@@ -208,7 +183,6 @@ class HashedList(Generic[T]):
 
     def __getitem__(self, place: int) -> T:
         """One item; what was added last is found first."""
-        self._check()
         chunk, before = self._tip, self._size
         while chunk is not None:
             chunk, items = chunk.content
@@ -217,10 +191,6 @@ class HashedList(Generic[T]):
                 return items[place - before]
         raise IndexError(place)
 
-    def _check(self) -> None:
-        if self._cold:
-            raise NotLoadedError(self._domain)
-
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self.pieces())
 
@@ -228,8 +198,7 @@ class HashedList(Generic[T]):
         return self._size
 
     def _here(self) -> list[T]:
-        """The items that were not let go of."""
-        return list(islice(self.backwards(), self._size - self._cold))[::-1]
+        return list(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied with its items, packed so that they keep their JSON, and so the digest."""
@@ -238,20 +207,20 @@ class HashedList(Generic[T]):
     def __deepcopy__(self, memo: dict[int, Any]) -> HashedList[T]:
         return _again(*self._empty(), deepcopy(self._here(), memo))
 
-    def _empty(self) -> tuple[str, Callable[[bytes, Any], bytes], Cold, bool]:
-        return self._domain, self._step, Cold(self._start, self._cold), self._near is None
+    def _empty(self) -> tuple[str, Callable[[bytes, Any], bytes], bool]:
+        return self._domain, self._step, self._near is None
 
 
 def _again(
-    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: list[T]
+    domain: str, step: Callable[[bytes, Any], bytes], stays: bool, items: list[T]
 ) -> HashedList[T]:
-    return HashedList[T](domain, step, cold=cold, stays=stays).extend(items)
+    return HashedList[T](domain, step, stays=stays).extend(items)
 
 
 def _listed(
-    domain: str, step: Callable[[bytes, Any], bytes], cold: Cold, stays: bool, items: bytes
+    domain: str, step: Callable[[bytes, Any], bytes], stays: bool, items: bytes
 ) -> HashedList[Any]:
-    return _again(domain, step, cold, stays, unpacked(items))
+    return _again(domain, step, stays, unpacked(items))
 
 
 class OrderedMap(Generic[T]):

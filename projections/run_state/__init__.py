@@ -1,1 +1,1 @@
-"""The state of a run at a version, its stored folds, and blame."""
+"""The state of a run at a version, the difference between two versions, and blame."""

@@ -16,14 +16,9 @@ from turnledger.projections.session.reducers import Reducer, declared_reducers
 
 
 class Declarations:
-    """The slice and event types of a program, under their names, and their reducers.
+    """The slice and event types of a program, under their names, and their reducers."""
 
-    A `version` says that slices may be kept in stored folds: it must change whenever a
-    type or a reducer does. Without one they are folded from the events each time.
-    """
-
-    def __init__(self, *, version: str = "") -> None:
-        self.version = version
+    def __init__(self) -> None:
         # The names whose meaning changed, in order: whoever folded when there were fewer
         # of them looks whether the new ones concern what was folded.
         self.changes: list[str] = []
@@ -59,10 +54,6 @@ class Declarations:
         for event_type, reducer in declared_reducers(slice_type).items():
             self.register(slice_type, event_type, reducer)
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._types
-
     def reducer(self, slice_name: str, event_name: str) -> Reducer | None:
         return self._reducers.get((slice_name, event_name))
 
@@ -80,7 +71,7 @@ class Declarations:
 
     def copy(self) -> Declarations:
         """The same declarations, to which others may be added."""
-        twin = Declarations(version=self.version)
+        twin = Declarations()
         twin.changes = list(self.changes)
         twin._types = dict(self._types)
         twin._names = dict(self._names)

@@ -93,13 +93,6 @@ class SlicesState(msgspec.Struct, frozen=True):
         return found.all() if found is not None else ()
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps."""
-
-    slices: dict[str, list[Any]]
-    unapplied: int
-
-
 class SessionSlices(Projection[SlicesState]):
     """Folds session state."""
 
@@ -202,26 +195,6 @@ class SessionSlices(Projection[SlicesState]):
 
     def outline(self, state: SlicesState) -> Any:
         return {name: listed(state.slices[name].items, plain) for name in sorted(state.slices)}
-
-    @property
-    def fingerprint(self) -> str:
-        return f"{super().fingerprint}/{self._declared.version or ''}"
-
-    def stored(self, state: SlicesState) -> Any:
-        """Nothing if the program's own reducers made it, unless it says which version they are."""
-        if not self._declared.is_empty and not self._declared.version:
-            return None
-        messages = state.slices.get("InnerMessage")
-        if messages is not None and self._records_messages:
-            return None
-        return {"slices": self.to_json(state), "unapplied": state.unapplied}
-
-    def restored(self, kept: Any) -> SlicesState:
-        known = msgspec.convert(kept, _Kept)
-        slices = {
-            name: _slice_of(name, self._values(name, items)) for name, items in known.slices.items()
-        }
-        return SlicesState(slices, known.unapplied)
 
     def digest(self, state: SlicesState) -> bytes:
         return combine(

@@ -19,16 +19,15 @@ from turnledger.ledger import (
     RunStarted,
 )
 from turnledger.projections.digests import combine
-from turnledger.projections.persistent.hashed import Cold, HashedList
+from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import listed, whole
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One checkpoint. `checkpoint_id` is its event's id; `stored` is what a user saved.
+    """One checkpoint. `checkpoint_id` is its event's id.
 
-    `is_users` says that a user saved it; from a stored fold it comes without `stored`,
-    which is in the event of its version.
+    `is_users` says that a user saved it, and `stored` is what was saved.
     """
 
     checkpoint_id: str
@@ -71,28 +70,9 @@ class CheckpointView(BulkProjection[CheckpointsState]):
             "entries": listed(state.entries, as_json),
         }
 
-    def stored(self, state: CheckpointsState) -> Any:
-        latest = state.latest and msgspec.structs.replace(state.latest, stored=None)
-        return as_json(_Kept(state.entries.cold, latest))
-
-    def restored(self, kept: Any) -> CheckpointsState:
-        known = msgspec.convert(kept, _Kept)
-        entries: HashedList[CheckpointEntry] = HashedList("checkpoints", cold=known.entries)
-        return CheckpointsState(entries, known.latest)
-
-    def cooled(self, state: CheckpointsState) -> CheckpointsState:
-        return self.restored(self.stored(state))
-
     def digest(self, state: CheckpointsState) -> bytes:
         latest = 0 if state.latest is None else state.latest.version
         return combine("checkpoints", state.entries.digest, b"%d" % latest)
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps."""
-
-    entries: Cold
-    latest: CheckpointEntry | None
 
 
 class _Folding(Folding[CheckpointsState]):

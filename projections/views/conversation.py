@@ -26,17 +26,13 @@ from turnledger.ledger import (
 from turnledger.projections.digests import combine
 from turnledger.projections.history.archive import PastHistories
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
-from turnledger.projections.history.digest_only import ColdHistory, chilled, thawed
 from turnledger.projections.history.from_messages import message_told
 from turnledger.projections.history.message_history import MessageHistory, Repairs
 from turnledger.projections.history.turns import Turn
 from turnledger.projections.persistent.containers import Stack, in_order
-from turnledger.projections.persistent.hashed import Cold, HashedList, HashedMap
+from turnledger.projections.persistent.hashed import HashedList, HashedMap
 from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
 from turnledger.projections.projection import BulkProjection, Folding, as_json
-
-# With more messages than this since the last result, a fold that is to be stored forgets it.
-_FEW = 16
 
 
 class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -133,43 +129,6 @@ class Conversation(BulkProjection[ConversationState]):
             "messages": listed(state.said, as_json),
         }
 
-    def stored(self, state: ConversationState) -> Any:
-        return as_json(
-            _Kept(
-                state.evaluation_id,
-                chilled(state.current),
-                tuple((name, chilled(history)) for name, history in state.earlier.items()),
-                tuple(state.superseded),
-                state.said.cold,
-            )
-        )
-
-    def restored(self, kept: Any) -> ConversationState:
-        known = msgspec.convert(kept, _Kept)
-        earlier, superseded = self.initial().earlier, self.initial().superseded
-        for name, history in known.earlier:
-            earlier = earlier.put(name, thawed(history))
-        for name in known.superseded:
-            superseded = superseded.put(name, True)
-        said: HashedList[Said] = HashedList("messages", cold=known.said)
-        return ConversationState(
-            known.evaluation_id, thawed(known.current), earlier, superseded, said
-        )
-
-    def cooled(self, state: ConversationState) -> ConversationState:
-        """Only histories that are not cold yet are looked at: there may be thousands that are."""
-        earlier = state.earlier
-        for name, history in state.earlier.items():
-            if not history.is_cold:
-                earlier = earlier.put(name, thawed(chilled(history)))
-        earlier.digest  # noqa: B018 - until it is asked for, the map holds the old histories too
-        said: HashedList[Said] = HashedList("messages", cold=state.said.cold)
-        current = state.current if state.current.is_cold else thawed(chilled(state.current))
-        last = None if state.last_result is None else _cooled(state.last_result)
-        return ConversationState(
-            state.evaluation_id, current, earlier, state.superseded, said, last
-        )
-
     def digest(self, state: ConversationState) -> bytes:
         return combine(
             "conversation",
@@ -182,14 +141,6 @@ class Conversation(BulkProjection[ConversationState]):
 
     def outcome(self, state: ConversationState) -> bytes:
         return state.history().digest
-
-
-def _cooled(last: _LastResult) -> _LastResult | None:
-    """The last result as it can still be amended, without what was said before it."""
-    if last.after is not None and last.after.size > _FEW:
-        return None
-    before = thawed(chilled(MessageHistory(last.tip, _repairs=last.repairs)))
-    return last._replace(tip=before._tip, repairs=before._repairs)
 
 
 def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
@@ -208,16 +159,6 @@ def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
         return 0
     is_last = one is earlier._tip or one is later._tip
     return one.number - is_last
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps: histories without what was said."""
-
-    evaluation_id: str
-    current: ColdHistory
-    earlier: tuple[tuple[str, ColdHistory], ...]
-    superseded: tuple[str, ...]
-    said: Cold
 
 
 class _Folding(Folding[ConversationState]):

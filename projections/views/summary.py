@@ -145,12 +145,6 @@ class RunSummary(Projection[Summary]):
     def to_json(self, state: Summary) -> Any:
         return {"status": state.status, **as_json(state)}
 
-    def stored(self, state: Summary) -> Any:
-        return as_json(state)
-
-    def restored(self, kept: Any) -> Summary:
-        return msgspec.convert(kept, Summary)
-
     def digest(self, state: Summary) -> bytes:
         # Without the times that the store gives: a digest is made before they are known.
         timeless = msgspec.structs.replace(state, started_at=None, ended_at=None)

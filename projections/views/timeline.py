@@ -26,14 +26,12 @@ from turnledger.ledger import (
 from turnledger.ledger.clock import to_micros
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.hashed import (
-    Cold,
     HashedList,
     UnderWay,
     begun,
     digest_of,
     over,
     owned,
-    under_way,
 )
 from turnledger.projections.persistent.lazy_json import Items, none_shared, not_shared, whole
 from turnledger.projections.persistent.sorted_view import InOrder
@@ -199,26 +197,8 @@ class Timeline(BulkProjection[TimelineState]):
             "gaps": Items(lambda: Gaps(state), _gap_json, state, none_shared),
         }
 
-    def stored(self, state: TimelineState) -> Any:
-        return as_json(_Kept(state.ended.cold, tuple(state.running.items())))
-
-    def restored(self, kept: Any) -> TimelineState:
-        known = msgspec.convert(kept, _Kept)
-        ended: HashedList[Span] = HashedList("spans", _add_span, cold=known.ended)
-        return TimelineState(ended, under_way(dict(known.running), _plain))
-
-    def cooled(self, state: TimelineState) -> TimelineState:
-        return self.restored(self.stored(state))
-
     def digest(self, state: TimelineState) -> bytes:
         return combine("timeline", state.ended.digest, digest_of(state.running, _plain))
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps."""
-
-    ended: Cold
-    running: tuple[tuple[str, Span], ...]
 
 
 class _Folding(Folding[TimelineState]):

@@ -98,8 +98,8 @@ class ToolsState(msgspec.Struct, frozen=True):
     count: int = 0
     spoke: str = ""
     # How many were settled, and amended, when an evaluation's first call came: what is known of
-    # its calls comes after that. None after a stored fold, which does not keep it.
-    since: PersistentMap[tuple[int, int]] | None = PersistentMap()
+    # its calls comes after that.
+    since: PersistentMap[tuple[int, int]] = PersistentMap()
 
     @property
     def calls(self) -> tuple[ToolCallView, ...]:
@@ -125,12 +125,10 @@ class ToolsState(msgspec.Struct, frozen=True):
 
         It costs what happened since that evaluation began, not the run.
         """
-        settled, amended = (0, 0)
-        if self.since is not None:
-            begun = self.since.get(evaluation_id)
-            if begun is None:
-                return None
-            settled, amended = begun
+        begun = self.since.get(evaluation_id)
+        if begun is None:
+            return None
+        settled, amended = begun
         since = islice(self.settled.backwards(), len(self.settled) - settled)
         completed = (
             call

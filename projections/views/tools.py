@@ -11,8 +11,6 @@ from __future__ import annotations
 from itertools import chain, islice
 from typing import Any
 
-import msgspec
-
 from turnledger.ledger import (
     EvaluationSuperseded,
     MessageAppended,
@@ -25,20 +23,13 @@ from turnledger.ledger import (
     ToolMessageAmended,
 )
 from turnledger.projections.digests import combine
-from turnledger.projections.persistent.hashed import (
-    Cold,
-    HashedList,
-    UnderWay,
-    digest_of,
-    under_way,
-)
+from turnledger.projections.persistent.hashed import digest_of
 from turnledger.projections.persistent.lazy_json import Items, not_shared, whole
 from turnledger.projections.projection import BulkProjection, as_json
 from turnledger.projections.views.tool_calls import (
     CallStatus,
     ToolCallView,
     ToolsState,
-    add_call,
     call_number,
     itself,
     plain_call,
@@ -76,35 +67,6 @@ class PendingTools(BulkProjection[ToolsState]):
     def outline(self, state: ToolsState) -> Any:
         return Items(state.in_order, _call_json, state, _same_calls)
 
-    def stored(self, state: ToolsState) -> Any:
-        return as_json(
-            _Kept(
-                state.settled.cold,
-                _without_results(state.open),
-                _without_results(state.ended),
-                tuple(state.superseded),
-                state.amended.cold,
-                state.count,
-                state.spoke,
-            )
-        )
-
-    def restored(self, kept: Any) -> ToolsState:
-        known = msgspec.convert(kept, _Kept)
-        return ToolsState(
-            HashedList("tool calls", add_call, cold=known.settled),
-            under_way(dict(known.open), plain_call),
-            under_way(dict(known.ended), plain_call),
-            under_way(dict.fromkeys(known.superseded, True), itself),
-            HashedList("amended tool messages", cold=known.amended),
-            known.count,
-            known.spoke,
-            None,
-        )
-
-    def cooled(self, state: ToolsState) -> ToolsState:
-        return self.restored(self.stored(state))
-
     def digest(self, state: ToolsState) -> bytes:
         return combine(
             "tools",
@@ -138,19 +100,3 @@ def _same_calls(earlier: ToolsState, later: ToolsState) -> int:
     theirs = chain(later.open.values(), later.ended.values(), newly)
     first = min(not_shared(ours, theirs, call_number), default=earlier.count + 1)
     return first - 1
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps: the calls that go on, without what their messages say."""
-
-    settled: Cold
-    open: tuple[tuple[str, ToolCallView], ...]
-    ended: tuple[tuple[str, ToolCallView], ...]
-    superseded: tuple[str, ...]
-    amended: Cold
-    count: int
-    spoke: str
-
-
-def _without_results(calls: UnderWay[ToolCallView]) -> tuple[tuple[str, ToolCallView], ...]:
-    return tuple((key, msgspec.structs.replace(call, result=None)) for key, call in calls.items())

@@ -96,7 +96,7 @@ class ToolsFolding(Folding[ToolsState]):
 
     def _count_one(self, evaluation_id: str) -> None:
         self._count += 1
-        if self._since is not None and self._since.get(evaluation_id) is None:
+        if self._since.get(evaluation_id) is None:
             settled = len(self._settled) + len(self._newly)
             self._since = self._since.put(evaluation_id, (settled, len(self._amended)))
 

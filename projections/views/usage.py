@@ -8,7 +8,7 @@ import msgspec
 
 from turnledger.ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
 from turnledger.projections.digests import canonical, combine
-from turnledger.projections.persistent.hashed import Cold, HashedList
+from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import listed, whole
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
@@ -78,18 +78,6 @@ class Usage(BulkProjection[UsageState]):
             "failed_calls": state.failed_calls,
         }
 
-    def stored(self, state: UsageState) -> Any:
-        models = tuple(state.by_model.items())
-        return as_json(_Kept(state.total, models, state.turns.cold, state.failed_calls))
-
-    def restored(self, kept: Any) -> UsageState:
-        known = msgspec.convert(kept, _Kept)
-        turns: HashedList[TurnUsage] = HashedList("turns", cold=known.turns)
-        return UsageState(known.total, dict(known.by_model), turns, known.failed_calls)
-
-    def cooled(self, state: UsageState) -> UsageState:
-        return self.restored(self.stored(state))
-
     def digest(self, state: UsageState) -> bytes:
         return combine(
             "usage",
@@ -98,15 +86,6 @@ class Usage(BulkProjection[UsageState]):
             state.turns.digest,
             b"%d" % state.failed_calls,
         )
-
-
-class _Kept(msgspec.Struct, frozen=True):
-    """What a stored fold keeps."""
-
-    total: Tokens
-    by_model: tuple[tuple[str, Tokens], ...]
-    turns: Cold
-    failed_calls: int
 
 
 class _Folding(Folding[UsageState]):

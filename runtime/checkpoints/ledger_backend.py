@@ -19,7 +19,14 @@ from turnledger.ledger import (
     Ledger,
     RunStarted,
 )
-from turnledger.projections import Declarations, fold_together, standing, state_at
+from turnledger.projections import (
+    CheckpointEntry,
+    CheckpointView,
+    Declarations,
+    fold,
+    fold_together,
+    state_at,
+)
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
 from turnledger.runtime.journal.loop_progress import Progress
@@ -57,7 +64,7 @@ class LedgerCheckpointBackend:
     def load(self, run_id: UUID) -> Checkpoint | None:
         if not self.ledger.head(run_id):
             return None
-        latest = standing(self.ledger, run_id).checkpoints.latest
+        latest = self._latest(run_id)
         if latest is None:
             return None
         if latest.is_users:
@@ -90,16 +97,20 @@ class LedgerCheckpointBackend:
     def delete(self, run_id: UUID) -> None:
         """The run's checkpoints no longer count; its events stay."""
         known = self.ledger.head(run_id) > 0
-        if known and standing(self.ledger, run_id).checkpoints.latest is not None:
+        if known and self._latest(run_id) is not None:
             self._append(run_id, CheckpointCleared(reason="deleted"))
 
     def list_incomplete(self) -> Sequence[UUID]:
         found: list[UUID] = []
         for info in self.ledger.runs():
-            latest = standing(self.ledger, info.run_id).checkpoints.latest
+            latest = self._latest(info.run_id)
             if latest is not None and latest.phase != CheckpointPhase.COMPLETED.value:
                 found.append(info.run_id)
         return found
+
+    def _latest(self, run_id: UUID) -> CheckpointEntry | None:
+        """The run's last checkpoint, unless it was cleared."""
+        return fold(self.ledger.read(run_id), CheckpointView()).latest
 
     def _redacted(self, checkpoint: Checkpoint) -> Checkpoint:
         """The bytes in it are base64 in its JSON, where nobody would find a secret any more."""

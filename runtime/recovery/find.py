@@ -11,7 +11,7 @@ from uuid import UUID
 
 from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
 from turnledger.ledger.redaction.safe_logging import logger_of
-from turnledger.projections import RunState, ToolCallView, standing
+from turnledger.projections import RunState, ToolCallView, state_at
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
@@ -34,20 +34,21 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
         for info in ledger.runs(status=status):
-            if LIVE_TAG in info.tags:
-                continue
-            state = standing(ledger, info.run_id)
-            if info.kind == "fork" and (not info.epoch or in_doubt(ledger, info.run_id, state)):
+            # What the index and the first record can rule out is not folded.
+            if LIVE_TAG in info.tags or (info.kind == "fork" and not info.epoch):
                 continue
             asked = asked_for(ledger, info.run_id)
             if asked is None or asked.request_id is None:
                 continue
             if wanted and asked.request_type and asked.request_type != wanted:
                 continue
+            if ledger.worker_of(info.run_id) is not None:
+                continue
+            state = state_at(ledger, info.run_id)
+            if info.kind == "fork" and in_doubt(ledger, info.run_id, state):
+                continue
             latest = state.checkpoints.latest
             if latest is None and len(state.checkpoints.entries):
-                continue
-            if ledger.worker_of(info.run_id) is not None:
                 continue
             found.append(
                 RecoverableRun(

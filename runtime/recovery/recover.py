@@ -25,7 +25,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.clock import to_datetime
-from turnledger.projections import RunState, standing
+from turnledger.projections import RunState, state_at
 from turnledger.projections.views.checkpoints import CheckpointEntry
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ def recover_from_ledger(
     assert ledger is not None
     if not ledger.head(run_id):
         _take_over(host, ledger, run_id)
-    found = standing(ledger, run_id)
+    found = state_at(ledger, run_id)
     _check_state(host, run_id, found)
     if ledger.worker_of(run_id) is None:
         _check_doubts(ledger, run_id, found)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from turnledger.ledger import Ledger
-from turnledger.projections import standing
+from turnledger.projections import state_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -44,7 +44,7 @@ def test_the_code_reviewers_session_goes_on(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "reviews.db") as ledger:
         second, first = ledger.runs()
         assert (second.kind, second.parent, first.kind) == ("continuation", first.run_id, "run")
-        assert standing(ledger, second.run_id).summary.time_limit == 300
+        assert state_at(ledger, second.run_id).summary.time_limit == 300
 
 
 def test_a_worker_takes_up_what_a_killed_one_left(tmp_path: Path) -> None:

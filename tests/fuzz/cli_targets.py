@@ -102,7 +102,7 @@ TEXTS = (
     "model",
     "tool:x",
     "usage-by-day",
-    "stored-folds",
+    "tool-statistics",
     "projection:X",
     "json:nothing",
     "nosuch:thing",

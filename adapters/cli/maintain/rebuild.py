@@ -48,9 +48,9 @@ turnledger rebuild acme.tables:FailuresByTool""",
 def rebuild_command(name: Rebuildable | None, workers: int, verify: bool) -> None:
     """Fold all runs again, and show that instead.
 
-    NAME is a table that `turnledger projections` lists, module:Class for one of your own,
-    or folds for what is stored of each run; by default everything that comes with the
-    package. The old one is shown until the new one is complete.
+    NAME is a table that `turnledger projections` lists, or module:Class for one of your
+    own; by default every table that comes with the package. The old one is shown until the
+    new one is complete.
     """
     reports = []
     with open_ledger() as ledger:

@@ -33,7 +33,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     TurnledgerError,
 )
-from turnledger.projections import ToolCallView, standing
+from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
     from turnledger.runtime import MainLoop, PromptResponse
@@ -74,14 +74,18 @@ def pending(run: UUID | None) -> None:
     )
 
 
+def _open_calls(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
+    return fold(ledger.read(run), PendingTools()).pending()
+
+
 def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, ToolCallView]]:
     if run is not None:
         info = ledger.run(run)
-        yield from ((run, info.status, c) for c in standing(ledger, run).tools.pending())
+        yield from ((run, info.status, c) for c in _open_calls(ledger, run))
         return
     for status in ("waiting", "running", "failed", "parked"):
         for info in ledger.runs(status=status):
-            calls = standing(ledger, info.run_id).tools.pending()
+            calls = _open_calls(ledger, info.run_id)
             yield from ((info.run_id, status, call) for call in calls)
 
 
@@ -150,8 +154,7 @@ def resolve(
 
 def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
     """Whether there is such a call; an error if it is there and there is nothing to decide."""
-    state = standing(ledger, run)
-    calls = state.tools.pending()
+    calls = _open_calls(ledger, run)
     found = [call for call in calls if call.call_id == call_id]
     if not found:
         known = ", ".join(call.call_id for call in calls) or "none"
@@ -168,7 +171,7 @@ def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
     worker = ledger.worker_of(run)
     if found[-1].status == "started" and worker is not None:
         # It is not in doubt: somebody is at it.
-        raise RunClaimedError(str(run), worker=worker, epoch=state.summary.epoch)
+        raise RunClaimedError(str(run), worker=worker, epoch=ledger.run(run).epoch)
     return True
 
 

@@ -21,8 +21,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from turnledger.adapters.cli.shared.output import console_on
 from turnledger.ledger import Ledger
 from turnledger.projections import Rebuilt, Table, TableRows, catch_up, rebuild, table_rows
-from turnledger.projections.run_state.rebuild import NAME as FOLDS
-from turnledger.projections.run_state.rebuild import rebuild_folds
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
 from turnledger.projections.tables.storage import kept_tables
 
@@ -41,11 +39,7 @@ class Rebuildable(NamedTuple):
 
 # Everything that comes with the package and can be made anew.
 REBUILDABLE: dict[str, Rebuildable] = {
-    thing.name: thing
-    for thing in (
-        *(Rebuildable(table.name, partial(rebuild, table=table)) for table in BUILT_IN_TABLES),
-        Rebuildable(FOLDS, rebuild_folds),
-    )
+    table.name: Rebuildable(table.name, partial(rebuild, table=table)) for table in BUILT_IN_TABLES
 }
 
 

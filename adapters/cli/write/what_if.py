@@ -22,7 +22,7 @@ from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import RUN
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import ANY, Ledger, ToolCallDecided
-from turnledger.projections import ToolCallView, standing
+from turnledger.projections import ToolCallView, state_at
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -111,7 +111,7 @@ def run_command(run: UUID, app: str, yes: bool) -> None:
 def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
     from turnledger.runtime.recovery.find import in_doubt
 
-    state = standing(ledger, run)
+    state = state_at(ledger, run)
     is_over = state.summary.status in ("completed", "parked", "abandoned")
     return () if is_over else in_doubt(ledger, run, state)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.runtime.clocks import BEGIN, StandingClock
 from tests.unit.runtime.loops import Answer, Crash, Goal, Planner
 from turnledger.ledger import Ledger
-from turnledger.projections import standing
+from turnledger.projections import state_at
 from turnledger.runtime import (
     Budget,
     Deadline,
@@ -83,7 +83,7 @@ def test_the_limits_are_recorded() -> None:
         config = MainLoopConfig(deadline=timedelta(minutes=5), budget=Budget(max_total_tokens=5000))
         Planner(ledger=ledger, config=config).execute(Goal())
         (info,) = ledger.runs()
-        summary = standing(ledger, info.run_id).summary
+        summary = state_at(ledger, info.run_id).summary
         assert (summary.deadline, summary.time_limit) == (None, 300.0)
         assert summary.budget is not None
         assert summary.budget.max_total_tokens == 5000

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.projections.given import amends, answers, asks, records, said
-from turnledger.ledger import ANY, Ledger, MessageAppended, RunStarted, new_run_id
+from tests.unit.projections.given import records, said
+from turnledger.ledger import MessageAppended
 from turnledger.projections import Conversation, fold
 from turnledger.projections.history import archive as past_histories
 from turnledger.projections.history.archive import PastHistories, _AwayHistory
@@ -20,9 +18,6 @@ from turnledger.projections.history.blocks import ChatTurn, TextBlock, ToolResul
 from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.history.turns import chain_until, digest_of
 from turnledger.projections.persistent import spill as attic
-from turnledger.projections.run_state import stored as stored_module
-from turnledger.projections.run_state.state import built_in
-from turnledger.projections.run_state.stored import fold_cold
 from turnledger.projections.views.conversation import ConversationState
 
 
@@ -135,59 +130,3 @@ def test_a_turn_has_the_digest_that_it_had_while_it_grew(turns: list[ChatTurn]) 
         assert digest_of(turn.complete()) == turn.digest(stubs=True)
         assert len(chain_until(turn)) == 32
         turn = turn.before
-
-
-# --- folds that are stored --------------------------------------------------------------
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
-
-def _in_memory(history: MessageHistory) -> int:
-    count, turn = 0, history._tip
-    while turn is not None:
-        count, turn = count + 1, turn.before
-    return count
-
-
-def test_a_fold_that_is_stored_lets_go_of_evaluations_that_went_on(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Protects the memory of stored folds: what was let go of and grew is let go of again."""
-    monkeypatch.setattr(stored_module, "STRETCH", 100)
-    run = new_run_id()
-    ledger.append(run, [RunStarted(), *taking_turns(4, 599)], ANY)
-    (state,), _ = fold_cold(ledger, str(run), (Conversation(),))
-    assert isinstance(state, ConversationState)
-    histories = [state.current, *(history for _, history in state.earlier.items())]
-    assert all(len(history) > 140 for history in histories)
-    assert max(map(_in_memory, histories)) <= 3
-
-
-@pytest.mark.parametrize("after", [0, 1, 30])
-def test_the_last_result_can_be_amended_after_a_stretch(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    """Protects stored folds from beginning anew for what is amended at every evaluation's end."""
-    asked = [asks(1, "c1"), answers(2, "c1")]
-    replies = [said("assistant", "so", 3 + n, turn=2 + n) for n in range(after)]
-    monkeypatch.setattr(stored_module, "STRETCH", 3 + after)
-    run: UUID = new_run_id()
-    ledger.append(run, [RunStarted(), *asked, *replies, amends(2, "more")], ANY)
-    reads = []
-    read = Ledger.read
-
-    def counted(*args: Any, **named: Any) -> Any:
-        reads.append(args)
-        return read(*args, **named)
-
-    monkeypatch.setattr(Ledger, "read", counted)
-    views = built_in()
-    states, _ = fold_cold(ledger, str(run), views)
-    assert len(reads) == (1 if after < 30 else 2)
-    expected = [fold(ledger.read(run), view) for view in built_in()]
-    for view, state, whole in zip(views, states, expected, strict=True):
-        assert view.digest(state) == view.digest(whole)

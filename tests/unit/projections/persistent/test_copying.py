@@ -25,8 +25,8 @@ from turnledger.projections.history import archive as past_histories
 from turnledger.projections.persistent import hashed as persistent
 from turnledger.projections.persistent import spill as attic
 from turnledger.projections.persistent.containers import PersistentMap, Stack, in_order
-from turnledger.projections.persistent.hashed import HashedList, HashedMap
-from turnledger.projections.persistent.spill import AwayList, away
+from turnledger.projections.persistent.hashed import HashedMap
+from turnledger.projections.persistent.spill import AwayList
 
 
 def pickled(value: Any) -> Any:
@@ -89,17 +89,6 @@ def test_nothing_is_too_deep_to_be_copied(copied: Callable[[Any], Any]) -> None:
         stack, found = Stack(stack, number), found.put(str(number), number)
     assert in_order(copied(stack)) == list(range(DEEP))
     assert copied(found).digest == found.digest
-
-
-@copies
-def test_a_list_of_which_only_the_digest_is_left_stays_one(copied: Callable[[Any], Any]) -> None:
-    """With the items that it has got since."""
-    known = HashedList[int]("test").extend(range(100))
-    grown = HashedList[int]("test", cold=known.cold).extend(range(100, 130))
-    twin = copied(grown)
-    assert (twin.digest, len(twin)) == (grown.digest, 130)
-    assert twin.append(1).digest == grown.append(1).digest
-    assert list(copied(away([1, 2]))) == [1, 2]
 
 
 @pytest.mark.parametrize("seed", ["0", "77"])

@@ -34,9 +34,7 @@ from turnledger.projections.comparison.runs import compare_states
 from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.lazy_json import cut, unchanged
 from turnledger.projections.run_state import blame as blaming_module
-from turnledger.projections.run_state import stored as stored_module
 from turnledger.projections.run_state.state import built_in, changed
-from turnledger.projections.run_state.stored import fold_cold
 from turnledger.projections.views.one_conversation import (
     OneConversation,
     _latest,
@@ -187,24 +185,6 @@ def test_one_conversation_is_what_folding_all_of_them_gives(ledger: Ledger, run:
         for name in names:
             chosen = one_conversation(ledger, run, name, until=until)
             assert chosen.history == whole.history(name)
-
-
-@pytest.mark.parametrize("stretch", [40, 101, 210])
-def test_a_fold_that_lets_go_on_the_way_is_stored_as_a_whole_one(
-    ledger: Ledger, run: UUID, stretch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Protects stored folds: what is let go of changes nothing of what is stored, and a message
-    of old that is amended is found."""
-    monkeypatch.setattr(stored_module, "STRETCH", stretch)
-    views = built_in()
-    for until in (ledger.head(run), 299):
-        states, last = fold_cold(ledger, str(run), views, until)
-        whole = state_at(ledger, run, until)
-        assert last is not None
-        assert last.version == until
-        for view, state, expected in zip(views, states, whole._states, strict=True):
-            assert view.digest(state) == view.digest(expected)
-            assert view.stored(state) == view.stored(expected)
 
 
 def _index(part: str) -> int | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.ledger.strategies import json_values
 from turnledger.projections.digests import combine, list_add, list_start, map_add, map_digest
-from turnledger.projections.persistent.containers import NotLoadedError
 from turnledger.projections.persistent.hashed import (
     HashedList,
     HashedMap,
@@ -72,25 +70,6 @@ def test_a_list_that_grew_by_several_at_once_is_the_same(
     items = [item for chunk in chunks for item in chunk]
     assert (list(found), len(found), found.digest) == (items, len(items), list_of(items).digest)
     assert list(found.backwards()) == items[::-1]
-
-
-@given(st.lists(json_values, min_size=1), st.lists(json_values))
-def test_a_list_restored_from_its_digest_goes_on_but_does_not_show_what_it_held(
-    items: list[Any], more: list[Any]
-) -> None:
-    """Its digest and its length are those of the whole list."""
-    cold: HashedList[Any] = HashedList("test", cold=list_of(items).cold)
-    grown = cold.extend(more)
-    assert (len(grown), grown.digest) == (len(items + more), list_of(items + more).digest)
-    assert grown.cold == list_of(items + more).cold
-    shown = grown.backwards()
-    assert [next(shown) for _ in more] == more[::-1]
-    for look in (lambda: next(shown), lambda: list(grown), grown.to_tuple):
-        with pytest.raises(NotLoadedError, match="test"):
-            look()
-    if not more:
-        with pytest.raises(NotLoadedError):
-            assert grown.last
 
 
 @given(st.lists(json_values, min_size=1), st.data())

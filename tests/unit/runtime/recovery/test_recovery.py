@@ -29,7 +29,7 @@ from turnledger.ledger import (
     StaleEpochError,
     new_run_id,
 )
-from turnledger.projections import standing, state_at
+from turnledger.projections import state_at
 from turnledger.runtime import (
     CheckpointCorruptedError,
     CheckpointExpiredError,
@@ -109,7 +109,7 @@ def test_what_is_listed(ledger: Ledger) -> None:
         (CheckpointPhase.INITIALIZED, 0),
         (CheckpointPhase.POST_TOOL, 2),
     ]
-    assert found[0].request_id == UUID(standing(ledger, runs[0]).summary.request_id or "")
+    assert found[0].request_id == UUID(state_at(ledger, runs[0]).summary.request_id or "")
     assert found[0].created_at <= found[1].created_at
 
 

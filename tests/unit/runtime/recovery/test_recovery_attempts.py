@@ -26,7 +26,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     new_run_id,
 )
-from turnledger.projections import standing
+from turnledger.projections import state_at
 from turnledger.runtime import (
     CheckpointNotFoundError,
     CheckpointPhase,
@@ -148,7 +148,7 @@ def test_the_bus_hears_of_checkpoints(ledger: Ledger) -> None:
 def test_the_bus_hears_of_recoveries(ledger: Ledger) -> None:
     """S2-21: RecoveryStarted with the checkpoint's time and tools, then Completed or Failed."""
     run_id = interrupted(ledger, "c3")
-    latest = standing(ledger, run_id).checkpoints.latest
+    latest = state_at(ledger, run_id).checkpoints.latest
     assert latest is not None
     kinds = (RecoveryStarted, RecoveryCompleted, RecoveryFailed)
     wrong = Planner(ledger=ledger, title="Another").hears(*kinds)
