@@ -17,8 +17,8 @@ from turnledger.runtime.agent.prompts import MarkdownSection as MarkdownSection
 from turnledger.runtime.agent.prompts import Prompt as Prompt
 from turnledger.runtime.agent.prompts import PromptOverridesStore as PromptOverridesStore
 from turnledger.runtime.agent.prompts import PromptTemplate as PromptTemplate
+from turnledger.runtime.agent.tool_context import ToolContext as ToolContext
 from turnledger.runtime.agent.tools import Tool as Tool
-from turnledger.runtime.agent.tools import ToolContext as ToolContext
 from turnledger.runtime.agent.tools import ToolResult as ToolResult
 from turnledger.runtime.agent.tools import tool_to_spec as tool_to_spec
 from turnledger.runtime.agent.visibility import SectionVisibility as SectionVisibility

@@ -1,16 +1,22 @@
-"""A session: the typed state of an agent and what was said, each change of it an event.
+"""Session: the typed state and the conversation of an agent; each change of it is an event.
+
+    session[Plan].append(Plan(steps=("read", "write")))
+    session[Plan].latest()
+    session[Plan].register(StepDone, reducer)
+    session[Plan].apply(StepDone("read"))
 
 A session always has a run to record in. By itself it keeps one in memory (or in a ledger that
-it is given), and a change is on record when the call returns. A loop attaches it to the run
-that it works on: then changes are pending until the loop's next commit, or `session.commit()`,
-and are seen at once. What a tool changes is its own until its result is recorded (see
-`runtime.session.overlay`).
+it is given), and a change is recorded when the call returns. A loop attaches it to its own run:
+then changes are pending until the loop's next commit, or `session.commit()`, and are visible at
+once. What a tool changes is the tool's own until its result is recorded (see
+`runtime.session.overlay`). A change is checked (a reducer, JSON, the declared type) before
+anything is recorded. Values that are read are the fold's own: do not mutate them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, overload
 from uuid import UUID
 
 from turnledger.ledger import Clock, InnerMessage, Ledger
@@ -18,7 +24,6 @@ from turnledger.projections import inner_message_append
 from turnledger.runtime.bus import EventBus, InProcessEventBus
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.session import changes
-from turnledger.runtime.session.accessors import SessionMutation, SliceMutation, SliceView
 from turnledger.runtime.session.changes import Undeclared
 from turnledger.runtime.session.overlay import Overlay, scope_of
 from turnledger.runtime.session.recording import SessionRecords
@@ -26,8 +31,7 @@ from turnledger.runtime.session.snapshot import Snapshot, shown
 from turnledger.runtime.session.types import MESSAGES
 
 T = TypeVar("T")
-
-__all__ = ["Overlay", "Session", "enable_inner_message_recording"]
+E = TypeVar("E")
 
 
 class Session(SessionRecords):
@@ -161,3 +165,78 @@ def enable_inner_message_recording(session: Session) -> None:
     """Have the session's messages as a slice, `session[InnerMessage]`; harmless twice."""
     if not session.types.records_messages:
         session.register(InnerMessage, InnerMessage, inner_message_append)
+
+
+class _Slice(Generic[T]):
+    """What both spellings have in common."""
+
+    def __init__(self, session: Session, kind: type[T]) -> None:
+        self._session = session
+        self._kind = kind
+        self._types = session.types
+        self._name = session.install(kind)
+
+    def append(self, value: T) -> None:
+        """Hand a value of the slice's own type to its reducer; without one it is kept."""
+        self._session.change(changes.appended(self._types, self._kind, value))
+
+    def seed(self, values: Iterable[T]) -> None:
+        """Have these values in place of those that there are."""
+        self._session.change(changes.seeded(self._types, self._kind, values))
+
+    def clear(self) -> None:
+        """Have no values any more."""
+        self._session.change(changes.cleared(self._types, self._kind))
+
+    def register(self, event_type: type[E], reducer: Callable[..., Iterable[T]]) -> None:
+        """Say what events of a type do to this slice; the latest counts.
+
+        What was recorded before is folded again with it. If it fails on that, it is taken back.
+        """
+        self._session.register(self._kind, event_type, reducer)
+
+
+class SliceView(_Slice[T]):
+    """`session[T]`: one slice of a session."""
+
+    def all(self) -> tuple[T, ...]:
+        """Its values, the oldest first."""
+        return self._session.select_all(self._kind)
+
+    def latest(self) -> T | None:
+        """The last of its values; None if there is none."""
+        return self._session.select_latest(self._kind)
+
+    def where(self, predicate: Callable[[T], object]) -> tuple[T, ...]:
+        """Those of its values that a predicate is true of."""
+        return tuple(value for value in self.all() if predicate(value))
+
+    def apply(self, event: object) -> None:
+        """Hand an event to the reducer that is registered for its type."""
+        self._session.change(changes.applied(self._types, self._kind, event))
+
+    def __repr__(self) -> str:
+        return f"<slice {self._name} of {self._session!r}>"
+
+
+class SliceMutation(_Slice[T]):
+    """`session.mutate(T)`: the changes of one slice."""
+
+    def dispatch(self, event: object) -> None:
+        """Hand an event to the reducer that is registered for its type."""
+        self._session.change(changes.applied(self._types, self._kind, event))
+
+
+class SessionMutation:
+    """`session.mutate()`: the changes of all slices at once."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def rollback(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot. Messages are never removed; those that are lacking come back."""
+        self._session.restore(snapshot)
+
+    def reset(self) -> None:
+        """Have no values in any slice. The conversation stays."""
+        self._session.change(changes.reset())

@@ -2,13 +2,14 @@
 
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, OpenSections
 from turnledger.runtime.agent.prompts.output import OutputSpec
-from turnledger.runtime.agent.prompts.prompt import Prompt, PromptTemplate
+from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import (
     PromptOverridesStore,
     RenderedPrompt,
     ShownSection,
 )
 from turnledger.runtime.agent.prompts.sections import MarkdownSection, Section
+from turnledger.runtime.agent.prompts.template import PromptTemplate
 
 __all__ = [
     "MarkdownSection",

@@ -7,8 +7,9 @@ It is offered with every prompt that shows a summary. Opening ends the evaluatio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from turnledger.runtime.agent.tools.tool import Tool, ToolContext, ToolResult
+from turnledger.runtime.agent.tools.tool import Tool, ToolResult
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
 
 OPEN_SECTIONS_NAME = "open_sections"
@@ -32,7 +33,22 @@ def hint(path: str) -> str:
     )
 
 
-def open_sections(params: OpenSections, *, context: ToolContext) -> ToolResult[None]:
+class _Rendered(Protocol):
+    @property
+    def shown(self) -> tuple[str, ...]: ...
+
+    @property
+    def summarised(self) -> tuple[str, ...]: ...
+
+
+class _Context(Protocol):
+    """What the handler needs of a ToolContext, which is defined above prompts."""
+
+    @property
+    def rendered_prompt(self) -> _Rendered | None: ...
+
+
+def open_sections(params: OpenSections, *, context: _Context) -> ToolResult[None]:
     """Ask for sections to be shown in full; a key that can't be opened is a failed result."""
     rendered = context.rendered_prompt
     closed = rendered.summarised if rendered is not None else ()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.messages.builder import MessageBuilder
-from turnledger.runtime.agent.messages.convert_message_fields import role_of
+from turnledger.runtime.agent.messages.convert import role_of
 from turnledger.runtime.agent.messages.message import MediaPart, Message
 from turnledger.runtime.errors import PromptRenderError
 

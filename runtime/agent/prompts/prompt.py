@@ -13,119 +13,21 @@ known by `ns` and `key`. Parameters are matched to sections by their type.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
-from turnledger.runtime.agent.generics import OutputT, Subscripted
-from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, OPEN_SECTIONS_NAME
-from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.generics import OutputT
+from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt, render
 from turnledger.runtime.agent.prompts.sections import Section
-from turnledger.runtime.agent.tools.tool import Tool
+from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.visibility import VisibilityOverrides
-from turnledger.runtime.errors import PromptDefinitionError, PromptRenderError, SchemaError
+from turnledger.runtime.errors import PromptRenderError
 
 if TYPE_CHECKING:
     from turnledger.runtime.agent.messages.builder import MessageBuilder
     from turnledger.runtime.agent.messages.message import Message
-    from turnledger.runtime.agent.models.limits import Deadline
-
-# Both can be steps of a path in a file system, a URL or a listing.
-_STEP = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
-_NS = re.compile(rf"{_STEP}(/{_STEP})*")
-_KEY = re.compile(_STEP)
-_LONGEST = 200
-
-
-class PromptTemplate(Subscripted, Generic[OutputT]):
-    """What a prompt says, before its parameters.
-
-    `PromptTemplate[Out]` asks for output of type Out: a dataclass, a msgspec Struct, a
-    pydantic model, or a list of one of these; without a subscript, and with `str`, the
-    answer is text. `inject_output_instructions` lets the prompt say what output it wants; a
-    provider that enforces schemas itself turns that off.
-    """
-
-    def __init__(
-        self,
-        *,
-        ns: str,
-        key: str,
-        sections: Iterable[Section[Any]] = (),
-        name: str | None = None,
-        allow_extra_keys: bool = False,
-        inject_output_instructions: bool = True,
-    ) -> None:
-        self.ns = _checked("ns", ns, _NS)
-        self.key = _checked("key", key, _KEY)
-        self.name = name
-        self.sections = tuple(sections)
-        self.allow_extra_keys = allow_extra_keys
-        self.inject_output_instructions = inject_output_instructions
-        self._check_sections()
-        self._check_tools()
-        self.output: OutputSpec[OutputT] | None = self._output()
-
-    @property
-    def path(self) -> str:
-        """Namespace and key, as errors and listings name it."""
-        return f"{self.ns}/{self.key}"
-
-    def walk(self) -> Iterator[tuple[str, int, Section[Any]]]:
-        """All sections in their order, each with its path and depth."""
-        for section in self.sections:
-            yield from section.walk()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(ns={self.ns!r}, key={self.key!r})"
-
-    def _check_sections(self) -> None:
-        for section in self.sections:
-            if not isinstance(section, Section):
-                raise PromptDefinitionError(
-                    f"sections are MarkdownSections and the like, and {section!r} is none",
-                    prompt=self.path,
-                )
-        seen: set[str] = set()
-        for path, _, _ in self.walk():
-            if path in seen:
-                raise PromptDefinitionError(
-                    "two sections have this key; give one of them another",
-                    prompt=self.path,
-                    section=path,
-                )
-            seen.add(path)
-
-    def _check_tools(self) -> None:
-        """A name is one tool's. The same tool may be in several sections, and is offered once."""
-        owners: dict[str, tuple[str, Tool[Any, Any]]] = {}
-        for path, _, section in self.walk():
-            for tool in section.tools:
-                owner, other = owners.setdefault(tool.name, (path, tool))
-                if other is not tool:
-                    raise PromptDefinitionError(
-                        f"its tool {tool.name!r} has the name of one in section {owner!r}; "
-                        "rename one of them",
-                        prompt=self.path,
-                        section=path,
-                    )
-                if tool.name == OPEN_SECTIONS_NAME and tool is not OPEN_SECTIONS:
-                    raise PromptDefinitionError(
-                        f"the name {tool.name!r} is taken by the tool that opens sections; rename "
-                        "this one",
-                        prompt=self.path,
-                        section=path,
-                    )
-
-    def _output(self) -> OutputSpec[Any] | None:
-        if not self.type_arguments:
-            return None
-        try:
-            return OutputSpec.of(self.type_arguments[0], allow_extra_keys=self.allow_extra_keys)
-        except SchemaError as error:
-            raise PromptDefinitionError(f"its output: {error}", prompt=self.path) from error
 
 
 @dataclass(frozen=True)
@@ -211,7 +113,10 @@ class Prompt(Generic[OutputT]):
         if inject_output_instructions is None:
             inject_output_instructions = self.template.inject_output_instructions
         return render(
-            bound,
+            self.template,
+            bound.params,
+            messages=bound.messages,
+            deadline=bound.deadline,
             visibility=visibility or VisibilityOverrides(),
             templates=templates or {},
             output_instructions=inject_output_instructions,
@@ -224,13 +129,3 @@ class Prompt(Generic[OutputT]):
 
 def _takes(section: Section[Any], params: object) -> bool:
     return section.params_type is not None and isinstance(params, section.params_type)
-
-
-def _checked(what: str, value: object, pattern: re.Pattern[str]) -> str:
-    if isinstance(value, str) and pattern.fullmatch(value) and len(value) <= _LONGEST:
-        return value
-    steps = "steps of these between '/'" if pattern is _NS else "in one step"
-    raise PromptDefinitionError(
-        f"A prompt's {what} is 1 to {_LONGEST} letters, digits, '.', '_' and '-', not beginning "
-        f"with '.', {steps}; {value!r} is not."
-    )

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 from turnledger.ledger import OfferedTool
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.agent.generics import OutputT
+from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, hint
 from turnledger.runtime.agent.prompts.output import OutputSpec
 from turnledger.runtime.agent.prompts.sections import Section
+from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.tools.tool import Tool, tool_to_spec
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityOverrides
 from turnledger.runtime.errors import PromptRenderError, TemplateTextError
 
 if TYPE_CHECKING:
-    from turnledger.runtime.agent.models.limits import Deadline
-    from turnledger.runtime.agent.prompts.prompt import Prompt
+    from turnledger.runtime.agent.messages.message import Message
 
 OUTPUT_TITLE = "Response format"
 
@@ -108,17 +109,21 @@ class _Page:
 
 
 def render(
-    prompt: Prompt[OutputT],
+    template: PromptTemplate[OutputT],
+    params: tuple[Any, ...],
     *,
+    messages: tuple[Message, ...],
+    deadline: Deadline | None,
     visibility: VisibilityOverrides,
     templates: Mapping[str, str],
     output_instructions: bool,
     redact: Callable[[str], str] | None = None,
 ) -> RenderedPrompt[OutputT]:
     """The prompt with its parameters; `templates` replace those of the sections at their paths."""
-    template, page = prompt.template, _Page()
+    page = _Page()
+    renderer = _Renderer(template.path, params, visibility, templates, page)
     for section in template.sections:
-        _Renderer(prompt, visibility, templates, page).add(section, "", 1)
+        renderer.add(section, "", 1)
     output: OutputSpec[Any] | None = template.output
     if output is not None and output_instructions:
         page.paragraphs.append(f"## {OUTPUT_TITLE}\n\n{output.instructions}")
@@ -128,7 +133,7 @@ def render(
     told = [tool_to_spec(tool) for tool in page.tools.values()]
     specs = canonical(told)
     schema = canonical(output.schema if output is not None else None)
-    said = _messages_of(prompt)
+    said = _digest_text(messages)
     if redact is not None:
         # Another secret in the same place is the same prompt: what is recorded is the same.
         text, said = redact(text), tuple(redact(one.decode()).encode() for one in said)
@@ -142,10 +147,10 @@ def render(
         digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
         tools_digest=combine("tools", specs).hex(),
         offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in told),
-        params=prompt.params,
+        params=params,
         sections=tuple(page.sections),
         unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
-        deadline=prompt.deadline,
+        deadline=deadline,
     )
 
 
@@ -156,7 +161,8 @@ def _replaceable(sections: tuple[Section[Any], ...]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Renderer:
-    prompt: Prompt[Any]
+    prompt: str  # its path, for errors
+    bound: tuple[Any, ...]
     visibility: VisibilityOverrides
     templates: Mapping[str, str]
     page: _Page
@@ -184,14 +190,14 @@ class _Renderer:
             self.add(child, path, depth + 1)
 
     def _error(self, why: str, path: str) -> PromptRenderError:
-        return PromptRenderError(why, prompt=self.prompt.template.path, section=path)
+        return PromptRenderError(why, prompt=self.prompt, section=path)
 
     def _params(self, section: Section[Any], path: str) -> Any:
         """The bound parameters of the section's type: of exactly it, else of a subclass."""
         kind = section.params_type
         if kind is None:
             return None
-        fitting = [one for one in self.prompt.params if isinstance(one, kind)]
+        fitting = [one for one in self.bound if isinstance(one, kind)]
         exact = [one for one in fitting if type(one) is kind]
         found = exact or fitting
         if len(found) > 1:
@@ -238,15 +244,14 @@ class _Renderer:
         return text
 
 
-def _messages_of(prompt: Prompt[Any]) -> tuple[bytes, ...]:
-    """What the digest covers of the messages that the conversation opens with."""
-    if not prompt.messages:
+def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
+    """What the digest covers of the messages that the conversation begins with."""
+    if not messages:
         return ()
-    from turnledger.runtime.agent.prompts.opening_messages import (
-        digest_text,  # and with it pydantic
-    )
+    # Imports pydantic, which prompts without messages do not need.
+    from turnledger.runtime.agent.prompts.opening_messages import digest_text
 
-    return (digest_text(prompt.messages),)
+    return (digest_text(messages),)
 
 
 def _digest_of(spec: dict[str, Any]) -> str:

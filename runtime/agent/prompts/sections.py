@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
 from turnledger.runtime.agent.generics import ParamsT, Subscripted
-from turnledger.runtime.agent.prompts.template import TemplateText, field_names
+from turnledger.runtime.agent.prompts.template_text import TemplateText, field_names
 from turnledger.runtime.agent.tools.tool import Tool
 from turnledger.runtime.agent.visibility import SectionVisibility
 from turnledger.runtime.errors import PromptDefinitionError, TemplateTextError

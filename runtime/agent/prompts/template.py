@@ -1,111 +1,123 @@
-"""Text with places to fill in: `${name}`, and nothing else.
+"""PromptTemplate: the sections, tools and output type of a prompt, before parameters are bound.
 
-The seeds show no placeholder, so the choice is ours: `${name}` stands for the field `name` of
-the section's parameters. Braces alone (JSON, code) and single dollars (prices, `$HOME`) are
-ordinary text, and `$${` is a literal `${`. What is filled in is not looked at again, so a
-value can't bring placeholders of its own. Indentation that all lines share and blank lines
-around the text are taken away, so that a template can be a triple-quoted string.
+A template is checked when it is made: names, keys that are given twice, tools with the same
+name, an output type without a schema. Rendering is `runtime.agent.prompts.render`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from functools import cached_property
-from inspect import getattr_static
-from pathlib import PurePath
-from textwrap import dedent
-from typing import Any
-from uuid import UUID
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic
 
-import msgspec
+from turnledger.runtime.agent.generics import OutputT, Subscripted
+from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, OPEN_SECTIONS_NAME
+from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.sections import Section
+from turnledger.runtime.agent.tools.tool import Tool
+from turnledger.runtime.errors import PromptDefinitionError, SchemaError
 
-from turnledger.runtime.agent.schema.values import to_text
-from turnledger.runtime.errors import DataEncodeError, TemplateTextError
-
-_PLACE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}\n]*)\}|\$\{|\$(?P<bare>[A-Za-z_]\w*)")
-_SAID_BY_STR = (str, int, float, date, datetime, time, timedelta, Decimal, UUID, PurePath)
+# Both can be steps of a path in a file system, a URL or a listing.
+_STEP = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
+_NS = re.compile(rf"{_STEP}(/{_STEP})*")
+_KEY = re.compile(_STEP)
+_LONGEST = 200
 
 
-class TemplateText:
-    """A template, and the fields that it asks for, in their order."""
+class PromptTemplate(Subscripted, Generic[OutputT]):
+    """What a prompt says, before its parameters.
 
-    def __init__(self, text: str, *, fields: frozenset[str] | None) -> None:
-        """`fields` are those that the parameters have; None if that is not known yet."""
-        if not isinstance(text, str):
-            raise TemplateTextError(f"a template is text, and this is {type(text).__name__}")
-        self.text = dedent(text).strip()
-        self.names = tuple(dict.fromkeys(self._names(fields)))
+    `PromptTemplate[Out]` asks for output of type Out: a dataclass, a msgspec Struct, a
+    pydantic model, or a list of one of these; without a subscript, and with `str`, the
+    answer is text. `inject_output_instructions` lets the prompt say what output it wants; a
+    provider that enforces schemas itself turns that off.
+    """
 
-    def fill(self, params: object) -> str:
-        """The text with the parameters' values in it."""
-        values = {name: _shown(params, name) for name in self.names}
-        return _PLACE.sub(lambda found: _replacement(found, values), self.text)
+    def __init__(
+        self,
+        *,
+        ns: str,
+        key: str,
+        sections: Iterable[Section[Any]] = (),
+        name: str | None = None,
+        allow_extra_keys: bool = False,
+        inject_output_instructions: bool = True,
+    ) -> None:
+        self.ns = _checked("ns", ns, _NS)
+        self.key = _checked("key", key, _KEY)
+        self.name = name
+        self.sections = tuple(sections)
+        self.allow_extra_keys = allow_extra_keys
+        self.inject_output_instructions = inject_output_instructions
+        self._check_sections()
+        self._check_tools()
+        self.output: OutputSpec[OutputT] | None = self._output()
 
-    def _names(self, fields: frozenset[str] | None) -> list[str]:
-        names: list[str] = []
-        for found in _PLACE.finditer(self.text):
-            if found["bare"] is not None:
-                if fields and found["bare"] in fields:
-                    raise TemplateTextError(
-                        f"${found['bare']} is a field's name: write ${{{found['bare']}}}"
+    @property
+    def path(self) -> str:
+        """Namespace and key, as errors and listings name it."""
+        return f"{self.ns}/{self.key}"
+
+    def walk(self) -> Iterator[tuple[str, int, Section[Any]]]:
+        """All sections in their order, each with its path and depth."""
+        for section in self.sections:
+            yield from section.walk()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ns={self.ns!r}, key={self.key!r})"
+
+    def _check_sections(self) -> None:
+        for section in self.sections:
+            if not isinstance(section, Section):
+                raise PromptDefinitionError(
+                    f"sections are MarkdownSections and the like, and {section!r} is none",
+                    prompt=self.path,
+                )
+        seen: set[str] = set()
+        for path, _, _ in self.walk():
+            if path in seen:
+                raise PromptDefinitionError(
+                    "two sections have this key; give one of them another",
+                    prompt=self.path,
+                    section=path,
+                )
+            seen.add(path)
+
+    def _check_tools(self) -> None:
+        """A name is one tool's. The same tool may be in several sections, and is offered once."""
+        owners: dict[str, tuple[str, Tool[Any, Any]]] = {}
+        for path, _, section in self.walk():
+            for tool in section.tools:
+                owner, other = owners.setdefault(tool.name, (path, tool))
+                if other is not tool:
+                    raise PromptDefinitionError(
+                        f"its tool {tool.name!r} has the name of one in section {owner!r}; "
+                        "rename one of them",
+                        prompt=self.path,
+                        section=path,
                     )
-            elif found["name"] is not None:
-                names.append(_checked(found["name"], fields))
-            elif found[0] == "${":
-                raise TemplateTextError("a ${ is not closed; write $${ for the two characters")
-        return names
+                if tool.name == OPEN_SECTIONS_NAME and tool is not OPEN_SECTIONS:
+                    raise PromptDefinitionError(
+                        f"the name {tool.name!r} is taken by the tool that opens sections; rename "
+                        "this one",
+                        prompt=self.path,
+                        section=path,
+                    )
+
+    def _output(self) -> OutputSpec[Any] | None:
+        if not self.type_arguments:
+            return None
+        try:
+            return OutputSpec.of(self.type_arguments[0], allow_extra_keys=self.allow_extra_keys)
+        except SchemaError as error:
+            raise PromptDefinitionError(f"its output: {error}", prompt=self.path) from error
 
 
-def field_names(kind: Any) -> frozenset[str] | None:
-    """The fields and properties of a type of parameters; None if instances may have others."""
-    if kind is None:
-        return frozenset()
-    named = {name for name in dir(kind) if not name.startswith("_") and _is_computed(kind, name)}
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return frozenset(named | set(kind.__struct_fields__))
-    if dataclasses.is_dataclass(kind):
-        return frozenset(named | {field.name for field in dataclasses.fields(kind)})
-    fields = getattr(kind, "model_fields", None)
-    return frozenset(named | set(fields)) if isinstance(fields, Mapping) else None
-
-
-def _is_computed(kind: Any, name: str) -> bool:
-    return isinstance(getattr_static(kind, name, None), property | cached_property)
-
-
-def _checked(name: str, fields: frozenset[str] | None) -> str:
-    if not name.isidentifier():
-        raise TemplateTextError(f"${{{name}}} names no field; write $${{ for a literal ${{")
-    if fields is not None and name not in fields:
-        known = ", ".join(sorted(fields))
-        has = f"the parameters have: {known}" if known else "the section takes no parameters"
-        raise TemplateTextError(f"there is no field for ${{{name}}}; {has}")
-    return name
-
-
-def _replacement(found: re.Match[str], values: Mapping[str, str]) -> str:
-    if found["name"] is not None:
-        return values[found["name"]]
-    return "${" if found[0] == "$${" else found[0]
-
-
-def _shown(params: object, name: str) -> str:
-    """A value as text that is the same in every process: str() of what is plain, else JSON."""
-    try:
-        value = getattr(params, name)
-    except AttributeError as error:
-        raise TemplateTextError(f"the parameters have no field for ${{{name}}}") from error
-    if isinstance(value, Enum):
-        value = value.value
-    if value is None or isinstance(value, _SAID_BY_STR):
-        return str(value)
-    try:
-        return to_text(value)
-    except DataEncodeError as error:
-        # An object's own words often hold an address, a set's an order of the day.
-        raise TemplateTextError(f"${{{name}}} can't be shown as text: {error}") from error
+def _checked(what: str, value: object, pattern: re.Pattern[str]) -> str:
+    if isinstance(value, str) and pattern.fullmatch(value) and len(value) <= _LONGEST:
+        return value
+    steps = "steps of these between '/'" if pattern is _NS else "in one step"
+    raise PromptDefinitionError(
+        f"A prompt's {what} is 1 to {_LONGEST} letters, digits, '.', '_' and '-', not beginning "
+        f"with '.', {steps}; {value!r} is not."
+    )

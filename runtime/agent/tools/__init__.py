@@ -11,7 +11,6 @@ from turnledger.runtime.agent.tools.call import (
 from turnledger.runtime.agent.tools.tool import (
     RejectedToolParams,
     Tool,
-    ToolContext,
     ToolRegistry,
     ToolResult,
     tool_to_spec,
@@ -21,7 +20,6 @@ __all__ = [
     "Invocation",
     "RejectedToolParams",
     "Tool",
-    "ToolContext",
     "ToolRegistry",
     "ToolResult",
     "call_by_name",

@@ -19,7 +19,6 @@ from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.agent.tools.tool import (
     RejectedToolParams,
     Tool,
-    ToolContext,
     ToolRegistry,
     ToolResult,
 )
@@ -54,7 +53,7 @@ class Invocation:
     error_message: str = ""
 
 
-def invoke(tool: Tool[Any, Any], arguments: str | None, context: ToolContext) -> ToolResult[Any]:
+def invoke(tool: Tool[Any, Any], arguments: str | None, context: object) -> ToolResult[Any]:
     """Call a tool with the arguments that a model wrote; there is always a result.
 
     DeadlineExceededError, VisibilityExpansionRequired and what is no Exception pass.
@@ -62,14 +61,14 @@ def invoke(tool: Tool[Any, Any], arguments: str | None, context: ToolContext) ->
     return call_tool(tool, arguments, context).result
 
 
-def call_tool(tool: Tool[Any, Any], arguments: str | None, context: ToolContext) -> Invocation:
+def call_tool(tool: Tool[Any, Any], arguments: str | None, context: object) -> Invocation:
     """The same as `invoke`, with all that is known about the call."""
     ready = _prepared(tool, arguments)
     return ready if isinstance(ready, Invocation) else call_prepared(ready, context)
 
 
 def call_by_name(
-    registry: ToolRegistry, name: str, arguments: str | None, context: ToolContext
+    registry: ToolRegistry, name: str, arguments: str | None, context: object
 ) -> Invocation:
     """Call the tool that a model named, if there is one."""
     ready = prepared(registry, name, arguments)
@@ -100,7 +99,7 @@ def _prepared(tool: Tool[Any, Any], arguments: str | None) -> PreparedCall | Inv
         return rejected(tool.name, arguments, f"Invalid parameters for tool {tool.name!r}: {error}")
 
 
-def call_prepared(call: PreparedCall, context: ToolContext) -> Invocation:
+def call_prepared(call: PreparedCall, context: object) -> Invocation:
     """Have the handler called; there is always a result."""
     tool, params = call.tool, call.params
     try:
@@ -176,7 +175,7 @@ def render_result(result: ToolResult[Any]) -> str:
     return _text(result, _plain_parts(result))
 
 
-def _handled(tool: Tool[Any, Any], params: Any, context: ToolContext) -> object:
+def _handled(tool: Tool[Any, Any], params: Any, context: object) -> object:
     call = functools.partial(tool.handler, context=context)
     return call(params) if tool.takes_params else call()
 

@@ -21,17 +21,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, get_args, get_type_hints
+from typing import Any, Generic, Literal, get_args, get_type_hints
 
 from turnledger.runtime.agent.generics import ParamsT, ResultT, Subscripted
 from turnledger.runtime.agent.schema.schema import Schema, json_schema
 from turnledger.runtime.errors import SchemaError, ToolDefinitionError
-
-if TYPE_CHECKING:
-    from turnledger.runtime.agent.models.limits import Deadline
-    from turnledger.runtime.agent.prompts.prompt import Prompt
-    from turnledger.runtime.agent.prompts.render import RenderedPrompt
-    from turnledger.runtime.bus import EventBus
 
 OnInterrupt = Literal["retry", "fail", "ask"]
 
@@ -62,26 +56,6 @@ class RejectedToolParams:
 
     raw_arguments: Any
     error: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolContext:
-    """What a handler may use beside its parameters.
-
-    `call_id` is the same when an interrupted call runs again, and so can be a key for
-    idempotence; `is_resume` says that this is such a run.
-    """
-
-    call_id: str = ""
-    is_resume: bool = False
-    prompt: Prompt[Any] | None = None
-    rendered_prompt: RenderedPrompt[Any] | None = None
-    # The adapter and the session are what the caller has; handlers need not import them.
-    adapter: Any = None
-    session: Any = None
-    event_bus: EventBus | None = None
-    deadline: Deadline | None = None
-    resources: Any = None
 
 
 class Tool(Subscripted, Generic[ParamsT, ResultT]):

@@ -14,8 +14,8 @@ import msgspec
 from turnledger.ledger import EvaluationSuperseded, ToolCallInDoubt, ToolCallStarted
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.limits import deadline_provider_payload
+from turnledger.runtime.agent.tool_context import ToolContext
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, call_prepared, prepared
-from turnledger.runtime.agent.tools.tool import ToolContext
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import DeadlineExceededError
 from turnledger.runtime.loop.perform.record_result import add_result, record

@@ -216,8 +216,7 @@ def _sensible(message: InnerMessage, names: set[str], version: int) -> InnerMess
 
 def _text_of_parts(message: InnerMessage) -> str:
     # They take their time to import, and few changes need them.
-    from turnledger.runtime.agent.messages.convert import from_inner_message
-    from turnledger.runtime.agent.messages.convert_message_fields import built
+    from turnledger.runtime.agent.messages.convert import built, from_inner_message
 
     said = from_inner_message(msgspec.structs.replace(message, tool_calls=()))
     place = {"evaluation_id": message.evaluation_id, "sequence": message.sequence}

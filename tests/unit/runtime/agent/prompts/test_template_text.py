@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.kinds import Colour, PointStruct
 from turnledger.runtime import TemplateTextError
-from turnledger.runtime.agent.prompts.template import TemplateText, field_names
+from turnledger.runtime.agent.prompts.template_text import TemplateText, field_names
 
 
 @dataclass(frozen=True)
