@@ -8,7 +8,6 @@ same drafts again.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from threading import Event as Flag
@@ -108,7 +107,7 @@ class Ledger:
         self._lineages: dict[str, list[Segment]] = {}
         # By what another process opens this ledger, "" if nothing; may hold a password.
         self.url = ""
-        self.worker = f"{socket.gethostname()}:{os.getpid()}:{clock.new_id()[-6:]}"
+        self.worker = f"{os.uname().nodename}:{os.getpid()}:{clock.new_id()[-6:]}"
 
     @classmethod
     def open(
