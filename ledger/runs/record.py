@@ -81,10 +81,11 @@ class Record:
 
     row: Row
 
-    def __init__(self, row: Row, codec: Codec) -> None:
+    def __init__(self, row: Row, codec: Codec, event: Event | None = None) -> None:
+        """`event` is what the row's data decodes to, if that is known already."""
         self.row = row
         self._codec = codec
-        self._event: Event | None = None
+        self._event = event
 
     @property
     def position(self) -> int:

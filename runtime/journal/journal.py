@@ -1,17 +1,25 @@
-"""The write side of one run in one process: what is committed, what is about to be, and the
-state with both.
+"""The write side of one run in one process: committed events, pending events, and the state
+with both.
 
-Events are added and change the state at once; they are appended to the ledger together, just
-before something is done to the world, or when there is nothing left to do. What is added by
-one `add` is appended together too, unless it is more than the ledger takes at once. A worker
-whose run another has claimed gets StaleEpochError, and nothing of what it had pending is
-written. Any thread may use it; a loop's events come from its own thread only.
+Events are added and change the state at once. They are appended to the ledger together, just
+before an effect is performed or when there is nothing left to do, so that one commit covers
+everything that led to the effect. What one `add` brings is appended together too, unless it is
+more than the ledger takes at once. When another worker has claimed the run, a commit is a
+StaleEpochError and nothing that was pending is written.
+
+Each event is encoded once, when it is added: those bytes are what the store gets. It is folded
+twice: when it is added, with a provisional record, and when the store has given its time,
+position and digest. Only a conflict, a withdrawal or a new declaration folds what is pending
+again, and makes events again that depend on what comes before them.
+
+Any thread may use a journal; a loop's events come from its own thread only.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -23,16 +31,21 @@ from turnledger.ledger import (
     Clock,
     ConcurrentAppendError,
     Draft,
+    EvaluationStarted,
     Event,
     Ledger,
     Record,
     Row,
+    RunStarted,
+    SliceEventApplied,
     StoreUnavailableError,
     SystemClock,
     blob_name,
 )
+from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Declarations, RunState, fold_together
-from turnledger.runtime.journal.loop_progress import Progress, ProgressState
+from turnledger.projections.projection import PAGE, tags_of
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
 from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
 
 if TYPE_CHECKING:
@@ -40,46 +53,117 @@ if TYPE_CHECKING:
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
-_BESIDE = (Progress(), SessionIndex())
+_INTERNAL = (Progress(), SessionIndex())
 
 
 class Known(NamedTuple):
-    """All that is known of a run at one version."""
+    """The folded state of a run at one version: the public views and the internal ones.
+
+    `prompt_base` is the state that the run's prompt was made from, as soon as something was
+    recorded that came of the prompt: a recovery makes the prompt from there again.
+    """
 
     run: RunState
     progress: ProgressState
     session: SessionIndexState
+    prompt_base: Known | None = None
+
+    @classmethod
+    def initial(cls, declarations: Declarations | None = None) -> Known:
+        """Before the first event."""
+        return cls(RunState.initial(declarations), ProgressState(), SessionIndexState())
 
     @property
     def version(self) -> int:
         return self.run.version
 
     def after(self, records: Iterable[Record]) -> Known:
-        page = list(records)
-        beside = fold_together(page, _BESIDE, (self.progress, self.session))
-        return Known(self.run.after(page), *beside)
+        """The state some records later; they are held a page at a time."""
+        known, page = self, list[Record]()
+        unprompted = self.progress.prompted_at is None
+        for record in records:
+            if unprompted and _comes_of_prompt(record):
+                # Cut the page here: the state between these two records is kept.
+                known, page = known._plus(page), [record]
+                if known.progress.prompted_at is None:
+                    known, page = known._plus(page)._replace(prompt_base=known), []
+                unprompted = False
+                continue
+            unprompted = unprompted or record.tag in _RUN_STARTED
+            page.append(record)
+            if len(page) == PAGE:
+                known, page = known._plus(page), []
+        return known._plus(page)
+
+    def _plus(self, page: Sequence[Record]) -> Known:
+        if not page:
+            return self
+        progress, session = fold_together(page, _INTERNAL, (self.progress, self.session))
+        # A continuation has a prompt of its own, a fork goes on with its parent's.
+        base = self.prompt_base if progress.prompted_at is not None else None
+        return Known(self.run.after(page), progress, session, base)
 
     def is_outdated(self, changes: Iterable[str]) -> bool:
         """Whether it may have to be folded again, as these names mean something else now."""
         return any(name in self.session.names for name in changes)
 
 
-# An event, or one that can only be made when it is known what comes before it.
-Pending: TypeAlias = "Event | Callable[[Known], Event]"
-# Called when events are on disk, with what was known before and is known now.
+def _comes_of_prompt(record: Record) -> bool:
+    """Whether this is recorded only after the prompt was made: see `ProgressState.prompted_at`."""
+    if record.tag not in _MAY_COME_OF_PROMPT:
+        return False
+    event = record.event
+    return not isinstance(event, SliceEventApplied) or event.call_id == CREATE_PROMPT
+
+
+_RUN_STARTED = tags_of(RunStarted)
+_MAY_COME_OF_PROMPT = tags_of(EvaluationStarted, SliceEventApplied)
+
+
+# Makes an event of the state before it, such as a checkpoint with that state's digest.
+Factory: TypeAlias = Callable[[Known], Event]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Events that were encoded and folded already: those of a tool's overlay.
+
+    `after` is what they make of `before`. The journal takes it over if it still is at `before`;
+    if other events came in between, it folds these on top of them.
+    """
+
+    entries: tuple[Entry, ...]
+    records: tuple[Record, ...]
+    before: Known
+    after: Known
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(entry.event for entry in self.entries)
+
+
+# What `add` takes.
+Pending: TypeAlias = Event | Factory | Changes
+# Called when events are on disk, with the state before the commit and the state now.
 Listener: TypeAlias = Callable[[Known, Known], None]
 
 
-class _Waiting(NamedTuple):
-    """A pending event: its id, and the number of the `add` that it came with."""
+class _Pending(NamedTuple):
+    """An event that is not on disk yet.
 
-    event: Pending
-    event_id: str
+    `record` is provisional: its time is the journal's, and it has no position and no digest.
+    `group` is the number of the `add` that it came with. With a `factory`, the event is made
+    again if the state before it changes; without one, its bytes stay as they are.
+    """
+
+    entry: Entry
+    record: Record
     group: int
+    factory: Factory | None = None
 
 
 class Journal:
-    """A run as its worker has it."""
+    """The events of one run as its worker sees them: on disk, and about to be."""
 
     def __init__(
         self,
@@ -91,7 +175,16 @@ class Journal:
         clock: Clock | None = None,
         at: int | None = None,
     ) -> None:
-        """As the ledger has it now, or had it at a version."""
+        """Read and fold the run.
+
+        Args:
+            ledger: Where the run is, or will be.
+            run_id: The run.
+            declarations: The types and reducers of its session.
+            claim: The worker's claim; its epoch goes with every append.
+            clock: Gives event ids and provisional times.
+            at: The version to begin with, instead of the last one.
+        """
         self.ledger = ledger
         self.run_id = run_id
         self.declarations = declarations if declarations is not None else Declarations()
@@ -102,23 +195,23 @@ class Journal:
         self.answers: Answers | None = None
         # A checkpoint after so many completed tools; 0 is none.
         self.checkpoint_interval = 0
-        # Held while what is known changes; whoever looks first and then adds holds it too.
+        # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()
-        self._pending: list[_Waiting] = []
+        self._pending: list[_Pending] = []
         self._blobs: list[tuple[int, bytes]] = []
         self._adds = 0
         self._listeners: list[Listener] = []
-        self._news: deque[tuple[Known, Known]] = deque()
-        self._telling = Lock()
+        self._unheard: deque[tuple[Known, Known]] = deque()
+        self._notifying = Lock()
         self._changes = len(self.declarations.changes)
         self._committed = self.folded(ledger.head(run_id) if at is None else at)
         self._known = self._committed
 
-    # --- what is known ---
+    # --- state ---
 
     @property
     def known(self) -> Known:
-        """With what is pending."""
+        """The state with what is pending."""
         with self.lock:
             self._catch_up()
             return self._known
@@ -133,7 +226,7 @@ class Journal:
 
     @property
     def committed(self) -> Known:
-        """What is on disk."""
+        """The state of what is on disk."""
         with self.lock:
             self._catch_up()
             return self._committed
@@ -144,19 +237,16 @@ class Journal:
 
     def is_pending(self, event_id: str) -> bool:
         """Whether the event that was added under this id is not on disk yet."""
-        return any(one.event_id == event_id for one in self._pending)
+        return any(one.entry.event_id == event_id for one in self._pending)
 
     def pending_records(self) -> list[Record]:
         """What is pending, as it will be but for the store's time, position and digest."""
         with self.lock:
-            known, records = self._committed, []
-            for one in self._pending:
-                records.append(self.provisional(known, one.event, one.event_id))
-                known = known.after(records[-1:])
-            return records
+            self._catch_up()
+            return [one.record for one in self._pending]
 
     def records(self) -> Iterator[Record]:
-        """Everything that is known, from the first event on."""
+        """All records from the first on, pending ones last."""
         with self.lock:
             until, pending = self._committed.version, self.pending_records()
         return chain(self._read(until), pending)
@@ -170,27 +260,23 @@ class Journal:
         return self.ledger.blob(name)
 
     def folded(self, until: int, more: Iterable[Record] = ()) -> Known:
-        """What is known at a version that is on disk, and some records later."""
-        nothing = Known(RunState.initial(self.declarations), ProgressState(), SessionIndexState())
-        return nothing.after(chain(self._read(until), more))
+        """The state at a version that is on disk, and some records later."""
+        return Known.initial(self.declarations).after(chain(self._read(until), more))
 
     def refold(self) -> None:
-        """Fold all of it again: what the program declares has changed."""
+        """Fold everything again: the program's declarations have changed."""
         with self.lock:
             changes = len(self.declarations.changes)
-            committed = self.folded(self._committed.version)
-            self._known = self._with_pending(committed)
-            self._committed = committed
+            self._rebase(self.folded(self._committed.version))
             self._changes = changes
 
     def refresh(self) -> None:
-        """Take in what others have appended since: comments, and decisions."""
+        """Fold what others have appended since: comments, and decisions."""
         with self.lock:
             version = self._committed.version
             tail = list(self.ledger.read(self.run_id, after=version)) if version else []
             if tail:
-                self._committed = self._committed.after(tail)
-                self._known = self._with_pending(self._committed)
+                self._rebase(self._committed.after(tail))
 
     def _catch_up(self) -> None:
         changes = self.declarations.changes
@@ -204,7 +290,7 @@ class Journal:
     def _read(self, until: int) -> Iterable[Record]:
         return self.ledger.read(self.run_id, until=until) if until else ()
 
-    # --- changing it ---
+    # --- adding events ---
 
     def new_evaluation_id(self) -> str:
         """The id of the evaluation that is begun next."""
@@ -217,29 +303,91 @@ class Journal:
         """
         kept = list(blobs)
         with self.lock:
-            known, added = self.known, []
+            # Nothing of the journal changes before all of them are encoded and folded.
+            known, added = self.known, list[_Pending]()
             for event in events:
-                event_id = self.clock.new_id()
-                known = known.after([self.provisional(known, event, event_id)])
-                added.append(_Waiting(event, event_id, self._adds))
+                if isinstance(event, Changes):
+                    known = self._take_over(known, event, added)
+                    continue
+                factory = event if callable(event) else None
+                entry = self.prepare(event(known) if callable(event) else event)
+                one = _Pending(entry, self.provisional(known, entry), self._adds, factory)
+                known = known.after([one.record])
+                added.append(one)
             self._known = known
             self._pending += added
             self._blobs += [(self._adds, content) for content in kept]
             self._adds += 1
-            return [one.event_id for one in added]
+            return [one.entry.event_id for one in added]
+
+    def _take_over(self, known: Known, changes: Changes, added: list[_Pending]) -> Known:
+        if known is changes.before:
+            records: Iterable[Record] = changes.records
+            known = changes.after
+        else:
+            # Another tool's result came first: the versions are others, and so may the state be.
+            records, known = self.folded_on(known, changes.entries)
+        for entry, record in zip(changes.entries, records, strict=True):
+            added.append(_Pending(entry, record, self._adds))
+        return known
+
+    def folded_on(self, known: Known, entries: Iterable[Entry]) -> tuple[list[Record], Known]:
+        """Provisional records of these on top of a state, and the state with them."""
+        records = list[Record]()
+        for entry in entries:
+            records.append(self.provisional(known, entry))
+            known = known.after(records[-1:])
+        return records, known
 
     def discard(self) -> None:
-        """Forget what is pending."""
+        """Drop what is pending."""
         with self.lock:
             self._pending, self._blobs = [], []
             self._known = self._committed
 
     def withdraw(self, event_ids: Iterable[str]) -> None:
-        """Forget those of these that are pending."""
+        """Drop those of these that are pending."""
         with self.lock:
             gone = frozenset(event_ids)
-            self._pending = [one for one in self._pending if one.event_id not in gone]
-            self._known = self._with_pending(self._committed)
+            left = [one for one in self._pending if one.entry.event_id not in gone]
+            if len(left) < len(self._pending):
+                self._rebase(self._committed, left)
+
+    def prepare(self, event: Event) -> Entry:
+        """The event under a new id, checked and encoded."""
+        return self.ledger.prepare(Draft(event, self.clock.new_id()))
+
+    def provisional(self, known: Known, entry: Entry) -> Record:
+        """The record that follows a state, but for the store's time, position and digest."""
+        row = Row(
+            0,
+            str(self.run_id),
+            known.version + 1,
+            entry.tag,
+            entry.event_id,
+            self.clock.micros(),
+            b"",
+            entry.data.decode(),
+        )
+        return Record(row, self.ledger.codec, entry.event)
+
+    def _rebase(self, committed: Known, pending: Iterable[_Pending] | None = None) -> None:
+        """Put what is pending on top of another state.
+
+        An event with a factory is made again, as it says something about the state before it.
+        The others keep their bytes and ids. If a reducer raises, nothing has changed.
+        """
+        known, moved = committed, list[_Pending]()
+        for one in self._pending if pending is None else pending:
+            entry = one.entry
+            if one.factory is not None:
+                entry = self.ledger.prepare(Draft(one.factory(known), entry.event_id))
+            record = self.provisional(known, entry)
+            known = known.after([record])
+            moved.append(one._replace(entry=entry, record=record))
+        self._committed, self._known, self._pending = committed, known, moved
+
+    # --- committing ---
 
     def commit(self) -> None:
         """Append what is pending; it is on disk when this returns, and listeners are told."""
@@ -247,11 +395,9 @@ class Journal:
         self.tell()
 
     def on_commit(self, listener: Listener) -> Callable[[], None]:
-        """Call this after each commit; what is given back ends it."""
+        """Call this after each commit. Returns a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    # --- how ---
 
     def write(self) -> None:
         """Append what is pending; listeners are not told yet."""
@@ -260,6 +406,7 @@ class Journal:
             try:
                 while self._pending:
                     records = self._append(self._first_batch())
+                    # Folded again: only now are times, positions and digests known.
                     self._committed = self._committed.after(records)
                     if self.checkpoint_interval:
                         # Digests are worked out from the last that is known: keep it close.
@@ -267,21 +414,26 @@ class Journal:
                     del self._pending[: len(records)]
                     self.commits += 1
                 self._blobs = []
+                # The same events with the store's times take the place of the provisional ones.
                 self._known = self._committed
             finally:
                 if self._committed is not before:
-                    self._news.append((before, self._committed))
+                    self._unheard.append((before, self._committed))
 
     def tell(self) -> None:
-        """Call listeners, one commit after the other: one that commits hears of it later."""
-        while self._news and self._telling.acquire(blocking=False):
+        """Call listeners, one commit after the other.
+
+        A listener may commit: its own call finds the lock taken, and the loop that is under
+        way tells of that commit after all listeners have heard of this one.
+        """
+        while self._unheard and self._notifying.acquire(blocking=False):
             try:
-                while self._news:
-                    before, now = self._news.popleft()
+                while self._unheard:
+                    before, now = self._unheard.popleft()
                     for listener in tuple(self._listeners):
                         listener(before, now)
             finally:
-                self._telling.release()
+                self._notifying.release()
 
     def _first_batch(self) -> int:
         """How many of the pending events go together: whole adds, as many as may."""
@@ -291,63 +443,32 @@ class Journal:
         count = most
         while count and self._pending[count - 1].group == self._pending[count].group:
             count -= 1
+        # One add that is larger than a batch has to be split.
         return count or most
 
     def _append(self, count: int) -> tuple[Record, ...]:
         last = self._pending[count - 1].group
         blobs = [content for group, content in self._blobs if group <= last]
-        drafts = self._drafts(count)
         for attempt in range(1, ATTEMPTS + 1):
             version = self._committed.version
             try:
                 return self.ledger.append(
                     self.run_id,
-                    drafts,
+                    [one.entry for one in self._pending[:count]],
                     expected_version=version or NEW,
                     epoch=self.claim.epoch if self.claim is not None else None,
                     blobs=blobs,
                 ).records
             except ConcurrentAppendError:
-                # Somebody commented, or decided something: go on from there.
+                # Others may comment on a claimed run and decide about calls in doubt: what is
+                # pending goes on top of that, and keeps its ids.
                 tail = list(self.ledger.read(self.run_id, after=version))
                 if attempt == ATTEMPTS or not tail:
                     raise
-                self._committed = self._committed.after(tail)
-                self._known = self._with_pending(self._committed)
-                drafts = self._drafts(count)
+                self._rebase(self._committed.after(tail))
             except StoreUnavailableError:
-                # Whether it was written, the ids tell.
+                # It may have been written. The same ids with the same bytes are safe to append
+                # again: the ledger answers with the first recording.
                 if attempt == ATTEMPTS:
                     raise
         raise AssertionError("unreachable")
-
-    def _drafts(self, count: int) -> list[Draft]:
-        """The first of what is pending, each made of what comes before it."""
-        known, drafts = self._committed, []
-        for event, event_id, _ in self._pending[:count]:
-            record = self.provisional(known, event, event_id)
-            known = known.after([record])
-            drafts.append(Draft(record.event, event_id))
-        return drafts
-
-    def _with_pending(self, known: Known) -> Known:
-        for one in self._pending:
-            known = known.after([self.provisional(known, one.event, one.event_id)])
-        return known
-
-    def provisional(self, known: Known, event: Pending, event_id: str) -> Record:
-        """The record that this event will be, but for the store's time, position and digest."""
-        made = event(known) if callable(event) else event
-        codec = self.ledger.codec
-        tag, data = codec.encode(made)
-        row = Row(
-            0,
-            str(self.run_id),
-            known.version + 1,
-            tag,
-            event_id,
-            self.clock.micros(),
-            b"",
-            data.decode(),
-        )
-        return Record(row, codec)

@@ -142,14 +142,13 @@ def _prompt(work: RunWork) -> Prompt[Any]:
 
     What making it changes is recorded when it is made first, and not again.
     """
-    journal, at = work.journal, work.journal.progress.prompted_at
-    known = journal.folded(at) if at is not None else None
-    overlay = Overlay(journal, CREATE_PROMPT, known=known)
+    journal, base = work.journal, work.journal.known.prompt_base
+    overlay = Overlay(journal, CREATE_PROMPT, known=base)
     with work.session.scope(overlay):
         prompt: Prompt[Any] = work.host.create_prompt(work.request)
-    made = overlay.close()
-    if at is None:
-        journal.add(*made, blobs=overlay.blobs)
+    overlay.close()
+    if base is None:
+        journal.add(overlay.changes, blobs=overlay.blobs)
     return prompt
 
 

@@ -37,7 +37,14 @@ from turnledger.ledger import (
 )
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
-from turnledger.runtime.journal.journal import Journal, Known, Listener, Pending
+from turnledger.runtime.journal.journal import (
+    Changes,
+    Factory,
+    Journal,
+    Known,
+    Listener,
+    Pending,
+)
 from turnledger.runtime.replaying.cursor import Recording
 from turnledger.runtime.replaying.divergence import Cause, Divergence, Trying, found_out
 
@@ -153,7 +160,7 @@ class ReplayJournal(Journal, ABC):
 
     def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
         with self.lock:
-            return [self._compare(event) for event in events]
+            return [self._compare(event) for given in events for event in _each(given)]
 
     def discard(self) -> None:
         """There is nothing pending."""
@@ -198,7 +205,7 @@ class ReplayJournal(Journal, ABC):
     def take_inputs(self) -> None:
         self._unfolded += self.recording.inputs()
 
-    def _compare(self, event: Pending) -> str:
+    def _compare(self, event: Event | Factory) -> str:
         record = self.expected()
         made: Event = event(self.known) if callable(event) else event
         while not isinstance(record.event, type(made)):
@@ -253,6 +260,10 @@ class ReplayJournal(Journal, ABC):
     def undecided(self, found: str, cause: Cause = "decision changed") -> NoReturn:
         """The loop can't go on where the record does."""
         raise Diverged(Divergence.of_a_step(self.expected(), found, cause))
+
+
+def _each(given: Pending) -> tuple[Event | Factory, ...]:
+    return given.events if isinstance(given, Changes) else (given,)
 
 
 _KEPT = (CheckpointReached, CheckpointCleared)

@@ -18,9 +18,10 @@ from threading import RLock
 import msgspec
 
 from turnledger.ledger import Event, LimitExceededError, Record, SliceEventApplied
+from turnledger.ledger.runs.append import Entry
 from turnledger.projections import RunState
 from turnledger.runtime.errors import ScopeClosedError
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Changes, Journal, Known
 
 # What the loop adds to a tool's changes in the same commit is less than this.
 _ROOM_FOR_THE_RESULT = 50
@@ -38,10 +39,12 @@ class Overlay:
         # Held while it changes; whoever looks first and then adds holds it too.
         self.lock = RLock()
         with journal.lock:
-            self._known = known or journal.known
+            # What the changes were folded on; the journal compares it with its own state.
+            self._base = self._known = known or journal.known
             self._from = known.version if known is not None else journal.committed.version
             self._before = journal.pending_records() if known is None else []
             self._changes = len(journal.declarations.changes)
+        self._entries: list[Entry] = []
         self._records: list[Record] = []
         self._blobs: list[bytes] = []
         self._closed = False
@@ -53,8 +56,8 @@ class Overlay:
             changes = self.journal.declarations.changes
             if self._changes != len(changes):
                 if self._known.is_outdated(changes[self._changes :]):
-                    more = chain(self._before, self._records)
-                    self._known = self.journal.folded(self._from, more)
+                    base = self.journal.folded(self._from, self._before)
+                    self._base, self._known = base, base.after(self._records)
                 self._changes = len(changes)
             return self._known
 
@@ -66,6 +69,13 @@ class Overlay:
     def events(self) -> tuple[Event, ...]:
         """What the tool changed, in order."""
         return tuple(record.event for record in self._records)
+
+    @property
+    def changes(self) -> Changes:
+        """The same, encoded and folded: `Journal.add` takes it over as it is."""
+        with self.lock:
+            known = self.known
+            return Changes(tuple(self._entries), tuple(self._records), self._base, known)
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
@@ -90,13 +100,11 @@ class Overlay:
                     f"The tool call {self.call_id or ''} is over: what it changes in the session "
                     "now would be lost, or would change what was recorded of it."
                 )
-            known, records = self.known, []
-            for event in events:
-                new_id = self.journal.clock.new_id()
-                records.append(self.journal.provisional(known, self._by_call(event), new_id))
-                known = known.after(records[-1:])
+            entries = [self.journal.prepare(self._by_call(event)) for event in events]
+            records, known = self.journal.folded_on(self.known, entries)
             self._check_size(len(self._records) + len(records))
             self._known = known
+            self._entries += entries
             self._records += records
             self._blobs += kept
 

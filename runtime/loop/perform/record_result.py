@@ -45,9 +45,9 @@ def record(
     with evaluation.session.scope(overlay):
         told = evaluation.bus.publish(event)
     evaluation.invoked.append(event)
-    changed = overlay.close()
+    overlay.close()
     if told.ok:
-        _add_outcome(evaluation, call, invocation, changed, overlay.blobs)
+        _add_outcome(evaluation, call, invocation, overlay.changes, overlay.blobs)
         return
     if invocation.result.success:
         _put_back(evaluation)
@@ -62,12 +62,13 @@ def _add_outcome(
     evaluation: Evaluation[Any],
     call: ToolCallView,
     invocation: Invocation,
-    changed: Sequence[Pending],
+    changed: Pending,
     blobs: Sequence[bytes],
 ) -> None:
     """The result of a call that nobody objected to; a failed one if it can't be recorded."""
     if not invocation.result.success:
-        add_result(evaluation, call, invocation.text, error=_error_of(invocation), first=changed)
+        error = _error_of(invocation)
+        add_result(evaluation, call, invocation.text, error=error, first=(changed,))
         return
     try:
         files, contents = _changed_resources(evaluation)
@@ -76,7 +77,7 @@ def _add_outcome(
             call,
             invocation.text,
             value=invocation.value,
-            first=(*changed, *files),
+            first=(changed, *files),
             blobs=(*blobs, *contents),
         )
     except (TurnledgerError, OSError) as error:
@@ -99,7 +100,7 @@ def _changed_resources(
         return (), ()
     found = Overlay(evaluation.journal)
     evaluation.resources.record(found)
-    return found.close(), found.blobs
+    return (found.changes,), found.blobs
 
 
 def _put_back(evaluation: Evaluation[Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.runtime.states import Step, message
@@ -15,6 +16,7 @@ from turnledger.ledger import (
     AppendRefusedError,
     BlobNotFoundError,
     CustomEvent,
+    EvaluationStarted,
     Event,
     InvalidEventError,
     Ledger,
@@ -30,6 +32,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import Declarations
 from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -107,6 +110,49 @@ def test_an_event_may_be_made_of_what_comes_before_it(journal: Journal) -> None:
     events = [record.event for record in journal.ledger.read(journal.run_id)]
     assert events[-1] == CustomEvent(kind="test.version", data=3)
     assert journal.known.version == 4
+
+
+def test_events_are_encoded_once_also_when_others_come_in_between(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one that is made of the state before it is made and encoded again."""
+    encoded: list[Event] = []
+    real = journal.ledger.prepare
+
+    def counted(draft: Any) -> Any:
+        encoded.append(draft.event)
+        return real(draft)
+
+    def counting(known: Known) -> Event:
+        return CustomEvent(kind="test.version", data=known.version)
+
+    monkeypatch.setattr(journal.ledger, "prepare", counted)
+    ids = journal.add(step("a"), counting, step("b"))
+    journal.ledger.append(journal.run_id, CustomEvent(kind="some.one"), ANY)
+    journal.commit()
+    versions = [event.data for event in encoded if isinstance(event, CustomEvent)]
+    assert (len(encoded), versions) == (4, [2, 3])
+    assert [str(r.event_id) for r in journal.ledger.read(journal.run_id, after=2)] == ids
+
+
+def test_the_state_that_a_prompt_was_made_from_is_kept(journal: Journal) -> None:
+    """From the first event that came of it on; a fork has its parent's, a continuation none."""
+    made = msgspec.structs.replace(step("b"), call_id=CREATE_PROMPT)
+    begun = EvaluationStarted(evaluation_id="e", prompt_ns="n", prompt_key="k", prompt_digest="")
+    journal.add(step("a"))
+    assert journal.known.prompt_base is None
+    journal.add(made, step("c"), begun)
+    journal.commit()
+    ledger, run_id = journal.ledger, journal.run_id
+    for found in (journal, Journal(ledger, run_id), Journal(ledger, ledger.fork(run_id, at=5))):
+        base = found.known.prompt_base
+        assert base is not None
+        assert (base.version, values(base), base.prompt_base) == (2, ["a"], None)
+    continued = Journal(ledger, ledger.continuation(run_id))
+    assert continued.known.prompt_base is None
+    continued.add(begun)
+    assert continued.known.prompt_base is not None
+    assert continued.known.prompt_base.version == 6
 
 
 def test_what_is_pending_may_be_forgotten_all_or_in_part(journal: Journal) -> None:
@@ -296,7 +342,7 @@ def test_a_declaration_counts_for_what_is_hidden_by_what_is_pending(journal: Jou
 
 
 def test_a_fold_that_fails_changes_nothing(journal: Journal) -> None:
-    """It is tried again when the declarations are mended."""
+    """It is tried again when the declarations are fixed."""
     declared = Declarations()
     journal = Journal(journal.ledger, journal.run_id, declarations=declared)
     journal.add(step("a"))

@@ -108,9 +108,12 @@ def test_an_overlays_events_added_to_the_journal_give_what_the_tool_saw() -> Non
         session[Step].append(Step("a"))
         session[Counter].apply(Added(2))
         seen = slices(session.state)
-    journal.add(*overlay.close())
+    changes = overlay.changes
+    journal.add(changes)
+    assert journal.known is changes.after
     journal.commit()
     assert slices(session.state) == seen == slices(on_disk(session))
+    assert list(journal.ledger.read(journal.run_id))[-1].event == overlay.events[-1]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -135,7 +138,7 @@ def test_tools_side_by_side_see_their_start_and_themselves_and_are_merged(
 
     side_by_side(lambda: tool(0), lambda: tool(1))
     for number in order:
-        journal.add(*overlays[number].close())
+        journal.add(overlays[number].changes)
     journal.commit()
     assert session[Counter].latest() == Counter(103)
     assert session[Step].all() == tuple(Step(f"tool {number}") for number in order)
