@@ -38,6 +38,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# Some errors hold whole pages; an event, a log line and a model get at most this much.
+_MAX_ERROR_TEXT = 20_000
+_NO_MESSAGE = "(it can't say why)"
+
+
+def error_message(error: BaseException) -> str:
+    """Return `str(error)` as text that can always be stored, whatever the error is.
+
+    Never raises: an error whose `__str__` raises has a fixed text. Text that is not Unicode is
+    replaced, and long text is cut.
+    """
+    return _storable(_message_of(error))
+
+
+def error_text(error: BaseException) -> str:
+    """Return an error's type and message, `ValueError: no such file`, with the same promises."""
+    name, message = type(error).__name__, _message_of(error)
+    if message == _NO_MESSAGE:
+        return _storable(f"{name} {message}")
+    return _storable(f"{name}: {message}" if message else name)
+
+
+def _message_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return _NO_MESSAGE
+
+
+def _storable(text: str) -> str:
+    return text[:_MAX_ERROR_TEXT].encode(errors="replace").decode()
+
+
 class TurnledgerError(Exception):
     """The root of every error of this project."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError, error_text
 from turnledger.ledger.redaction.safe_logging import logger_of
 
 EventT = TypeVar("EventT")
@@ -144,8 +144,8 @@ class InProcessEventBus:
 
 def format_publish_failures(failures: Sequence[HandlerFailure]) -> str:
     """What handlers raised, as one line of text that a model or a person can read."""
-    said = [_said_by(failure.error) for failure in failures]
-    return "Not accepted: " + "; ".join(said) if said else ""
+    texts = [error_text(failure.error) for failure in failures]
+    return "Not accepted: " + "; ".join(texts) if texts else ""
 
 
 def _require_class(event_type: object) -> None:
@@ -156,15 +156,6 @@ def _require_class(event_type: object) -> None:
             f"Events are told by their class, and {event_type!r} is none. Subscribe to the "
             "plain class, and look at the event in the handler."
         )
-
-
-def _said_by(error: Exception) -> str:
-    # The line is stored as the tool's message, so it has to be text whatever was raised.
-    try:
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:
-        said = f"{type(error).__name__} (it can't say why)"
-    return said.encode(errors="replace").decode()
 
 
 def _name_of(handler: EventHandler) -> str:

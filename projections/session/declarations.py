@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import InvalidInputError
+from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical
 from turnledger.projections.session.reducers import Reducer, declared_reducers
 
@@ -94,7 +95,7 @@ class Declarations:
             raise
         except Exception as error:
             # What a type's own code raises: __post_init__, a validator, an annotation.
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+            raise ValueError(error_text(error)) from error
 
 
 def _validated(kind: Any, payload: Any) -> Any:

@@ -30,6 +30,7 @@ from turnledger.ledger import (
     ToolCallFailed,
     ToolCallStarted,
 )
+from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.agent.prompts.render import OUTPUT_TITLE
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
@@ -115,7 +116,7 @@ class Divergence:
     @classmethod
     def of_a_fold(cls, record: Record, error: Exception) -> Divergence:
         """An event that can't be folded any more: a reducer refuses what it took."""
-        said = f"{type(error).__name__}: {error}"
+        said = error_text(error)
         recorded = plain(record.event)
         return cls(record.version, record.tag, "reducer changed", recorded, said, said, said)
 

@@ -10,6 +10,7 @@ from threading import RLock
 from typing import Any
 
 from turnledger.ledger import InnerMessage, InvalidInputError
+from turnledger.ledger.errors import error_message, error_text
 from turnledger.projections import (
     Declarations,
     Reducer,
@@ -182,7 +183,7 @@ def _kept(value: object) -> Any:
     try:
         written(value)
     except Exception as error:
-        raise DataEncodeError(f"{_kind(value)}: {error}") from error
+        raise DataEncodeError(f"{_kind(value)}: {error_message(error)}") from error
     return plain
 
 
@@ -230,7 +231,7 @@ def _guarded(slice_type: type, event_type: type, reducer: Reducer) -> Reducer:
         try:
             after = tuple(reducer(slice_values, event, context=context))
         except Exception as error:
-            raise failed(f"{type(error).__name__}: {error}") from error
+            raise failed(error_text(error)) from error
         known = set(map(id, slice_values))
         for value in after:
             if id(value) in known:

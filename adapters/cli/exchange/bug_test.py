@@ -19,6 +19,7 @@ import click
 
 from turnledger.adapters.cli.shared.output import say
 from turnledger.ledger import Ledger, export_runs
+from turnledger.ledger.errors import error_text
 from turnledger.ledger.transfer.file_format import Totals
 
 FOLDER = "histories"
@@ -58,7 +59,7 @@ class App(NamedTuple):
         try:
             found: Callable[..., Any] | None = getattr(import_module(self.module), self.name, None)
         except Exception as error:
-            raise self.refused(f"can't be imported: {type(error).__name__}: {error}") from error
+            raise self.refused(f"can't be imported: {error_text(error)}") from error
         if not callable(found):
             raise self.refused("is no factory: module:factory")
         return found
@@ -125,7 +126,7 @@ def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
     except HistoryError as error:
         raise app.refused(f"does not fit: {error}") from error
     except Exception as error:
-        raise app.refused(f"failed: {type(error).__name__}: {error}") from error
+        raise app.refused(f"failed: {error_text(error)}") from error
     return "It passes with today's code."
 
 

@@ -33,6 +33,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     TurnledgerError,
 )
+from turnledger.ledger.errors import error_text
 from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
@@ -235,7 +236,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
                 worst = max(worst, exit_code_of(error))
             except Exception as error:
                 # The program's own: the other runs are not to suffer from it.
-                say(f"{found.run_id}: {type(error).__name__}: {error}")
+                say(f"{found.run_id}: {error_text(error)}")
                 worst = max(worst, ExitCode.ERROR)
 
     printer().many(each(), lambda one: f"{one['run_id']}  {answer_of(one)}", flush=True)
@@ -303,7 +304,7 @@ def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
         factory = getattr(import_module(module), name, None)
     except Exception as error:
         raise click.BadParameter(
-            f"{app!r} can't be imported: {type(error).__name__}: {error}", param_hint="--app"
+            f"{app!r} can't be imported: {error_text(error)}", param_hint="--app"
         ) from error
     if not callable(factory):
         raise click.BadParameter(f"{app!r} is no factory: module:factory", param_hint="--app")

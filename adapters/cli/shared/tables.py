@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from turnledger.adapters.cli.shared.output import console_on
 from turnledger.ledger import Ledger
+from turnledger.ledger.errors import error_text
 from turnledger.projections import Rebuilt, Table, TableRows, catch_up, rebuild, table_rows
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
 from turnledger.projections.tables.storage import kept_tables
@@ -71,8 +72,8 @@ class RebuildableParam(_ParamType):
         try:
             found = getattr(import_module(module), name, None)
         except Exception as error:  # the module is the user's own
-            why = f"{type(error).__name__}: {error}"
-            raise click.BadParameter(f"{value!r} can't be imported: {why}", ctx, param) from error
+            message = f"{value!r} can't be imported: {error_text(error)}"
+            raise click.BadParameter(message, ctx, param) from error
         table = found() if isinstance(found, type) and issubclass(found, Table) else found
         if not isinstance(table, Table):
             raise click.BadParameter(f"{value!r} is no Table.", ctx, param)

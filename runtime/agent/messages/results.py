@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
+from turnledger.ledger.errors import error_message
 from turnledger.runtime.agent.messages.builder import MessageBuildError, made
 from turnledger.runtime.agent.messages.message import (
     RESERVED_POLICIES,
@@ -176,7 +177,7 @@ def run_option(
         raise
     except Exception as error:
         retryable = retry_advice(error).retryable
-        return builder.error(type(error).__name__, _said_by(error), retryable)
+        return builder.error(type(error).__name__, error_message(error), retryable)
     try:
         return builder.success(result)
     except DataEncodeError as error:
@@ -189,13 +190,6 @@ def _arguments(message: Message) -> Any:
         parse_arguments(message.record.raw_arguments)
     assert message.option_call is not None
     return to_plain(message.option_call.arguments)
-
-
-def _said_by(error: Exception) -> str:
-    try:
-        return _writable(str(error))
-    except Exception:
-        return "(it can't say why)"
 
 
 def _writable(text: str) -> str:

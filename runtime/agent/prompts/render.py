@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 from turnledger.ledger import OfferedTool
+from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
@@ -218,7 +219,7 @@ class _Renderer:
         try:
             asked = section.enabled() if section.params_type is None else section.enabled(params)
         except Exception as error:
-            raise self._error(f"`enabled` raised {type(error).__name__}: {error}", path) from error
+            raise self._error(f"`enabled` raised {error_text(error)}", path) from error
         return bool(asked)
 
     def _text(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
+from turnledger.ledger.errors import error_text
 from turnledger.runtime.agent.schema.extra_keys import refuse_extra_keys
 from turnledger.runtime.agent.schema.refs import Schema, closed, in_stable_order, self_contained
 from turnledger.runtime.agent.schema.values import at_key, pydantic_module, read_json, to_plain
@@ -81,7 +82,7 @@ def decode(kind: type[T], data: Any, *, allow_extra_keys: bool = False) -> T:
         raise _explained(error, "") from error
     except Exception as error:
         # What a type's own code raises: __post_init__, a validator, an annotation.
-        raise DataDecodeError(f"{_name(kind)}: {type(error).__name__}: {error}") from error
+        raise DataDecodeError(f"{_name(kind)}: {error_text(error)}") from error
     if not allow_extra_keys:
         refuse_extra_keys(data, value)
     return value

@@ -20,6 +20,7 @@ from uuid import UUID
 
 import msgspec
 
+from turnledger.ledger.errors import error_message
 from turnledger.ledger.events.limits import INT_RANGE, Limits
 from turnledger.projections.digests import canonical
 from turnledger.projections.session.declarations import dumped
@@ -179,4 +180,6 @@ def _dumped(model: Any, path: str) -> Any:
     except SchemaError:
         raise
     except Exception as error:
-        raise DataEncodeError(f"{type(model).__name__}: {error}", path=path) from error
+        raise DataEncodeError(
+            f"{type(model).__name__}: {error_message(error)}", path=path
+        ) from error

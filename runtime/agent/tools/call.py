@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from turnledger.ledger.errors import error_text
 from turnledger.runtime.agent.schema.schema import decode
 from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.agent.tools.tool import (
@@ -31,8 +32,6 @@ from turnledger.runtime.errors import (
 )
 
 DONE = "Done."
-# How much of what an exception says the model is told: some hold whole pages.
-_MOST_SAID = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ def call_prepared(call: PreparedCall, context: object) -> Invocation:
     except (DeadlineExceededError, VisibilityExpansionRequired):
         raise
     except Exception as error:
-        return failed(tool.name, params, type(error).__name__, _said_by(error))
+        return failed(tool.name, params, type(error).__name__, error_text(error))
     return _invocation(tool.name, params, as_result(returned))
 
 
@@ -209,16 +208,6 @@ def _invocation(name: str, params: Any, result: ToolResult[Any]) -> Invocation:
         error_type="" if result.success else "ToolFailed",
         error_message="" if result.success else parts["message"],
     )
-
-
-def _said_by(error: Exception) -> str:
-    """An exception in words that can be stored, whatever it holds."""
-    try:
-        said = str(error)
-    except Exception:
-        said = "(it can't say why)"
-    told = f"{type(error).__name__}: {said}".removesuffix(": ")[:_MOST_SAID]
-    return told.encode(errors="replace").decode()
 
 
 def _kind(data: object) -> str:

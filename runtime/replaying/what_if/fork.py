@@ -41,6 +41,7 @@ from turnledger.ledger import (
     ToolCallFailed,
 )
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import error_text
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, PendingTools, RunState, fold, inner_message_append
 from turnledger.runtime.journal.journal import Known
@@ -269,7 +270,7 @@ class _Fork:
             except Exception as error:
                 # A reducer of the program's own.
                 raise ChangeRefusedError(
-                    f"the state can't be folded with this: {type(error).__name__}: {error}",
+                    f"the state can't be folded with this: {error_text(error)}",
                     version=self._version,
                 ) from error
         return drafts

@@ -22,6 +22,8 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
     TurnledgerError,
     UnknownEventTypeError,
+    error_message,
+    error_text,
 )
 
 
@@ -93,3 +95,32 @@ def test_an_unknown_outcome_carries_the_drafts_to_retry() -> None:
     """For programs."""
     assert StoreUnavailableError("gone", drafts=[1, 2]).drafts == (1, 2)
     assert StoreUnavailableError("gone").drafts == ()
+
+
+class SilentError(Exception):
+    """Can't be put into words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "text"),
+    [
+        (ValueError("no file"), "no file", "ValueError: no file"),
+        (ValueError(), "", "ValueError"),
+        (SilentError(), "(it can't say why)", "SilentError (it can't say why)"),
+        (ValueError("half \ud800 pair"), "half ? pair", "ValueError: half ? pair"),
+        (KeyError("a"), "'a'", "KeyError: 'a'"),
+    ],
+)
+def test_any_error_has_a_text_that_can_be_stored(error: Exception, message: str, text: str) -> None:
+    """Whatever its `__str__` does."""
+    assert error_message(error) == message
+    assert error_text(error) == text
+
+
+def test_a_long_text_of_an_error_is_cut() -> None:
+    """Some errors hold whole pages."""
+    assert error_message(ValueError("x" * 30_000)) == "x" * 20_000
+    assert error_text(ValueError("x" * 30_000)) == "ValueError: " + "x" * 19_988

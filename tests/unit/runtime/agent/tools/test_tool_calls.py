@@ -152,7 +152,7 @@ def test_an_unknown_tool_is_a_failed_result_that_names_the_known_ones() -> None:
         (ValueError("no such file"), "Tool 't' failed: ValueError: no such file"),
         (KeyError("a"), "KeyError: 'a'"),
         (RuntimeError(), "Tool 't' failed: RuntimeError"),
-        (UnspeakableError(), "UnspeakableError: (it can't say why)"),
+        (UnspeakableError(), "UnspeakableError (it can't say why)"),
         (ValueError("half \ud800"), "half ?"),
         (DataDecodeError("mine", path="p"), "p: mine"),
     ],
