@@ -167,6 +167,11 @@ class Ledger:
         """How large events, batches and blobs may be."""
         return self._codec.limits
 
+    @property
+    def clock(self) -> Clock:
+        """The source of times and ids."""
+        return self._clock
+
     # --- secrets ---
 
     @property
