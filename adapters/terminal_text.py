@@ -7,6 +7,7 @@ Escape codes, control characters and those that reorder or hide text are written
 from __future__ import annotations
 
 import re
+from functools import cache
 
 _UNSAFE = (
     "\x00-\x1f\x7f-\x9f"  # controls, C0 and C1: \x9b alone begins an escape code
@@ -15,13 +16,17 @@ _UNSAFE = (
     "\U000e0000-\U000e007f"  # tags: text that can't be seen
     "\ud800-\udfff"  # halves of characters
 )
-_UNSAFE_TEXT = re.compile(f"[{_UNSAFE}]")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@cache
+def _unsafe() -> re.Pattern[str]:
+    return re.compile(f"[{_UNSAFE}]")
 
 
 def visible(text: str) -> str:
     """The text on one line, with every unsafe character written out."""
-    return _UNSAFE_TEXT.sub(_written_out, text)
+    return _unsafe().sub(_written_out, text)
 
 
 def visible_lines(text: str) -> str:
@@ -35,7 +40,7 @@ def safe_json(encoded: bytes) -> bytes:
     JSON text has such characters only within strings, where an escape means the same.
     """
     text = encoded.decode("utf-8", "surrogatepass")
-    return _UNSAFE_TEXT.sub(_escaped, text).encode()
+    return _unsafe().sub(_escaped, text).encode()
 
 
 def _written_out(match: re.Match[str]) -> str:

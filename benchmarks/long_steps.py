@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import turnledger.adapters.cli.main as cli
 from benchmarks.long_events import declarations
+from turnledger.adapters.cli import turnledger
 from turnledger.ledger import ANY, CustomEvent, Ledger, export_runs, import_runs
 from turnledger.projections import blame, diff, fold, state_at
 from turnledger.projections.comparison.runs import compare
@@ -149,7 +149,7 @@ def command(*words: str) -> Step:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         given = [known.get(word, word) for word in words]
         try:
-            done = cli.turnledger([*given, "--db", long.path], standalone_mode=False)
+            done = turnledger([*given, "--db", long.path], standalone_mode=False)
         except SystemExit as end:
             done = end.code
         assert not done, f"{words} ended with {done}"

@@ -59,7 +59,7 @@ def commands_page() -> str:
         _table(("code", "meaning"), [(str(int(c)), text) for c, text in MEANINGS.items()]),
         "Which error gives which code is in [errors](errors.md).",
     ]
-    for name, command in sorted(group.commands.items()):
+    for name, command in group.load_all().items():
         lines.extend(_command(name, command))
     return "\n\n".join(line for line in lines if line) + "\n"
 

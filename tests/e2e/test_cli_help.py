@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from importlib.metadata import version
+from types import ModuleType
 from uuid import UUID
 
 import click
 import pytest
 
 from tests.e2e.driving import InProcess, Processes
-from turnledger import ledger
+from turnledger import ledger, projections
 from turnledger.adapters.cli import turnledger
 from turnledger.adapters.cli.shared.command import LedgerCommand
 from turnledger.adapters.cli.shared.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
 from turnledger.ledger import NEW, RunStarted, TurnledgerError, new_run_id
+from turnledger.runtime import errors
 
-COMMANDS = sorted(turnledger.commands)
+COMMANDS = turnledger.load_all()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(cli: InProcess, name: str) -> None:
     """Each command has a one-line summary, help for each option, and an example of itself."""
-    command = turnledger.commands[name]
+    command = COMMANDS[name]
     assert isinstance(command, LedgerCommand)
     summary = (command.help or "").partition("\n")[0]
     assert summary
@@ -41,7 +44,7 @@ def test_help_lists_commands_and_exit_codes(cli: InProcess) -> None:
     """The command's own help names every command, whole, and every exit code."""
     shown = cli("--help").out
     for name in COMMANDS:
-        summary = (turnledger.commands[name].help or "").partition("\n")[0]
+        summary = (COMMANDS[name].help or "").partition("\n")[0]
         assert f"{name} " in shown
         assert summary.rstrip(".") in shown
     for code, meaning in MEANINGS.items():
@@ -50,17 +53,52 @@ def test_help_lists_commands_and_exit_codes(cli: InProcess) -> None:
     assert set(MEANINGS) == set(ExitCode)
 
 
+def errors_of(module: ModuleType) -> list[type[TurnledgerError]]:
+    kinds = (getattr(module, name) for name in dir(module))
+    return [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, TurnledgerError)]
+
+
 def test_every_error_has_an_exit_code() -> None:
     """Whatever the project raises on purpose, the table knows a code for it."""
-    kinds = [
-        kind
-        for kind in (getattr(ledger, name) for name in ledger.__all__)
-        if isinstance(kind, type) and issubclass(kind, TurnledgerError)
-    ]
+    kinds = errors_of(ledger)
     assert len(kinds) > 20
     for kind in kinds:
         assert exit_code_of(kind.__new__(kind)) in ExitCode
-    assert ERRORS[-1][0] is TurnledgerError
+    named = {
+        kind.__name__ for module in (ledger, projections, errors) for kind in errors_of(module)
+    }
+    assert set(ERRORS) <= named
+
+
+def test_short_helps_in_the_table_are_the_commands_own() -> None:
+    """What `turnledger --help` lists without loading a command is what the command says."""
+    for name, (_, text) in turnledger.table.items():
+        assert text == COMMANDS[name].get_short_help_str(limit=200), name
+
+
+def imported(code: str) -> set[str]:
+    """The modules that a new process has imported after this code."""
+    code = f"{code}\nimport sys; print(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_version_and_help_import_no_ledger(option: str) -> None:
+    """Protects the start-up time: only click and the table of commands are needed."""
+    modules = imported(
+        "from turnledger.adapters.cli import turnledger\n"
+        f"turnledger([{option!r}], standalone_mode=False)"
+    )
+    ours = {name for name in modules if name.startswith("turnledger.")}
+    assert {name.split(".")[1] for name in ours} == {"_lazy", "adapters"}
+    assert not modules & {"msgspec", "rich", "eventsourcing", "pydantic", "importlib.metadata"}
+
+
+def test_a_command_imports_only_what_it_needs() -> None:
+    """Protects the start-up time: commands are loaded without rich, providers and drivers."""
+    modules = imported("from turnledger.adapters.cli import turnledger; turnledger.load_all()")
+    assert not modules & {"rich", "psycopg", "cryptography", "openai", "anthropic", "litellm"}
 
 
 def test_the_installed_command_has_a_version(processes: Processes) -> None:

@@ -221,9 +221,9 @@ class CommandLine(Target):
         return int(self._look.execute("PRAGMA data_version").fetchone()[0])
 
     def draw(self, dice: random.Random) -> Given:
-        names = sorted(turnledger.commands)
+        names = sorted(turnledger.table)
         name = dice.choice(names)
-        args = _arguments(dice, turnledger.commands[name])
+        args = _arguments(dice, turnledger.load_all()[name])
         if dice.random() < 0.03:
             name = dice.choice((*TEXTS, "--version", "--help"))
         before = _common(dice) if dice.random() < 0.15 else []

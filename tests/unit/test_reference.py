@@ -22,7 +22,7 @@ def test_page_is_current(name: str) -> None:
 def test_every_command_is_on_its_page() -> None:
     """No command, option or argument is missing from the reference."""
     page = (generate.FOLDER / "commands.md").read_text()
-    for name, command in turnledger.commands.items():
+    for name, command in turnledger.load_all().items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert f"turnledger {name} " in section
         for param in command.params:

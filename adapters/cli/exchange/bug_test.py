@@ -6,18 +6,16 @@ import keyword
 import os
 import re
 import shutil
-import sys
-from collections.abc import Callable
 from contextlib import ExitStack
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 import click
 
 from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.user_code import load_factory
 from turnledger.ledger import Ledger, export_runs
 from turnledger.ledger.errors import error_text
 from turnledger.ledger.transfer.file_format import Totals
@@ -50,19 +48,6 @@ class App(NamedTuple):
     def used_as(self) -> str:
         """The factory's name in the test: one that pytest takes for no test of its own."""
         return "loop" if self.name.lower().startswith("test") else self.name
-
-    def factory(self) -> Callable[..., Any]:
-        """What it names. A program in the current folder is found."""
-        here = str(Path.cwd())
-        if here not in sys.path:
-            sys.path.insert(0, here)
-        try:
-            found: Callable[..., Any] | None = getattr(import_module(self.module), self.name, None)
-        except Exception as error:
-            raise self.refused(f"can't be imported: {error_text(error)}") from error
-        if not callable(found):
-            raise self.refused("is no factory: module:factory")
-        return found
 
     def refused(self, why: str) -> click.BadParameter:
         return click.BadParameter(f"{self.module}:{self.name} {why}", param_hint="--app")
@@ -117,7 +102,7 @@ def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
     """Whether the test passes with today's code; an error if it is no test of this code."""
     from turnledger.adapters.testing.histories import HistoryError, HistoryFailedError, replay_file
 
-    factory = app.factory()
+    factory = load_factory(f"{app.module}:{app.name}")
     content.seek(0)
     try:
         replay_file(content, str(history), factory, run=run)

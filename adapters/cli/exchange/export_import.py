@@ -16,21 +16,18 @@ import click
 
 from turnledger.adapters.cli.exchange.bug_test import write_test
 from turnledger.adapters.cli.exchange.transcripts import TOLD, take_transcripts, write_transcripts
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
-from turnledger.adapters.cli.shared.files import read_path
-from turnledger.adapters.cli.shared.files_whole_files import written
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.files import read_path, written
 from turnledger.adapters.cli.shared.output import say
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.progress import counting
+from turnledger.adapters.cli.shared.parameters import RUN, app_option, file_option, flag
+from turnledger.adapters.cli.shared.progress import counting, events_in
 from turnledger.adapters.transcripts import FORMATS, Wanted
 from turnledger.ledger import ImportReport, NotAnExportError, export_runs, import_runs
 from turnledger.ledger.integrity.seal import Seal, read_seal, seal_lines
 from turnledger.ledger.integrity.signing import read_public_key
-from turnledger.ledger.integrity.verify import every_run
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     without=("output",),
     example="""\
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 -O run.jsonl
@@ -40,19 +37,17 @@ turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O bod
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py --app shop:loop""",
 )
 @click.argument("runs", type=RUN, nargs=-1, metavar="RUN...")
-@click.option("--all", "everything", is_flag=True, help="The whole ledger.")
-@click.option(
+@flag("--all", "everything", help="The whole ledger.")
+@file_option(
     "-O",
     "--output-file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=False,
     help="Where to write; the file appears when it is complete. Default: stdout.",
 )
-@click.option(
+@file_option(
     "--seal",
     "seal_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=True,
     help="Put this seal into the export, for `import` to check. The runs must fit it.",
 )
 @click.option(
@@ -83,19 +78,14 @@ turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py 
     metavar="NAME",
     help="With --format: the model to name. Default: the one that the run recorded, if any.",
 )
-@click.option(
+@file_option(
     "--test",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=False,
     help="Write a pytest test that runs this one run again on the code of the day, and its "
     "history into histories/ beside it.",
 )
-@click.option(
-    "--app",
-    metavar="MODULE:FACTORY",
-    help="With --test: what builds the loop, as for `turnledger recover`.",
-)
-@click.option("--force", is_flag=True, help="With --test: replace files that are there.")
+@app_option(help="With --test: what builds the loop, as for `turnledger recover`.")
+@flag("--force", help="With --test: replace files that are there.")
 def export(
     runs: tuple[UUID, ...],
     everything: bool,
@@ -160,9 +150,7 @@ def _export_runs(
     with open_ledger() as ledger:
 
         def total() -> int | None:
-            if runs is not None:
-                return None
-            return sum(row.version - row.parent_version for row in every_run(ledger.store))
+            return events_in(ledger) if runs is None else None
 
         with counting("exporting", total) as progress:
             totals = written(
@@ -178,9 +166,8 @@ def _signature(seal: Seal) -> str:
     return f"signed with {seal.public_key}" if seal.signed else "NOT SIGNED"
 
 
-@click.command(
+@command(
     "import",
-    cls=LedgerCommand,
     example="""\
 turnledger import run.jsonl --db copy.db
 turnledger import run.jsonl --check
@@ -188,21 +175,15 @@ turnledger import runs.jsonl --public-key seal.pub --seal-out seal.json
 turnledger import --format openai-chat chats.jsonl""",
 )
 @click.argument("file", type=click.File("rb"))
-@click.option(
-    "--check",
-    is_flag=True,
-    help="Check the file and compare it with the ledger, but write nothing.",
-)
-@click.option(
+@flag("--check", help="Check the file and compare it with the ledger, but write nothing.")
+@file_option(
     "--public-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=True,
     help="The export must carry a seal that is signed with this key (PEM).",
 )
-@click.option(
+@file_option(
     "--seal-out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=False,
     help="Write the seal that the export carries, to keep it. FILE is never overwritten.",
 )
 @click.option(

@@ -11,8 +11,7 @@ from uuid import UUID
 
 from turnledger.adapters.cli.shared.command import finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.files import read_whole
-from turnledger.adapters.cli.shared.files_whole_files import written
+from turnledger.adapters.cli.shared.files import read_whole, written
 from turnledger.adapters.cli.shared.output import Format, pretty_json, say, to_json
 from turnledger.adapters.transcripts import (
     EvaluationNotFoundError,

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import click
-from rich.text import Text
 
 from turnledger.adapters.cli.shared.command import (
-    LedgerCommand,
+    command,
     finish,
     open_ledger,
     printer,
     redactor,
 )
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import Printer, console_on, say
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.views import json_text, line_width, print_styled, shortened
+from turnledger.adapters.cli.shared.output import (
+    Printer,
+    from_to,
+    json_text,
+    line_width,
+    say,
+    shortened,
+)
+from turnledger.adapters.cli.shared.parameters import RUN, ParamType, flag
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger
 from turnledger.projections import Comparison, compare
 from turnledger.projections.comparison.json_diff import Change
 from turnledger.projections.comparison.runs import Row, RowKind, compare_states
-
-if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
-else:  # not generic in every click that we run with
-    _ParamType = click.ParamType
 
 SIGNS: dict[RowKind, str] = {"same": "=", "changed": "~", "only_first": "<", "only_second": ">"}
 STYLES: dict[RowKind, str] = {
@@ -48,7 +47,7 @@ LEAST_ROOM, LEAD = 20, 20
 MOST_LINES, MOST_SHOWN = 2_000, 40
 
 
-class VersionsParam(_ParamType):
+class VersionsParam(ParamType):
     """A version of each of two runs: `V1:V2`."""
 
     name = "versions"
@@ -59,13 +58,12 @@ class VersionsParam(_ParamType):
         parts = str(value).split(":")
         if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) < 16 for p in parts):
             message = f"{value!r} is no pair of versions: write V1:V2, like 12:14."
-            raise click.BadParameter(message, ctx, param)
+            raise click.BadParameter(message)
         return int(parts[0]), int(parts[1])
 
 
-@click.command(
+@command(
     "compare",
-    cls=LedgerCommand,
     example="""\
 turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11
 turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11 \\
@@ -73,7 +71,7 @@ turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-
 )
 @click.argument("run1", type=RUN)
 @click.argument("run2", type=RUN)
-@click.option("--all", "everything", is_flag=True, help="Also every event that is the same.")
+@flag("--all", "everything", help="Also every event that is the same.")
 @click.option(
     "--state",
     "versions",
@@ -150,13 +148,13 @@ class _Table:
 
     def __init__(self, out: Printer, found: Comparison) -> None:
         self._out = out
-        self._console = console_on(sys.stdout)
         self._found = found
         self._marked = found.divergence.rows if found.divergence is not None else ()
         self._tag_width = max((len(row.tag) for row in found.rows), default=0)
 
     def show(self, everything: bool) -> None:
-        self._line(Text(f"  {'':1} {'run1':>6} {'run2':>6}  {'event':<{self._tag_width}}", "bold"))
+        heading = f"  {'':1} {'run1':>6} {'run2':>6}  {'event':<{self._tag_width}}"
+        self._out.styled((heading, "bold"))
         folded: list[Row] = []
         for place, row in enumerate(self._found.rows):
             if not everything and (row.kind == "same" or row.bookkeeping):
@@ -178,7 +176,8 @@ class _Table:
         if row.bookkeeping:
             text = f"(bookkeeping) {text}"
         style = "dim" if row.bookkeeping else STYLES[row.kind]
-        self._line(Text(head + shortened(text, room), f"bold {style}" if marked else style))
+        style = f"bold {style}" if marked else style
+        self._out.styled((head + shortened(text, room), style))
 
     def _fold(self, rows: list[Row]) -> None:
         """Rows that need no look become one line."""
@@ -187,22 +186,19 @@ class _Table:
         if len(rows) > same:
             parts.append(f"{len(rows) - same} bookkeeping")
         if parts:
-            self._line(Text(f"  … {', '.join(parts)}", "dim"))
+            self._out.styled((f"  … {', '.join(parts)}", "dim"))
 
     def _divergence(self) -> None:
         self._out.line("")
         rows = [self._found.rows[place] for place in self._marked]
         where = " and ".join(_where(row) for row in rows)
-        self._line(Text(f"First divergence: {where}", "bold"))
+        self._out.styled((f"First divergence: {where}", "bold"))
         for row in rows:
             for change in row.changes:
                 _print_change(self._out, change, "  ")
             if not row.changes:
                 text = shortened(visible(row.text), max(line_width() - 4, LEAST_ROOM))
-                self._line(Text(f"  {SIGNS[row.kind]} {text}", STYLES[row.kind]))
-
-    def _line(self, line: Text) -> None:
-        print_styled(self._out, self._console, line)
+                self._out.styled((f"  {SIGNS[row.kind]} {text}", STYLES[row.kind]))
 
 
 def _what(row: Row, room: int) -> str:
@@ -230,14 +226,13 @@ def _where(row: Row) -> str:
 def _print_change(out: Printer, change: Change, margin: str) -> None:
     mark, style = MARKS[change.op]
     head = f"{margin}{mark} {visible(change.path)}"
-    console = console_on(sys.stdout)
     lines = list(_text_lines(change))
     if not lines:
         head = f"{head} {_values(change, max(line_width() - len(head) - 1, LEAST_ROOM))}"
-    print_styled(out, console, Text(head, style))
+    out.styled((head, style))
     for line in lines:
         shown = shortened(visible(line), max(line_width() - len(margin) - 4, LEAST_ROOM))
-        print_styled(out, console, Text(f"{margin}    {shown}", _line_style(line)))
+        out.styled((f"{margin}    {shown}", _line_style(line)))
 
 
 def _values(change: Change, room: int) -> str:
@@ -253,9 +248,7 @@ def _values(change: Change, room: int) -> str:
         start = next((n for n, (x, y) in pairs if x != y), min(len(was), len(value))) - LEAD
         if start > 0:
             was, value = f"…{was[start:]}", f"…{value[start:]}"
-    half = max((room - 3) // 2, 1)
-    first = shortened(was, max(half, room - 3 - len(value)))
-    return f"{first} → {shortened(value, max(half, room - 3 - len(first)))}"
+    return from_to(was, value, room)
 
 
 def _text_lines(change: Change) -> Iterator[str]:

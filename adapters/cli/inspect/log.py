@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
+import select
+import signal
+import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
+from os import fstat
+from threading import Event as Flag
+from threading import Thread
+from types import FrameType
 from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.inspect.log_following import follow_run, until_stopped
 from turnledger.adapters.cli.inspect.runs import show_run
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Format, Printer, RecordView, view_of
-from turnledger.adapters.cli.shared.parameters import RUN, TYPE
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer, silence_stdout
+from turnledger.adapters.cli.shared.output import Format, Printer, line_width, shortened
+from turnledger.adapters.cli.shared.parameters import TYPE, flag, run_argument, version_option
+from turnledger.adapters.cli.shared.views import RecordView, view_of
 from turnledger.adapters.terminal_text import visible
-from turnledger.ledger import Record
+from turnledger.ledger import Ledger, Record
 
-# How much of an event a line shows where no screen sets the width.
-LINE_WIDTH = 240
+# How long to wait between looks at a run, at first and at most.
+SHORTEST_NAP, LONGEST_NAP = 0.005, 0.1
 
 _types = click.option(
     "--type",
@@ -30,27 +36,21 @@ _types = click.option(
     metavar="TYPE",
     help="Only events of this type, or of types like `tool_call.*`. May be repeated.",
 )
-_follow = click.option(
-    "-f",
-    "--follow",
-    is_flag=True,
-    help="Go on with what is recorded from now on, by any process, until Ctrl-C.",
+_follow = flag(
+    "-f", "--follow", help="Go on with what is recorded from now on, by any process, until Ctrl-C."
 )
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger log 01890a5d-ac96-774b-bcce-b302099a8057 --type 'tool_call.*'
 turnledger log 01890a5d-ac96-774b-bcce-b302099a8057 -f -o jsonl""",
 )
-@click.argument("run", type=RUN)
-@click.option(
-    "--after", type=click.IntRange(min=0), default=0, metavar="N", help="Only versions above N."
-)
-@click.option("--until", type=click.IntRange(min=0), metavar="N", help="Only versions up to N.")
+@run_argument
+@version_option("--after", default=0, help="Only versions above N.")
+@version_option("--until", help="Only versions up to N.")
 @_types
-@click.option("--reverse", is_flag=True, help="The last event first.")
+@flag("--reverse", help="The last event first.")
 @_follow
 def log(
     run: UUID, after: int, until: int | None, types: tuple[str, ...], reverse: bool, follow: bool
@@ -75,10 +75,9 @@ def log(
         out.many(_views(records, types), lambda v: _line(v, whole_ledger=False), flush=follow)
 
 
-@click.command(cls=LedgerCommand, example="turnledger tail -f -o jsonl --type run.completed")
-@click.option(
+@command(example="turnledger tail -f -o jsonl --type run.completed")
+@version_option(
     "--after",
-    type=click.IntRange(min=0),
     default=0,
     metavar="POSITION",
     help="Only records after this position. Default: from the beginning.",
@@ -96,13 +95,12 @@ def tail(after: int, types: tuple[str, ...], follow: bool) -> None:
         out.many(_views(records, types), lambda v: _line(v, whole_ledger=True), flush=follow)
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger show 01890a5d-ac96-774b-bcce-b302099a8057
 turnledger show 01890a5d-ac96-774b-bcce-b302099a8057 3""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @click.argument("version", type=click.IntRange(min=1), required=False)
 def show(run: UUID, version: int | None) -> None:
     """Show a run or, with VERSION, a record in full."""
@@ -128,8 +126,70 @@ def _line(view: RecordView, *, whole_ledger: bool) -> str:
     """A record on one line, its data cut to what fits."""
     place = f"{view.position:>8}  {view.run_id}  " if whole_ledger else ""
     text = f"{place}{view.version:>6}  {view.recorded_at}  {visible(view.type):<22}  "
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else LINE_WIDTH
-    room = max(width - len(text), 20)
+    room = max(line_width() - len(text), 20)
     # Cut before and after: what is written out may be longer than it was.
     data = visible(bytes(view.data)[: room * 4].decode("utf-8", "ignore"))
-    return text + (data if len(data) <= room else data[: room - 1] + "…")
+    return text + shortened(data, room)
+
+
+# --- following: it ends on Ctrl-C, on SIGTERM, and as soon as the reader of a pipe is gone ---
+
+
+@contextmanager
+def until_stopped() -> Iterator[Flag]:
+    """A flag that goes up when the command should end; a closed pipe is no error here."""
+    stop = Flag()
+
+    def ask_to_stop(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():  # asked twice: perhaps stuck in a write
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {sig: signal.signal(sig, ask_to_stop) for sig in (signal.SIGINT, signal.SIGTERM)}
+    _watch_reader(stop)
+    try:
+        yield stop
+        sys.stdout.flush()
+    except BrokenPipeError:
+        silence_stdout()
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+
+
+def _watch_reader(stop: Flag) -> None:
+    try:
+        fd = sys.stdout.fileno()
+        mode = fstat(fd).st_mode
+    except (OSError, ValueError):
+        return
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return
+    poll = select.poll()
+    poll.register(fd, 0)  # errors and hang-ups are always reported
+
+    def watch() -> None:
+        with suppress(OSError):
+            poll.poll()
+            stop.set()
+
+    Thread(target=watch, name="reader-watch", daemon=True).start()
+
+
+def follow_run(
+    ledger: Ledger, run_id: UUID, after: int, until: int | None, stop: Flag
+) -> Iterator[Record]:
+    """A run's records as they are recorded, by whatever process; ends after `until`."""
+    nap = SHORTEST_NAP
+    while not stop.is_set() and (until is None or after < until):
+        seen = after
+        for record in ledger.read(run_id, after, until):
+            after = record.version
+            yield record
+            if stop.is_set():
+                return
+        if after > seen:
+            nap = SHORTEST_NAP
+        else:
+            stop.wait(nap)
+            nap = min(nap * 2, LONGEST_NAP)

@@ -14,14 +14,12 @@ from uuid import UUID
 
 import click
 import msgspec
-from rich.cells import cell_len
-from rich.text import Text
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import Format, Printer, console_on, say
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.views import at_option, print_styled, records_until
+from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.parameters import at_option, run_argument
+from turnledger.adapters.cli.shared.views import records_until
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 from turnledger.projections import (
     ChatTurn,
@@ -42,13 +40,12 @@ ROLES = {"system": "bold magenta", "user": "bold cyan", "assistant": "bold green
 CALL = "yellow"
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057
 turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @at_option
 @click.option(
     "--evaluation",
@@ -108,8 +105,7 @@ class Chat:
 
     def __init__(self, out: Printer) -> None:
         self._out = out
-        self._console = console_on(sys.stdout)
-        self._width = min(self._console.width, WIDEST) if sys.stdout.isatty() else None
+        self._width = min(out.console.width, WIDEST) if sys.stdout.isatty() else None
         self._begun = False
 
     def show(self, history: MessageHistory) -> None:
@@ -145,25 +141,28 @@ class Chat:
         if self._begun:
             self._out.line("")
         self._begun = True
-        self._line(Text(role, ROLES[role]))
+        self._out.styled((role, ROLES[role]))
 
     def _text(self, text: str, style: str = "", mark: str = "", mark_style: str = "") -> None:
         """Text under its speaker, with a mark before its first line."""
         margin = f"  {mark} " if mark else " " * INDENT
         for line in visible_lines(text).split("\n"):
             for piece in self._wrapped(line):
-                self._line(Text.assemble((margin, mark_style), (piece, style)))
+                self._out.styled((margin, mark_style), (piece, style))
                 margin, mark_style = " " * INDENT, ""
 
     def _wrapped(self, line: str) -> Iterator[str]:
         """A line in pieces that fit, each indented as the line is."""
+        from rich.cells import cell_len
+        from rich.text import Text
+
         room = (self._width or 0) - INDENT
         if self._width is None or cell_len(line) <= room:
             yield line
             return
         said = line.lstrip(" ")
         lead = min(len(line) - len(said), room // 2)
-        for piece in Text(said).wrap(self._console, max(room - lead, 8), overflow="fold"):
+        for piece in Text(said).wrap(self._out.console, max(room - lead, 8), overflow="fold"):
             yield " " * lead + piece.plain.rstrip()
 
     def _call(self, call: ToolUseBlock) -> None:
@@ -184,9 +183,6 @@ class Chat:
             self._text(result.content, "red", "✗", "red")
         else:
             self._text(result.content, "", "←", CALL)
-
-    def _line(self, line: Text) -> None:
-        print_styled(self._out, self._console, line)
 
 
 def _results(turn: ChatTurn | None) -> dict[str, ToolResultBlock]:

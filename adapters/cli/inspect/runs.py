@@ -12,9 +12,9 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.output import Format, Printer, say
-from turnledger.adapters.cli.shared.parameters import MOMENT, TagParam
+from turnledger.adapters.cli.shared.parameters import MOMENT, tag_option
 from turnledger.ledger import Ledger, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
@@ -58,19 +58,14 @@ def _tags(tags: dict[str, str]) -> str:
     return " ".join(f"{key}={value}" for key, value in tags.items())
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="turnledger runs --status waiting --tag customer=acme --since 2025-01-31",
 )
 @click.option(
     "--status", type=click.Choice(get_args(RunStatus)), help="Only runs that stand like this."
 )
-@click.option(
-    "--tag",
-    "tags",
-    type=TagParam(needs_value=False),
-    multiple=True,
-    metavar="KEY[=VALUE]",
+@tag_option(
+    needs_value=False,
     help="Only runs with this tag, with any value or this one. May be repeated.",
 )
 @click.option("--prompt", metavar="NS/KEY", help="Only runs that evaluate this prompt.")

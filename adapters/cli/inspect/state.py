@@ -2,51 +2,93 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import click
-import jsonpatch
-from rich.text import Text
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Format, console_on, say, view_of
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.views import (
-    MISSING,
-    POINTER,
-    VIEWS,
-    Pointer,
-    at_option,
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.output import (
+    Format,
+    from_to,
     json_text,
     line_width,
-    pointer,
-    print_styled,
-    records_until,
+    say,
     shortened,
-    view_at,
 )
+from turnledger.adapters.cli.shared.parameters import ParamType, at_option, run_argument
+from turnledger.adapters.cli.shared.views import records_until, view_at, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.projections import blame as blamed
 from turnledger.projections import state_at
-from turnledger.projections.run_state.state import changed
+from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed
+from turnledger.projections.run_state.state import built_in, changed
 
+MISSING: Final = NOTHING_THERE
+VIEWS: Final = {view.name: view for view in built_in()}
 # What a value in a line of `diff` gets at least, however long its path is.
 LEAST_ROOM = 20
 
 
-@click.command(
-    cls=LedgerCommand,
+# --- JSON Pointers -----------------------------------------------------------------
+
+
+class Pointer(NamedTuple):
+    """A JSON Pointer (RFC 6901), as it was written and in its parts."""
+
+    text: str
+    parts: tuple[str, ...]
+
+    def resolve(self, value: Any) -> Any:
+        """What it names in a value or an outline; MISSING if that is nothing."""
+        return pointed(value, self.parts, _index)
+
+
+def _index(part: str) -> int | None:
+    digits = part.isascii() and part.isdigit() and len(part) < 16
+    return int(part) if digits and (part == "0" or part[0] != "0") else None
+
+
+def pointer(text: str) -> Pointer:
+    """A pointer from its text; ValueError says what is wrong with it."""
+    if text and not text.startswith("/"):
+        raise ValueError(f"{text!r} is no JSON Pointer: it begins with '/', like /usage/total.")
+    if "~" in text.replace("~0", "").replace("~1", ""):
+        raise ValueError(f"{text!r} is no JSON Pointer: '~' is written ~0, and '/' in a name ~1.")
+    parts = (part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:])
+    return Pointer(text, tuple(parts))
+
+
+class PointerParam(ParamType):
+    """A JSON Pointer into a state."""
+
+    name = "pointer"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Pointer:
+        if isinstance(value, Pointer):
+            return value
+        try:
+            return pointer(str(value))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+
+POINTER = PointerParam()
+
+
+# --- state -------------------------------------------------------------------------
+
+
+@command(
     example="""\
 turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --at 12
 turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --path /usage/total/calls
 turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --projection tools --path /0""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @at_option
 @click.option(
     "--projection",
@@ -105,13 +147,12 @@ def _names_nothing(path: Pointer, run: UUID, view: str | None = None) -> Invalid
     )
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 7 12
 turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 0 12 -o json > patch.json""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
 def diff(run: UUID, a: int, b: int) -> None:
@@ -126,48 +167,41 @@ def diff(run: UUID, a: int, b: int) -> None:
     if out.form is not Format.TABLE:
         out.many(patch, str, flush=False)
         return
-    console = console_on(sys.stdout)
     for line in _changes(before, patch):
-        print_styled(out, console, line)
+        out.styled(line)
     if not patch:
         say(f"The state at version {b} is the same as at version {a}.")
 
 
-def _changes(value: Any, patch: list[dict[str, Any]]) -> Iterator[Text]:
+def _changes(value: Any, patch: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     """A line for each operation; a path means the state after the operations before it."""
+    import jsonpatch
+
     width = line_width()
     for operation in patch:
         path = visible(operation["path"])
         room = max(width - len(path) - 4, LEAST_ROOM)
         match operation["op"]:
             case "add":
-                line = Text(f"+ {path} {shortened(json_text(operation['value']), room)}", "green")
+                line = f"+ {path} {shortened(json_text(operation['value']), room)}", "green"
             case "remove":
-                line = Text(f"- {path}", "red")
+                line = f"- {path}", "red"
             case "replace":
                 old = json_text(pointer(operation["path"]).resolve(value))
                 new = json_text(operation["value"])
-                line = Text(f"~ {path} {_from_to(old, new, room)}", "yellow")
+                line = f"~ {path} {from_to(old, new, room)}", "yellow"
             case _:
-                line = Text(f"> {visible(operation['from'])} → {path}", "cyan")
+                line = f"> {visible(operation['from'])} → {path}", "cyan"
         yield line
         value = jsonpatch.apply_patch(value, [operation], in_place=True)
 
 
-def _from_to(old: str, new: str, room: int) -> str:
-    """Both values in the room that there is; a short one leaves its room to the other."""
-    half = max((room - 3) // 2, 1)
-    first = shortened(old, max(half, room - 3 - len(new)))
-    return f"{first} → {shortened(new, max(half, room - 3 - len(first)))}"
-
-
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /summary/status
 turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /history/turns/3 --at 12""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @click.argument("pointer", type=POINTER)
 @at_option
 def blame(run: UUID, pointer: Pointer, at: int | None) -> None:

@@ -7,50 +7,54 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from heapq import merge
 from itertools import chain
+from typing import Any
 from uuid import UUID
 
 import click
 import msgspec
-from rich.cells import cell_len
 
-from turnledger.adapters.cli.inspect.tools_statistics import print_statistics
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Format, Printer, say
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.views import (
-    at_option,
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.output import (
+    Format,
+    Printer,
     line_width,
-    records_until,
+    say,
     seconds_text,
     shortened,
-    view_at,
 )
+from turnledger.adapters.cli.shared.parameters import (
+    at_option,
+    flag,
+    optional_run_argument,
+    run_argument,
+)
+from turnledger.adapters.cli.shared.tables import up_to_date
+from turnledger.adapters.cli.shared.views import records_until, view_at
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Record, RunStarted
 from turnledger.ledger.clock import moment_text, to_micros
-from turnledger.projections import PendingTools, Timeline, ToolCallView, fold
+from turnledger.projections import PendingTools, Timeline, ToolCallView, ToolStatistics, fold
 from turnledger.projections.views.timeline import Gap, Gaps, Span, TimelineState
 
 # How much of arguments and results a table shows.
 CELL = 60
+COUNTS = ("started", "completed", "failed", "in_doubt")
 # A bar's width where no screen sets it, and at least; and its characters.
 BAR, SHORTEST_BAR = 40, 8
 MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending
 turnledger tools --all""",
 )
-@click.argument("run", type=RUN, required=False)
+@optional_run_argument
 @at_option
-@click.option("--pending", is_flag=True, help="Only calls that are neither completed nor failed.")
-@click.option(
+@flag("--pending", help="Only calls that are neither completed nor failed.")
+@flag(
     "--all",
     "everything",
-    is_flag=True,
     help="What the tools of all runs did, from the table tool-statistics.",
 )
 def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
@@ -63,7 +67,7 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
             raise click.UsageError(
                 "--all is about all runs: give neither a run nor options of one."
             )
-        print_statistics(printer())
+        _print_statistics(printer())
         return
     if run is None:
         raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
@@ -94,6 +98,24 @@ def _call_row(call: ToolCallView) -> tuple[str, ...]:
         shortened(visible(call.arguments), CELL),
         shortened(visible(result or ""), CELL),
     )
+
+
+def _print_statistics(out: Printer) -> None:
+    """The table, brought up to date."""
+    with open_ledger() as ledger:
+        rows = up_to_date(ledger, ToolStatistics()).rows
+    if out.form is not Format.TABLE:
+        out.many(({"name": name, **row} for name, row in rows.items()), str, flush=False)
+        return
+    out.rows(("name", *COUNTS, "mean", "longest"), (_statistics_row(*row) for row in rows.items()))
+
+
+def _statistics_row(name: str, row: dict[str, Any]) -> tuple[str, ...]:
+    counts = (str(row[count]) for count in COUNTS)
+    if not row["timed"]:
+        return (name, *counts, "", "")
+    mean, longest = row["total_micros"] / row["timed"], row["longest_micros"]
+    return (name, *counts, *(seconds_text(micros / 1e6) for micros in (mean, longest)))
 
 
 # --- the timeline ------------------------------------------------------------------
@@ -138,11 +160,10 @@ def _begins_anew(record: Record) -> bool:
     return isinstance(event, RunStarted) and event.kind == "continuation"
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="turnledger timeline 01890a5d-ac96-774b-bcce-b302099a8057",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @at_option
 def timeline(run: UUID, at: int | None) -> None:
     """Show when a run called models and tools, and how long.
@@ -206,6 +227,8 @@ def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
     """What the other columns leave of the screen; 0 if that is too little to draw in."""
     if not sys.stdout.isatty():
         return BAR
+    from rich.cells import cell_len
+
     widest: tuple[int, ...] = (0,) * 5
     for line in lines:
         widest = tuple(map(max, widest, map(cell_len, line)))

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.output import Format, Printer
-from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.parameters import flag, optional_run_argument
 from turnledger.adapters.cli.shared.tables import up_to_date
 from turnledger.adapters.cli.shared.views import view_at
 from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
@@ -27,19 +27,14 @@ COUNTS = {
 }
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
 turnledger usage --by-day
 turnledger usage -o json""",
 )
-@click.argument("run", type=RUN, required=False)
-@click.option(
-    "--by-day",
-    is_flag=True,
-    help="All runs' by day (UTC) and model, from the table usage-by-day.",
-)
+@optional_run_argument
+@flag("--by-day", help="All runs' by day (UTC) and model, from the table usage-by-day.")
 def usage(run: UUID | None, by_day: bool) -> None:
     """Add up the tokens of a run, or of all.
 

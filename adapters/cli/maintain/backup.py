@@ -7,23 +7,22 @@ from pathlib import Path
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.parameters import flag
 from turnledger.adapters.cli.shared.progress import bar
 from turnledger.ledger.transfer.backup import back_up
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger backup monday.db
 turnledger backup --db postgresql://localhost/agents monday.db
 turnledger runs --db monday.db""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
-@click.option(
+@flag("--force", help="Replace FILE if it is there.")
+@flag(
     "--no-verify",
-    is_flag=True,
     help="Do not verify the copy: quick, and takes a damaged SQLite ledger as it is.",
 )
 def backup(file: Path, force: bool, no_verify: bool) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from functools import partial
 from typing import Any
 
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import Format, Printer, say
-from turnledger.adapters.cli.shared.tables import REBUILDABLE, Rebuildable, RebuildableParam, bar
-from turnledger.adapters.cli.shared.views import VIEWS, json_text, shortened
+from turnledger.adapters.cli.shared.output import Format, Printer, json_text, say, shortened
+from turnledger.adapters.cli.shared.parameters import flag
+from turnledger.adapters.cli.shared.progress import bar
+from turnledger.adapters.cli.shared.tables import TABLES, TableParam
 from turnledger.ledger import Ledger, StoreUnavailableError
-from turnledger.projections import Rebuilt, TableNotMadeError
+from turnledger.projections import Rebuilt, Table, TableNotMadeError, rebuild
+from turnledger.projections.run_state.state import built_in
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
 from turnledger.projections.tables.storage import KeptTable, kept_tables
 
@@ -23,16 +26,15 @@ from turnledger.projections.tables.storage import KeptTable, kept_tables
 CELL = 60
 
 
-@click.command(
+@command(
     "rebuild",
-    cls=LedgerCommand,
     example="""\
 turnledger rebuild
 turnledger rebuild tool-statistics --workers 4
 turnledger rebuild usage-by-day --verify
 turnledger rebuild acme.tables:FailuresByTool""",
 )
-@click.argument("name", type=RebuildableParam(), required=False)
+@click.argument("name", type=TableParam(), required=False)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -40,12 +42,11 @@ turnledger rebuild acme.tables:FailuresByTool""",
     metavar="N",
     help="How many processes fold the runs. Default: this one alone.",
 )
-@click.option(
+@flag(
     "--verify",
-    is_flag=True,
     help="Change nothing, and say what differs; exits with 5 if anything does.",
 )
-def rebuild_command(name: Rebuildable | None, workers: int, verify: bool) -> None:
+def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None:
     """Fold all runs again, and show that instead.
 
     NAME is a table that `turnledger projections` lists, or module:Class for one of your
@@ -54,9 +55,9 @@ def rebuild_command(name: Rebuildable | None, workers: int, verify: bool) -> Non
     """
     reports = []
     with open_ledger() as ledger:
-        for thing in [name] if name is not None else REBUILDABLE.values():
+        for table in [name] if name is not None else TABLES.values():
             try:
-                reports.append(_rebuilt(ledger, thing, workers, verify))
+                reports.append(_rebuilt(ledger, table, workers, verify))
             except TableNotMadeError as error:
                 if name is not None or not verify:
                     raise
@@ -65,13 +66,14 @@ def rebuild_command(name: Rebuildable | None, workers: int, verify: bool) -> Non
     finish(ExitCode.OK if all(r.ok for r in reports) else ExitCode.INTEGRITY_FAILURE)
 
 
-def _rebuilt(ledger: Ledger, thing: Rebuildable, workers: int, verify: bool) -> Rebuilt:
+def _rebuilt(ledger: Ledger, table: Table[Any], workers: int, verify: bool) -> Rebuilt:
     try:
-        with bar(thing.name) as progress:
-            return thing.rebuild(ledger, workers=workers, verify=verify, progress=progress)
+        with bar(table.name) as tell:
+            progress = partial(tell, table.name) if tell is not None else None
+            return rebuild(ledger, table, workers=workers, verify=verify, progress=progress)
     except BrokenExecutor as error:
         raise click.ClickException(
-            f"A worker died, so {thing.name} was left as it was. ({error})"
+            f"A worker died, so {table.name} was left as it was. ({error})"
         ) from error
 
 
@@ -108,7 +110,7 @@ def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str, ...]]:
 # --- projections ---------------------------------------------------------------------
 
 
-@click.command(cls=LedgerCommand, example="turnledger projections -o json")
+@command(example="turnledger projections -o json")
 def projections() -> None:
     """List what is known: views of a run, tables of all.
 
@@ -135,7 +137,7 @@ def _cell(thing: dict[str, Any], name: str) -> str:
 
 
 def _views() -> Iterator[dict[str, Any]]:
-    for view in VIEWS.values():
+    for view in built_in():
         tags = [kind.tag for kind in view.reads]
         yield {"name": view.name, "kind": "view", "version": view.version, "reads": tags}
 

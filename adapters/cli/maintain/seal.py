@@ -7,39 +7,36 @@ from pathlib import Path
 
 import click
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.parameters import file_option, flag
 from turnledger.adapters.cli.shared.progress import verifying
 from turnledger.ledger import SystemClock
 from turnledger.ledger.integrity.seal import make_seal, seal_lines
 from turnledger.ledger.integrity.signing import new_key, read_signer
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     without=("output",),
     example="""\
 turnledger seal --new-key seal.key > seal.pub
 turnledger seal --key seal.key > seal.json
 turnledger verify --seal seal.json --public-key seal.pub""",
 )
-@click.option(
+@file_option(
     "--key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=True,
     help="Sign with this Ed25519 private key (PEM). Default: the seal is not signed.",
 )
-@click.option(
+@file_option(
     "--new-key",
     "fresh",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=False,
     help="Make a private key instead, and print its public key. FILE is never overwritten.",
 )
-@click.option(
+@flag(
     "--no-verify",
-    is_flag=True,
     help="Do not verify the ledger first: quick, but damage that is there is sealed too.",
 )
 def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:

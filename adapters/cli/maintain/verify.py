@@ -7,51 +7,39 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.maintain.doctor.check import readable
-from turnledger.adapters.cli.maintain.doctor.checks import Check, Verdict, examine, examine_closed
 from turnledger.adapters.cli.shared.command import (
-    LedgerCommand,
+    command,
     finish,
-    ledger_url,
     open_ledger,
     printer,
 )
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path
-from turnledger.adapters.cli.shared.output import Format, say
-from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.parameters import file_option, flag, optional_run_argument
 from turnledger.adapters.cli.shared.progress import verifying
-from turnledger.ledger import (
-    IntegrityFailureError,
-    NotALedgerError,
-    Report,
-    StoreUnavailableError,
-    SystemClock,
-)
+from turnledger.ledger import Report
 from turnledger.ledger.integrity.seal import Seal, check_seal, read_seal
 from turnledger.ledger.integrity.signing import read_public_key
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger verify
 turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json
 turnledger verify --seal seal.json --public-key seal.pub""",
 )
-@click.argument("run", type=RUN, required=False)
-@click.option("--all", "everything", is_flag=True, help="Every run and blob. The default.")
-@click.option(
+@optional_run_argument
+@flag("--all", "everything", help="Every run and blob. The default.")
+@file_option(
     "--seal",
     "seal_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=True,
     help="Check too that all that this seal has is there, unchanged.",
 )
-@click.option(
+@file_option(
     "--public-key",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    exists=True,
     help="With --seal: it must be signed with this key (PEM). Default: the key in the seal, "
     "which does not show who made it.",
 )
@@ -116,43 +104,7 @@ def _print(report: Report, seal: Seal | None) -> None:
     out.one(value, lambda: out.pairs(pairs))
 
 
-@click.command(cls=LedgerCommand, example="turnledger doctor --db postgresql://localhost/agents")
-def doctor() -> None:
-    """Check that the store keeps what is promised.
-
-    Shows its settings. Each check is ok, warn or fail, with what to do. Exits with 1 if one fails.
-    A ledger that can't be opened is a check that failed.
-    """
-    facts, checks = _look()
-    out = printer()
-
-    def table() -> None:
-        out.pairs(facts.items())
-        out.line("")
-        out.rows(
-            ("check", "verdict", "found", "what to do"),
-            ((c.name, c.verdict.value, c.found, c.advice) for c in checks),
-        )
-
-    out.one({"facts": facts, "checks": checks}, table)
-    failed = any(check.verdict is Verdict.FAIL for check in checks)
-    finish(ExitCode.ERROR if failed else ExitCode.OK)
-
-
-def _look() -> tuple[dict[str, str], list[Check]]:
-    try:
-        with open_ledger() as ledger:
-            facts = ledger.store.facts()
-            written = ledger.store.written_catalogue()
-    except (StoreUnavailableError, NotALedgerError, IntegrityFailureError) as error:
-        checks = examine_closed(ledger_url(), error)
-        if len(checks) == 1 and "://" not in ledger_url() and printer().form is Format.TABLE:
-            raise  # There is no file: nothing to make a table of.
-        return {}, checks
-    return readable(facts), examine(facts, written, SystemClock().micros())
-
-
-@click.command("rebuild-index", cls=LedgerCommand, example="turnledger rebuild-index --db runs.db")
+@command("rebuild-index", example="turnledger rebuild-index --db runs.db")
 def rebuild_index() -> None:
     """Fold the run index again from the events.
 
@@ -166,7 +118,7 @@ def rebuild_index() -> None:
     say("The run index was rebuilt from the events.")
 
 
-@click.command(cls=LedgerCommand, example="turnledger rebase --db postgresql://me@db.example/runs")
+@command(example="turnledger rebase --db postgresql://me@db.example/runs")
 def rebase() -> None:
     """Allow appending again after restoring a PostgreSQL dump.
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import getpass
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import Format, say
-from turnledger.adapters.cli.shared.parameters import RUN
-from turnledger.adapters.cli.shared.views import shortened
+from turnledger.adapters.cli.shared.output import Format, say, shortened
+from turnledger.adapters.cli.shared.parameters import (
+    flag,
+    loop_option,
+    optional_run_argument,
+    run_argument,
+)
+from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
     ANY,
@@ -34,7 +34,7 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.errors import error_text
-from turnledger.projections import PendingTools, ToolCallView, fold
+from turnledger.projections import PendingTools, ToolCallView, fold, state_at
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
     from turnledger.runtime import MainLoop, PromptResponse
@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # it takes its time to import, and most commands don't need i
 CELL = 60
 
 
-@click.command(cls=LedgerCommand, example="turnledger pending -o json")
-@click.argument("run", type=RUN, required=False)
+@command(example="turnledger pending -o json")
+@optional_run_argument
 def pending(run: UUID | None) -> None:
     """List the tool calls that have not ended.
 
@@ -103,18 +103,17 @@ def _shown(run_id: UUID, status: str, call: ToolCallView) -> dict[str, Any]:
     }
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
 )
-@click.argument("run", type=RUN)
+@run_argument
 @click.argument("call_id")
 @click.option("--completed", metavar="JSON", help="It happened; this is its result.")
 @click.option("--failed", metavar="TEXT", help="It did not happen, and this is why.")
-@click.option("--retry", is_flag=True, help="Run it again.")
+@flag("--retry", help="Run it again.")
 @click.option("--by", metavar="NAME", help="Who decides. Default: your user name.")
 def resolve(
     run: UUID,
@@ -145,7 +144,7 @@ def resolve(
             decision="retry" if retry else "completed" if failed is None else "failed",
             value=value,
             text=failed or "",
-            decided_by=by or user_name(),
+            decided_by=by or _user_name(),
         )
         ledger.append(run, decision, ANY)
     say(
@@ -176,7 +175,7 @@ def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
     return True
 
 
-def user_name() -> str:
+def _user_name() -> str:
     """Who sits at the terminal; "" if nobody knows."""
     try:
         return getpass.getuser()
@@ -187,20 +186,14 @@ def user_name() -> str:
 # --- going on, or not ------------------------------------------------------------------
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 turnledger recover 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
 turnledger recover --all --app myagent:loop""",
 )
-@click.argument("run", type=RUN, required=False)
-@click.option("--all", "everything", is_flag=True, help="Every run that can be recovered.")
-@click.option(
-    "--app",
-    required=True,
-    metavar="MODULE:FACTORY",
-    help="What builds the loop: factory(ledger) gives a MainLoop.",
-)
+@optional_run_argument
+@flag("--all", "everything", help="Every run that can be recovered.")
+@loop_option
 def recover(run: UUID | None, everything: bool, app: str) -> None:
     """Go on with runs that were interrupted, to their end.
 
@@ -211,12 +204,12 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
     with open_ledger() as ledger, ending_on_sigterm():
-        loop = loop_of(app, ledger)
+        loop = load_loop(app, ledger)
         if run is not None:
             if not ledger.head(run):
                 raise RunNotFoundError(str(run))
             response, _ = loop.recover(run)
-            _print(recovered(run, response))
+            _print(_recovered(run, response), "recovered")
             return
         finish(_recover_all(loop))
 
@@ -230,7 +223,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
         for found in loop.list_recoverable():
             try:
                 response, _ = loop.recover(found)
-                yield recovered(found.run_id, response)
+                yield _recovered(found.run_id, response)
             except TurnledgerError as error:
                 say(f"{found.run_id}: {error}")
                 worst = max(worst, exit_code_of(error))
@@ -239,22 +232,22 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
                 say(f"{found.run_id}: {error_text(error)}")
                 worst = max(worst, ExitCode.ERROR)
 
-    printer().many(each(), lambda one: f"{one['run_id']}  {answer_of(one)}", flush=True)
+    printer().many(each(), lambda one: f"{one['run_id']}  {_answer_of(one)}", flush=True)
     return worst
 
 
-def recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
+def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
     """What is printed of a run that came to its end."""
     return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
 
 
-def _print(value: dict[str, Any]) -> None:
+def _print(value: dict[str, Any], verdict: str) -> None:
     out = printer()
-    pairs = [("run", value["run_id"]), ("verdict", "recovered"), ("answer", answer_of(value))]
+    pairs = [("run", value["run_id"]), ("verdict", verdict), ("answer", _answer_of(value))]
     out.one(value, lambda: out.pairs(pairs))
 
 
-def answer_of(value: dict[str, Any]) -> str:
+def _answer_of(value: dict[str, Any]) -> str:
     """The answer in it, for a person."""
     return visible(value["text"] or str(value["output"]))
 
@@ -265,8 +258,66 @@ def _plain(output: Any) -> Any:
     return to_plain(output)
 
 
-@click.command(cls=LedgerCommand, example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
-@click.argument("run", type=RUN)
+@command(
+    "run",
+    example="""\
+turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
+turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --yes""",
+)
+@run_argument
+@loop_option
+@flag("--yes", help="Run calls in doubt again: they may happen twice.")
+def run_command(run: UUID, app: str, yes: bool) -> None:
+    """Go on with a fork or an interrupted run, live.
+
+    The model is asked and tools are run from where the run stands, to its end. A call that
+    was open where a fork was made may have happened already: unless it is decided (see
+    `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
+    """
+    with open_ledger() as ledger, ending_on_sigterm():
+        is_fork = ledger.run(run).kind == "fork"
+        loop = load_loop(app, ledger)
+        calls = _in_doubt(ledger, run)
+        if calls and yes:
+            _run_again(ledger, run)
+        elif calls and is_fork and ledger.worker_of(run) is None:
+            _say_doubts(run, calls)
+            finish(ExitCode.WAITING)
+        response, _ = loop.recover(run)
+        _print(_recovered(run, response), "completed")
+
+
+def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
+    from turnledger.runtime.recovery.find import in_doubt
+
+    state = state_at(ledger, run)
+    is_over = state.summary.status in ("completed", "parked", "abandoned")
+    return () if is_over else in_doubt(ledger, run, state)
+
+
+def _run_again(ledger: Ledger, run: UUID) -> None:
+    """Decide that these calls are to run again; as the run's worker, so that nobody is at them."""
+    with ledger.claim(run) as claim:
+        decisions = [
+            ToolCallDecided(call_id=call.call_id, decision="retry", decided_by=_user_name())
+            for call in _in_doubt(ledger, run)
+        ]
+        if decisions:
+            ledger.append(run, decisions, ANY, claim.epoch)
+
+
+def _say_doubts(run: UUID, calls: Sequence[ToolCallView]) -> None:
+    named = ", ".join(f"{call.call_id} ({call.name})" for call in calls)
+    say(
+        f"Error: Run {run} has calls in doubt: {visible(named)}. They were started before the "
+        "fork was made or the run was interrupted, and may have happened. Run them again with "
+        f"--yes, or say what became of each: turnledger resolve {run} CALL_ID with "
+        "--completed JSON, --failed TEXT or --retry."
+    )
+
+
+@command(example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
+@run_argument
 @click.option("--reason", default="", metavar="TEXT", help="Why; it is recorded.")
 def abandon(run: UUID, reason: str) -> None:
     """Give a run up: nobody recovers it any more.
@@ -287,44 +338,3 @@ def abandon(run: UUID, reason: str) -> None:
         with ledger.claim(run) as claim:
             ledger.append(run, events, ANY, claim.epoch)
     say(f"Run {run} is abandoned.")
-
-
-# --- the user's own code -----------------------------------------------------------------
-
-
-def loop_of(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
-    """The loop that `module:factory` gives for a ledger."""
-    from turnledger.runtime import MainLoop
-
-    module, _, name = app.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # a program in the current folder is found
-    try:
-        factory = getattr(import_module(module), name, None)
-    except Exception as error:
-        raise click.BadParameter(
-            f"{app!r} can't be imported: {error_text(error)}", param_hint="--app"
-        ) from error
-    if not callable(factory):
-        raise click.BadParameter(f"{app!r} is no factory: module:factory", param_hint="--app")
-    loop = factory(ledger)
-    if not isinstance(loop, MainLoop):
-        raise click.BadParameter(
-            f"{app!r} gave a {type(loop).__name__}, not a MainLoop", param_hint="--app"
-        )
-    return loop
-
-
-@contextmanager
-def ending_on_sigterm() -> Iterator[None]:
-    """SIGTERM ends the work like Ctrl-C: leases are given back, runs stay resumable."""
-
-    def stop(number: int, frame: Any) -> None:
-        raise SystemExit(ExitCode.TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.operate.recover import ending_on_sigterm, loop_of
-from turnledger.adapters.cli.shared.command import LedgerCommand, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import say
-from turnledger.adapters.cli.shared.parameters import RUN
+from turnledger.adapters.cli.shared.parameters import app_option, run_argument, version_option
+from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
 from turnledger.adapters.terminal_text import visible, visible_lines
 from turnledger.ledger import Ledger
 
@@ -22,23 +22,20 @@ if TYPE_CHECKING:  # it takes its time to import, and most commands don't need i
     from turnledger.runtime.replaying.live.selection import Part
 
 
-@click.command(
+@command(
     "replay",
-    cls=LedgerCommand,
     example="""\
 turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057
 turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
 turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live tool:search""",
 )
-@click.argument("run", type=RUN)
-@click.option(
-    "--app",
-    metavar="MODULE:FACTORY",
+@run_argument
+@app_option(
     help="Your own code: called with a ledger, it gives the loop that runs again.",
 )
-@click.option(
+@version_option(
     "--until",
-    type=click.IntRange(min=1),
+    least=1,
     metavar="VERSION",
     help="Stop after this version; by default at the end.",
 )
@@ -67,7 +64,7 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
     from turnledger.runtime import replay
 
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
-        loop = loop_of(app, nowhere) if app is not None else None
+        loop = load_loop(app, nowhere) if app is not None else None
         found = replay(ledger, run, loop=loop, until=until)
     _print(found)
     finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
@@ -143,7 +140,7 @@ def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None
     from turnledger.runtime import replay_live
 
     with open_ledger() as ledger, ending_on_sigterm():
-        found = replay_live(ledger, run, loop_of(app, ledger), live=live, until=until)
+        found = replay_live(ledger, run, load_loop(app, ledger), live=live, until=until)
     out = printer()
     answer = found.response.text if found.response is not None else None
     parted = found.parted

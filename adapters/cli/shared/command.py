@@ -1,6 +1,7 @@
-"""What all commands share: `--db`, `-o` and the like before or after the command, errors, help.
+"""Base classes of the commands: common options before or after the command, errors, help.
 
-A command is a function; the class here gives it the common options and an example.
+A command is a function; `command` makes it one, with the common options and an example. The
+group loads a command's module when the command is used: `--version` and `--help` need none.
 """
 
 from __future__ import annotations
@@ -8,16 +9,22 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from turnledger.adapters.cli.shared.exit_codes import MEANINGS, ExitCode, exit_code_of
 from turnledger.adapters.cli.shared.output import REDACTOR, Format, Printer, say, without_secrets
-from turnledger.ledger import Ledger, Redactor, TurnledgerError
-from turnledger.ledger.redaction.redactor import STANDARD
 
+if TYPE_CHECKING:  # imported where they are used: help and usage errors need no ledger
+    from click.shell_completion import CompletionItem
+
+    from turnledger.ledger import Ledger, Redactor
+
+PACKAGE = "turnledger.adapters.cli"
 DB_VARIABLE = "TURNLEDGER_DB"
 DEFAULT_DB = "runs.db"
 REDACTOR_VARIABLE = "TURNLEDGER_REDACTOR"
@@ -89,6 +96,8 @@ def ledger_url() -> str:
 
 def open_ledger(*, create: bool = False, wait: float = 30.0) -> Ledger:
     """The ledger that was asked for; only commands that write into a new one create it."""
+    from turnledger.ledger import Ledger
+
     return Ledger.open(ledger_url(), create=create, wait=wait, redactor=redactor())
 
 
@@ -96,6 +105,9 @@ def redactor() -> Redactor | None:
     """What takes secrets out of all that is written, and said; None if nothing shall."""
     meta = click.get_current_context().meta
     if REDACTOR not in meta:
+        from turnledger.ledger import Redactor
+        from turnledger.ledger.redaction.redactor import STANDARD
+
         path = meta.get(_RULES, "")
         meta[REDACTOR] = Redactor.read(path) if path else STANDARD if path == "" else None
     found: Redactor | None = meta[REDACTOR]
@@ -133,14 +145,52 @@ class LedgerCommand(click.Command):
                     formatter.write(f"  {line}\n")
 
 
+def command(
+    name: str | None = None, *, example: str, without: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], LedgerCommand]:
+    """Make a function a command; by default it is named like the function."""
+    return click.command(name, cls=LedgerCommand, example=example, without=without)
+
+
 class LedgerGroup(click.Group):
-    """The command itself: turns errors into messages and exit codes."""
+    """The command itself: loads the commands, turns errors into messages and exit codes.
 
-    command_class = LedgerCommand
+    `table` has, for each command's name, where it is in the package
+    ("module:function") and its short help.
+    """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.table = table
         self.params.extend(common_options(before_command=True))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.load(cmd_name) if cmd_name in self.table else None
+
+    def load(self, name: str) -> click.Command:
+        """The command of this name; its module is imported."""
+        if name not in self.commands:
+            module, _, function = self.table[name][0].partition(":")
+            self.add_command(getattr(import_module(f"{PACKAGE}.{module}"), function), name)
+        return self.commands[name]
+
+    def load_all(self) -> Mapping[str, click.Command]:
+        """Every command by its name."""
+        return {name: self.load(name) for name in sorted(self.table)}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in sorted(self.table.items())])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        options = super().shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
+        names = (name for name in sorted(self.table) if name.startswith(incomplete))
+        return [*(CompletionItem(name, help=self.table[name][1]) for name in names), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -159,21 +209,26 @@ class LedgerGroup(click.Group):
             # What was given is quoted there, and may have been a secret in the wrong place.
             vars(error)["message"] = without_secrets(error.message)
             raise
-        except TurnledgerError as error:
-            say(f"Error: {error}")
-            code = exit_code_of(error)
-        except OSError as error:
-            if error.errno == errno.EPIPE:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 silence_stdout()
                 code = ExitCode.BROKEN_PIPE
-            else:
+            elif isinstance(error, OSError) or _is_ours(error):
                 say(f"Error: {error}")
-                code = ExitCode.ERROR
+                code = exit_code_of(error)
+            else:
+                raise
         raise click.exceptions.Exit(code)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+
+def _is_ours(error: Exception) -> bool:
+    from turnledger.ledger import TurnledgerError
+
+    return isinstance(error, TurnledgerError)
 
 
 def silence_stdout() -> None:

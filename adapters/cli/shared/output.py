@@ -6,31 +6,30 @@ and is never taken for rich markup.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
+from functools import cached_property
 from itertools import islice
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
-import msgspec
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
-from turnledger.ledger import Record, Redactor
-from turnledger.ledger.clock import moment_text
-from turnledger.ledger.redaction.redactor import STANDARD
-from turnledger.projections.persistent.lazy_json import Items
+
+# Every command imports this module; rich, msgspec and the ledger are imported where they are used.
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from turnledger.ledger import Redactor
 
 # How wide a line may be where nobody's screen sets the width.
 UNBOUNDED = 10_000
-_HALVES = re.compile("[\ud800-\udfff]")
+# How long a line may get where no screen sets the width.
+LINE_WIDTH = 240
 # Rows of a table that are laid out together: what follows them is printed as it comes.
 TABLE_PAGE = 500
 # Columns that are copied from, so that a narrow screen folds others first.
@@ -48,35 +47,10 @@ class Format(Enum):
     JSONL = "jsonl"
 
 
-class RecordView(msgspec.Struct, frozen=True):
-    """A record on the outside."""
-
-    run_id: str
-    version: int
-    position: int
-    type: str
-    event_id: str
-    recorded_at: str
-    digest: str
-    data: msgspec.Raw
-
-
-def view_of(record: Record) -> RecordView:
-    position, run_id, version, tag, event_id, recorded_at, digest, data = record.row
-    return RecordView(
-        run_id,
-        version,
-        position,
-        tag,
-        event_id,
-        moment_text(recorded_at),
-        digest.hex(),
-        msgspec.Raw(data.encode()),
-    )
-
-
 def console_on(stream: TextIO) -> Console:
     """A console that colours only a terminal, and no terminal where NO_COLOR is set."""
+    from rich.console import Console
+
     terminal = stream.isatty()
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
     return Console(
@@ -93,7 +67,11 @@ def console_on(stream: TextIO) -> Console:
 def without_secrets(message: str) -> str:
     """A message that quotes who knows what, as it may be shown."""
     ctx = click.get_current_context(silent=True)
-    redactor: Redactor | None = STANDARD if ctx is None else ctx.meta.get(REDACTOR, STANDARD)
+    if ctx is None or REDACTOR not in ctx.meta:
+        from turnledger.ledger.redaction.redactor import STANDARD
+
+        return STANDARD.text(message)
+    redactor: Redactor | None = ctx.meta[REDACTOR]
     return message if redactor is None else redactor.text(message)
 
 
@@ -107,17 +85,23 @@ def to_json(value: Any) -> bytes:
 
 
 def pretty_json(value: Any) -> bytes:
+    import msgspec
+
     return safe_json(msgspec.json.format(_encoded(value), indent=2))
 
 
 def _encoded(value: Any) -> bytes:
+    import msgspec
+
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         # A file's name that is no UTF-8, say. No reader of JSON takes halves of characters, as
         # escapes neither: they are written out.
+        import json
+
         text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"), ensure_ascii=False)
-        return _HALVES.sub(lambda half: f"\\\\u{ord(half[0]):04x}", text).encode()
+        return re.sub("[\ud800-\udfff]", lambda half: f"\\\\u{ord(half[0]):04x}", text).encode()
 
 
 def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
@@ -125,6 +109,8 @@ def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
 
     Together they are what `pretty_json` or `to_json` gives of the whole.
     """
+    from turnledger.projections.persistent.lazy_json import Items
+
     is_list = isinstance(outline, Items)
     if not is_list and not isinstance(outline, dict):
         yield _value(outline, indent, depth)
@@ -154,21 +140,48 @@ def _value(value: Any, indent: int, depth: int) -> bytes:
     return pretty_json(value).replace(b"\n", b"\n" + b" " * (indent * depth))
 
 
-def _table(headings: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for heading in headings:
-        table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
-    return table
+# --- text --------------------------------------------------------------------------
 
 
-def _columns(headings: Sequence[str], page: list[Sequence[str]]) -> Iterator[list[str]]:
-    for place, heading in enumerate(headings):
-        yield [heading, *(visible(row[place]) for row in page)]
+def line_width() -> int:
+    """How wide a line may be."""
+    if not sys.stdout.isatty():
+        return LINE_WIDTH
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
-def _filled(text: str, width: int) -> str:
-    """Text filled up to a width; longer text stays whole, and its line is longer."""
-    return text + " " * (width - cell_len(text))
+def shortened(text: str, room: int) -> str:
+    """Text that is safe already, cut to the room that there is."""
+    return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON on one line, safe to print."""
+    return to_json(value).decode()
+
+
+def from_to(old: str, new: str, room: int) -> str:
+    """Both values in the room that there is; a short one leaves its room to the other."""
+    half = max((room - 3) // 2, 1)
+    first = shortened(old, max(half, room - 3 - len(new)))
+    return f"{first} → {shortened(new, max(half, room - 3 - len(first)))}"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time as long as people say it: 12ms, 1.25s, 2m05s, 3h07m."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms" if seconds >= 0.0005 or seconds <= 0 else "<1ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    return f"{minutes // 60}h{minutes % 60:02}m"
+
+
+# --- the printer -------------------------------------------------------------------
 
 
 class Printer:
@@ -207,27 +220,54 @@ class Printer:
             if flush:
                 self.flush()
 
+    @cached_property
+    def console(self) -> Console:
+        """The console on stdout; made once, and only for a command that prints for people."""
+        return console_on(self._text)
+
     def line(self, text: str) -> None:
         """Text that is safe already, as a line."""
         self._text.write(text + "\n")
 
+    def styled(self, *parts: tuple[str, str]) -> None:
+        """A line of texts that are safe already with their styles, for terminals with colours."""
+        plain = "".join(text for text, _ in parts)
+        if self.console.color_system is None or not plain.strip():
+            self.line(plain.rstrip())
+            return
+        from rich.text import Text
+
+        with self.console.capture() as captured:
+            self.console.print(Text.assemble(*parts), soft_wrap=True)
+        self.line(captured.get().rstrip("\n"))
+
     def rows(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """A table. The columns of a long one are as wide as its first page needs."""
+        from rich.cells import cell_len
+        from rich.table import Table
+        from rich.text import Text
+
         coming = iter(rows)
-        page = list(islice(coming, TABLE_PAGE))
-        table = _table(headings)
-        for row in page:
-            table.add_row(*(Text(visible(cell)) for cell in row))
+        page = [[*map(visible, row)] for row in islice(coming, TABLE_PAGE)]
+        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+        for heading in headings:
+            table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
+        for cells in page:
+            table.add_row(*map(Text, cells))
         self._print(table)
         if len(page) < TABLE_PAGE:
             return
-        widths = [max(map(cell_len, column)) for column in _columns(headings, page)]
+        widths = [max(map(cell_len, column)) for column in zip(headings, *page, strict=True)]
         for row in coming:
-            cells = (_filled(visible(cell), w) for cell, w in zip(row, widths, strict=True))
-            self.line("  ".join(cells).rstrip())
+            padded = zip(map(visible, row), widths, strict=True)
+            # Longer text stays whole, and its line is longer.
+            self.line("  ".join(c + " " * (width - cell_len(c)) for c, width in padded).rstrip())
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Names and values below each other."""
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
@@ -240,9 +280,8 @@ class Printer:
         self._bytes.flush()
 
     def _print(self, table: Table) -> None:
-        console = console_on(self._text)
-        with console.capture() as captured:
-            console.print(table)
+        with self.console.capture() as captured:
+            self.console.print(table)
         for line in captured.get().splitlines():
             self.line(line.rstrip())
 

@@ -1,12 +1,17 @@
-"""Kinds of arguments: runs (completed from the ledger), event types, versions, tags, times."""
+"""Arguments and options that several commands take, each defined once, and their types.
+
+Runs are completed from the ledger, event types from the catalogue.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
@@ -19,9 +24,11 @@ from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.ledger.runs.append_request import Expected
 
 if TYPE_CHECKING:
-    _ParamType = click.ParamType[Any]
+    ParamType = click.ParamType[Any]
 else:  # not generic in every click that we run with
-    _ParamType = click.ParamType
+    ParamType = click.ParamType
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 KNOWN_TYPES = (*EVENT_TYPES, *UPCASTERS)
 # How many runs a shell is offered.
@@ -30,7 +37,7 @@ OFFERED = 500
 LONGEST_NUMBER = 40
 
 
-class RunParam(_ParamType):
+class RunParam(ParamType):
     """A run id; shells complete it from the ledger."""
 
     name = "run"
@@ -40,7 +47,7 @@ class RunParam(_ParamType):
             return UUID(str(value))
         except ValueError:
             message = f"{value!r} is no run id: a run id is a UUID."
-            raise click.BadParameter(message, ctx, param) from None
+            raise click.BadParameter(message) from None
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -63,7 +70,7 @@ class NewRunParam(RunParam):
         return "new" if value == "new" else super().convert(value, param, ctx)
 
 
-class ExpectParam(_ParamType):
+class ExpectParam(ParamType):
     """The version that a run must have: a number, `new` or `any`."""
 
     name = "expect"
@@ -73,12 +80,10 @@ class ExpectParam(_ParamType):
             return NEW if value == "new" else ANY
         if str(value).isdecimal() and len(str(value)) <= LONGEST_NUMBER:
             return int(value)
-        raise click.BadParameter(
-            f"{value!r:.80} is neither a version nor 'new' nor 'any'.", ctx, param
-        )
+        raise click.BadParameter(f"{value!r:.80} is neither a version nor 'new' nor 'any'.")
 
 
-class TypeParam(_ParamType):
+class TypeParam(ParamType):
     """An event type, or a pattern of some (`tool_call.*`)."""
 
     name = "type"
@@ -89,7 +94,7 @@ class TypeParam(_ParamType):
             return text
         near = get_close_matches(text, KNOWN_TYPES)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise click.BadParameter(f"there is no event type {text!r}.{hint}", ctx, param)
+        raise click.BadParameter(f"there is no event type {text!r}.{hint}")
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -97,7 +102,7 @@ class TypeParam(_ParamType):
         return [CompletionItem(tag) for tag in EVENT_TYPES if tag.startswith(incomplete)]
 
 
-class TagParam(_ParamType):
+class TagParam(ParamType):
     """A run's tag: `key=value`; for looking, also just `key`."""
 
     name = "tag"
@@ -108,11 +113,11 @@ class TagParam(_ParamType):
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, str | None]:
         key, equals, text = str(value).partition("=")
         if not key or (self._needs_value and not equals):
-            raise click.BadParameter(f"{value!r} is no tag: write key=value.", ctx, param)
+            raise click.BadParameter(f"{value!r} is no tag: write key=value.")
         return key, text if equals else None
 
 
-class MomentParam(_ParamType):
+class MomentParam(ParamType):
     """A moment in ISO 8601; without a time zone it is UTC."""
 
     name = "time"
@@ -122,7 +127,7 @@ class MomentParam(_ParamType):
             moment = datetime.fromisoformat(str(value))
         except ValueError:
             message = f"{value!r} is no time: write 2025-01-31 or 2025-01-31T18:00Z."
-            raise click.BadParameter(message, ctx, param) from None
+            raise click.BadParameter(message) from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -131,3 +136,47 @@ RUN_OR_NEW = NewRunParam()
 EXPECT = ExpectParam()
 TYPE = TypeParam()
 MOMENT = MomentParam()
+
+
+# --- arguments and options ---------------------------------------------------------
+
+run_argument = click.argument("run", type=RUN)
+optional_run_argument = click.argument("run", type=RUN, required=False)
+
+
+def version_option(
+    *names: str, least: int = 0, metavar: str = "N", **more: Any
+) -> Callable[[F], F]:
+    """An option that is a version or a position."""
+    return click.option(*names, type=click.IntRange(min=least), metavar=metavar, **more)
+
+
+def flag(*names: str, **more: Any) -> Callable[[F], F]:
+    """An option without a value."""
+    return click.option(*names, is_flag=True, **more)
+
+
+def file_option(*names: str, exists: bool, **more: Any) -> Callable[[F], F]:
+    """An option that is a file to be read, if it must exist, or else to be written."""
+    path = click.Path(exists=exists, dir_okay=False, path_type=Path)
+    return click.option(*names, type=path, metavar="FILE", **more)
+
+
+def tag_option(*, needs_value: bool, **more: Any) -> Callable[[F], F]:
+    """`--tag`, as often as it is wanted."""
+    metavar = "KEY=VALUE" if needs_value else "KEY[=VALUE]"
+    kind = TagParam(needs_value=needs_value)
+    return click.option("--tag", "tags", type=kind, multiple=True, metavar=metavar, **more)
+
+
+def app_option(**more: Any) -> Callable[[F], F]:
+    """`--app`: the user's code."""
+    return click.option("--app", metavar="MODULE:FACTORY", **more)
+
+
+at_option = version_option(
+    "--at", help="As it was after version N; 0 is before the first. Default: as it is."
+)
+loop_option = app_option(
+    required=True, help="What builds the loop: factory(ledger) gives a MainLoop."
+)

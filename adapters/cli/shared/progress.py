@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
 from turnledger.adapters.cli.shared.output import console_on
 from turnledger.ledger import Ledger
 from turnledger.ledger.integrity.verify import every_run
@@ -19,6 +17,8 @@ def bar(title: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console_on(sys.stderr), transient=True) as shown:
         task = shown.add_task(title, total=None)
@@ -39,15 +39,16 @@ def counting(
             yield None
             return
         show, whole = tell, total() if callable(total) else total
-        yield lambda done: show(title, done, whole)
+        yield lambda done: show(title, done, whole if whole is None else max(done, whole))
+
+
+def events_in(ledger: Ledger) -> int:
+    """How many events the whole ledger holds."""
+    return sum(row.version - row.parent_version for row in every_run(ledger.store))
 
 
 @contextmanager
 def verifying(ledger: Ledger) -> Iterator[Callable[[int], None] | None]:
     """A bar for a verification of the whole ledger."""
-
-    def total() -> int:
-        return sum(row.version - row.parent_version for row in every_run(ledger.store))
-
-    with counting("verifying", total) as progress:
+    with counting("verifying", lambda: events_in(ledger)) as progress:
         yield progress

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -11,12 +12,20 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.inspect.runs import run_view
-from turnledger.adapters.cli.shared.command import LedgerCommand, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.files import read_path, read_whole
-from turnledger.adapters.cli.shared.output import RecordView, say, view_of
-from turnledger.adapters.cli.shared.parameters import EXPECT, RUN, RUN_OR_NEW, TagParam
+from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.parameters import (
+    EXPECT,
+    RUN_OR_NEW,
+    ParamType,
+    file_option,
+    run_argument,
+    tag_option,
+    version_option,
+)
+from turnledger.adapters.cli.shared.views import RecordView, view_of
 from turnledger.adapters.cli.write.events_input import parse_events
-from turnledger.adapters.cli.write.what_if import CHANGE, changes_of
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -51,8 +60,7 @@ class AppendedView(msgspec.Struct, frozen=True):
     records: list[RecordedView]
 
 
-@click.command(
-    cls=LedgerCommand,
+@command(
     example="""\
 echo '{"type": "custom", "data": {"kind": "acme.note", "data": {"text": "hi"}}}' \\
   | turnledger append new
@@ -67,15 +75,12 @@ turnledger append 01890a5d-ac96-774b-bcce-b302099a8057 events.jsonl --expect 7""
     help="The version that the run must have, `new` if it must not exist, or `any`. "
     "Needed unless RUN is `new`.",
 )
-@click.option(
-    "--epoch", type=click.IntRange(min=0), metavar="N", help="The epoch that a claim granted."
-)
-@click.option(
+@version_option("--epoch", help="The epoch that a claim granted.")
+@file_option(
     "--blob",
     "blobs",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    exists=True,
     multiple=True,
-    metavar="FILE",
     help="A file whose bytes the events name by their SHA-256. May be repeated.",
 )
 def append(
@@ -158,38 +163,68 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
     )
 
 
-@click.command(
-    cls=LedgerCommand,
+# --- fork --------------------------------------------------------------------------
+
+# How much of a wrong value is shown as it should be written.
+SHOWN = 60
+
+
+class ChangeParam(ParamType):
+    """A change of an event: `POINTER=JSON`."""
+
+    name = "change"
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, Any]:
+        # Takes a while to import, and most commands do without.
+        from turnledger.runtime import DataDecodeError
+        from turnledger.runtime.agent.schema import read_json
+
+        pointer, equals, text = str(value).partition("=")
+        if not equals or not pointer.startswith("/"):
+            message = f'{value!r} is no change: write POINTER=JSON, as in /message/content="Hi".'
+            raise click.BadParameter(message)
+        try:
+            return pointer, read_json(text)
+        except DataDecodeError as error:
+            shown = text if len(text) <= SHOWN and "'" not in text else "some text"
+            message = (
+                f"{pointer}: {error}. If it is text, it has quotes of its own, and the shell "
+                f"needs others around them: --set '{pointer}={json.dumps(shown)}'."
+            )
+            raise click.BadParameter(message) from None
+
+
+def _changes_of(given: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
+    """The changes by pointer; a usage error if one is set twice."""
+    changes = dict(given)
+    if len(changes) != len(given):
+        raise click.UsageError("Each pointer is set once: --set names one of them twice.")
+    return changes
+
+
+@command(
     example="""\
 turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 --tag why=retry
 turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
   --set '/message/content="Book Porto instead"'""",
 )
-@click.argument("run", type=RUN)
-@click.option(
+@run_argument
+@version_option(
     "--at",
     required=True,
-    type=click.IntRange(min=1),
-    metavar="N",
+    least=1,
     help="The last version that both runs share; it must end a commit. With --set, the event "
     "that is changed.",
 )
 @click.option(
     "--set",
     "given",
-    type=CHANGE,
+    type=ChangeParam(),
     multiple=True,
     metavar="POINTER=JSON",
     help="Another value in that event's data, by its JSON pointer. May be repeated.",
 )
-@click.option(
-    "--tag",
-    "tags",
-    type=TagParam(needs_value=True),
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A tag for the new run. May be repeated.",
-)
+@tag_option(needs_value=True, help="A tag for the new run. May be repeated.")
 def fork(
     run: UUID, at: int, given: tuple[tuple[str, Any], ...], tags: tuple[tuple[str, str], ...]
 ) -> None:
@@ -199,7 +234,7 @@ def fork(
     --set it shares those before event N (and before what was appended together with it), and
     then has that event with another text, result or reply. `turnledger run` goes on with it.
     """
-    changes = changes_of(given)
+    changes = _changes_of(given)
     with open_ledger() as ledger:
         child = _fork(ledger, run, at, changes, dict(tags))
         out = printer()
