@@ -1,6 +1,8 @@
-"""Secrets that are known by what is around them: passwords, headers, named values, private keys.
+"""Contextual secret formats: private keys, passwords, headers and values after a telling name.
 
-What is around them stays, so that one can see what a secret was for.
+These have no prefix of their own; what is around them tells. The group `secret` of a pattern is
+replaced and the context stays, so that a reader sees what the secret was for. `KNOWN` has all
+formats that a redactor uses by default, those of `ledger.redaction.tokens` included.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from turnledger.ledger.redaction.patterns import (
     UUID,
     LazyRegex,
     SecretFormat,
-    is_no_name,
+    is_not_identifier,
     is_random,
     named,
 )
@@ -22,17 +24,18 @@ from turnledger.ledger.redaction.tokens import TOKENS
 
 # --- private keys ---
 _PEM_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-# What stands between lines of a key: line breaks, quotes and commas of a list, marks of a diff,
-# comments, numbers of lines, and names of files as grep puts them.
+# What may be between the lines of a key that an agent printed: line breaks, quotes and commas of a
+# list, a diff's marks, comments, line numbers, and file names as grep prints them.
 _BETWEEN = (
     r"(?:\n[\w./@-]{1,80}?[:-](?:[0-9]{1,6}[:-])?(?=[A-Za-z0-9+/=]{16})"
     r"|(?:\\+[nrt]|[^A-Za-z0-9+/=]|(?:[0-9]{1,6}|[+/]{1,3})(?=[^A-Za-z0-9+/=])){1,80}+)"
 )
 _FEW = r"[A-Za-z0-9+/=]{1,15}"
 # --- passwords ---
-_NO_MARK = r"(?!\[redacted: )"
-_REAL = rf"""(?!{PLACEHOLDER}(?:[\s;&,"'\\@/?#:]|\Z)){_NO_MARK}"""
-# Where a word begins.
+_NOT_MARKER = r"(?!\[redacted: )"
+# Not a placeholder: a password in an example is not a secret.
+_REAL = rf"""(?!{PLACEHOLDER}(?:[\s;&,"'\\@/?#:]|\Z)){_NOT_MARKER}"""
+# The start of a word, but not of a URL's parameter, which has a format of its own.
 _START = rf"(?:(?<![\w;?&-])|{ESCAPED})"
 _QUOTES = r"""["'\\]{0,8}"""
 _LIBPQ = r"(?:host|hostaddr|port|dbname|user|sslmode|connect_timeout|application_name)"
@@ -40,7 +43,7 @@ _ADO = (
     r"(?i:server|data source|database|initial catalog|user|uid|host|port|encrypt|trust|integrated"
     r"|persist|application|driver|connection)"
 )
-_HINTS_OF_PASSWORDS = ("password", "pwd")
+_PASSWORD_HINTS = ("password", "pwd")
 
 _PRIVATE_KEYS = (
     SecretFormat(
@@ -48,7 +51,7 @@ _PRIVATE_KEYS = (
         LazyRegex(
             rf"-----BEGIN {_PEM_NAME}(?:"
             rf"""(?:[^-"'`<>{{}}\[\]]++|-(?!----(?:BEGIN|END) )){{0,5000}}+-----END {_PEM_NAME}"""
-            # In pieces, or cut off: lines of base64, and the rest of the last one.
+            # In pieces or cut off (a tool's output is): lines of base64, and the rest of the last.
             rf"|{_BETWEEN}{HAS_DIGIT}[A-Za-z0-9+/=]{{16,1000}}"
             rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,1000}}){{0,400}}+"
             rf"""(?:{_BETWEEN}{_FEW}(?=\Z|["'`\\]|{_BETWEEN}-----END))?"""
@@ -79,7 +82,7 @@ _PASSWORDS = (
         ("://",),
         ("://",),
     ),
-    # The same as a value in a URL.
+    # A URL that is a parameter of another URL: percent-encoded.
     SecretFormat(
         "url-password",
         LazyRegex(
@@ -101,12 +104,12 @@ _PASSWORDS = (
     SecretFormat(
         "dsn-password",
         LazyRegex(
-            # A shell's PWD is a folder.
+            # PWD=/home/... is a shell's working directory.
             r"(?<=[;?&])[ ]{0,2}(?!PWD=[/~.])(?i:password|pwd|sslpassword)[ ]{0,2}=[ ]{0,2}"
             rf"""{_QUOTES}(?P<secret>{_REAL}[^\s;&"'\\<>#]{{1,256}})"""
         ),
         (),
-        _HINTS_OF_PASSWORDS,
+        _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
@@ -116,7 +119,7 @@ _PASSWORDS = (
             rf"(?={_ADO}[\w ]{{0,30}}=)"
         ),
         (),
-        _HINTS_OF_PASSWORDS,
+        _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
@@ -125,7 +128,7 @@ _PASSWORDS = (
             rf"""(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})"""
         ),
         (),
-        _HINTS_OF_PASSWORDS,
+        _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
@@ -134,9 +137,9 @@ _PASSWORDS = (
             rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)"
         ),
         (),
-        _HINTS_OF_PASSWORDS,
+        _PASSWORD_HINTS,
     ),
-    # What .netrc, .pgpass and curl are told.
+    # .netrc, .pgpass and curl -u.
     SecretFormat(
         "login-password",
         LazyRegex(
@@ -144,7 +147,7 @@ _PASSWORDS = (
             rf"""(?P<secret>{_REAL}[^\s"'\\]{{1,128}})"""
         ),
         ("machine ",),
-        _HINTS_OF_PASSWORDS,
+        _PASSWORD_HINTS,
     ),
     SecretFormat(
         "login-password",
@@ -221,7 +224,7 @@ _HEADERS = (
         LazyRegex(rf"(?i:bearer){_GAP}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{16,4096}}={{0,2}})"),
         (),
         ("bearer",),
-        accepts=is_no_name,
+        accepts=is_not_identifier,
     ),
     SecretFormat(
         "basic-auth",
@@ -241,9 +244,9 @@ _HEADERS = (
         (),
         ("authorization",),
         keyed=True,
-        accepts=is_no_name,
+        accepts=is_not_identifier,
     ),
-    # Of Docker's configuration: a user and a password in base64, so it has fours of characters.
+    # Docker's config.json: user and password in base64, so the length is a multiple of four.
     SecretFormat(
         "basic-auth",
         LazyRegex(
@@ -254,18 +257,18 @@ _HEADERS = (
         (),
         ('auth"', "auth'", "auth\\", "auth="),
         keyed=True,
-        accepts=is_no_name,
+        accepts=is_not_identifier,
     ),
 )
 
-# After a command's option, or `configure set`, there is only a space.
+# `aws configure set aws_secret_access_key VALUE` has only a space.
 _IS_OR_SPACE = rf"(?:{IS}|[ \t]{{1,4}}[\"']?)"
 _WHOSE = (
     r"api|access|auth|client|secret|private|subscription|refresh|webhook|jwt|app|bot|signing"
     r"|encryption|session|deploy|personal"
 )
-# A page's token says where to go on, and opens nothing.
-_NO_PLACE = "".join(
+# A page token (next_token, sync-token) says where to go on and opens nothing.
+_NOT_PAGING = "".join(
     rf"(?<!{word}{dash})"
     for word in ("next", "page", "ation", "sync", "cursor", "client", "request", "resume", "start")
     for dash in ("", "_", "-")
@@ -283,7 +286,7 @@ _NAMED = (
         "key",
         between=_IS_OR_SPACE,
         right=r"(?![A-Za-z0-9/+=])",
-        accepts=is_no_name,
+        accepts=is_not_identifier,
     ),
     named(
         "aws-session-token",
@@ -312,7 +315,7 @@ _NAMED = (
         right=_END,
         accepts=is_random,
     ),
-    named("api-key", rf"(?i:{_NO_PLACE}token)", _VALUE, "token", right=_END, accepts=is_random),
+    named("api-key", rf"(?i:{_NOT_PAGING}token)", _VALUE, "token", right=_END, accepts=is_random),
     named(
         "api-key",
         _START + r"(?i:--(?:[a-z0-9]{1,20}-){0,5}(?:api)?(?:key|token|secret))",
@@ -326,7 +329,7 @@ _NAMED = (
 
 VALUES: tuple[SecretFormat, ...] = (*_PRIVATE_KEYS, *_PASSWORDS, *_IN_URLS, *_HEADERS, *_NAMED)
 
-# Right often, and wrong now and then: only who names it has it.
+# Has false positives, so a redactor uses it only if it is asked for by name (`also`).
 OPTIONAL: tuple[SecretFormat, ...] = (
     named(
         "password",

@@ -1,7 +1,7 @@
-"""Takes secrets out of events: of their text, wherever it is, and of nothing else.
+"""Redaction of events: replaces secrets in their text and free JSON, and nowhere else.
 
-Ids, digests, names of blobs, times and numbers are what the ledger itself lives on: they are
-never taken for secrets, whatever a user's own pattern matches.
+Ids, digests, blob names, times and numbers are never replaced, whatever a user's own pattern
+matches: the ledger finds and verifies records by them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from turnledger.ledger.redaction.redactor import Path, Redactor
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
-# Text by which things are found again, and not what anybody said.
+# Fields with text that identifies something.
 _IDS = frozenset(
     {
         "blob",
@@ -75,7 +75,7 @@ def _text_fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 @cache
 def _getter(kind: type[Event]) -> Callable[[Event], Any] | None:
-    """Gives all the text of an event at once, to be looked at."""
+    """Gets all text of an event at once, for the prefilter."""
     names = _text_fields(kind)
     if kind is MessageAppended:
         names = tuple(f"message.{name}" for name in _text_fields(InnerMessage))
@@ -86,12 +86,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def redacted(event: Event, redactor: Redactor) -> Event:
-    """The event without its secrets; the very same if there are none.
+    """An event with its secrets replaced; the same object if there are none.
 
-    What comes back may not fit its type: a name can be too short for a marker.
+    The result may not fit its type, since a marker may be too long for a field: encode it.
     """
     texts = _getter(type(event))
-    if texts is None or not redactor.may_hold_one(_encode(texts(event))):
+    if texts is None or not redactor.may_hold_secret(_encode(texts(event))):
         return event
     return _struct(event, redactor, ())
 
@@ -107,7 +107,8 @@ def _struct(holder: StructT, redactor: Redactor, path: Path) -> StructT:
         if made is not value:
             changed[name] = made
     if "files" in changed and isinstance(holder, ResourceSnapshotted):
-        # It is recorded under another name than it has, which is not there to be found.
+        # A file with a redacted name is recorded under the marker: that it is also "removed" under
+        # the same marker would say that it is gone.
         changed["removed"] = tuple(
             path for path in changed.get("removed", holder.removed) if path not in changed["files"]
         )
@@ -124,7 +125,7 @@ def _value(value: Any, redactor: Redactor, path: Path) -> Any:
 
 
 def _paths(files: Mapping[str, str], redactor: Redactor) -> Mapping[str, str]:
-    """The names of files; what they map to are names of blobs."""
+    """Redact paths of files; the values are blob names and stay."""
     names = redactor.value(dict.fromkeys(files, 0))
     if list(names) == list(files):
         return files

@@ -1,7 +1,8 @@
-"""Finds JSON in text, whole or in part, and replaces values in it where they stand.
+"""JSON inside text: replaces single values in place, and resolves needless escapes.
 
-Nothing is read and written anew: spaces, the digits of numbers and keys that are there twice stay
-as they are. It reads each character once, and takes what is cut off, or no JSON after all.
+Text is not decoded and encoded again, so spaces, the digits of numbers and duplicate keys stay as
+they are. Each character is read once. JSON that is cut off, or turns out not to be JSON, is
+handled as far as it goes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Callable, Iterable, Iterator
 from turnledger.ledger.redaction.patterns import LazyRegex
 
 Path = tuple[str, ...]
-# A value of JSON, and its path, made to another; None if it stays.
+# Gets a JSON value and its path, returns a replacement, or None to keep it.
 Change = Callable[[str | float, Path], str | None]
 
-# Where JSON may begin: an object, a list, or a string that holds one.
+# The start of JSON: an object, a list, or a string that contains one.
 _BEGIN = LazyRegex(r'[{\[]|(?<!\\)"(?=\s{0,8}[{\[])')
 _STRING = r'"(?:[^"\\]|\\.)*+'
 _TOKEN = LazyRegex(
@@ -26,16 +27,22 @@ _TOKEN = LazyRegex(
     re.DOTALL,
 )
 _WHOLE_STRING = LazyRegex(_STRING + '"', re.DOTALL)
-# Names of objects within objects are followed so deep, and no deeper.
+# Nested objects deeper than this no longer extend the path.
 _DEEPEST = 200
-# With a backslash more for each string of JSON that it stands in. Escapes of controls stay.
-_SPELT = r"\\{1,16}(?:/|u00([2-7][0-9A-Fa-f]))"
-_ESCAPE = LazyRegex(_SPELT)
-_IN_BYTES = LazyRegex(_SPELT.encode())
+# \/ and \u0020 to \u007f, with more backslashes for each JSON string around them. Programs differ
+# in which of these they write; escapes of control characters are needed and stay.
+_NEEDLESS = r"\\{1,16}(?:/|u00([2-7][0-9A-Fa-f]))"
+_ESCAPE = LazyRegex(_NEEDLESS)
+_IN_BYTES = LazyRegex(_NEEDLESS.encode())
 
 
-def changed_in(text: str, change: Change) -> str:
-    """The text, with those values of JSON in it that `change` gives others for."""
+def replace_values(text: str, change: Change) -> str:
+    """Replace JSON values in a text, in place.
+
+    Args:
+        text: Any text, with JSON anywhere in it, or none.
+        change: Called for each string and number (numbers as 0) with its path.
+    """
     parts: list[str] = []
     done = place = 0
     while (begin := _BEGIN.regex.search(text, place)) is not None:
@@ -67,15 +74,15 @@ def _changed(spelt: str, path: Path, change: Change) -> str | None:
     made = change(value, path)
     if made is None:
         return None
-    # What is no text of its own, half a character, is spelt as an escape again.
+    # A lone surrogate can't be encoded as UTF-8, so it is written as an escape again.
     written = json.dumps(made, ensure_ascii=any("\ud800" <= char <= "\udfff" for char in made))
     return written[:-1] if is_cut else written
 
 
 def _leaves(text: str, place: int) -> tuple[list[tuple[int, int, Path]], int]:
-    """Where the texts and numbers of what begins here are, and where it ends, or is none."""
+    """The spans of strings and numbers in the JSON that begins here, and where it ends."""
     leaves: list[tuple[int, int, Path]] = []
-    # Of each object or list that is open: whether it is an object, and its path.
+    # For each open object or list: whether it is an object, and its path.
     stack: list[tuple[bool, Path]] = []
     path: Path = ()
     key: str | None = None
@@ -116,24 +123,30 @@ def _key(spelt: str) -> str:
 
 
 def has_escapes(text: str) -> bool:
-    """Whether there is something to resolve."""
+    """Whether text has a needless escape."""
     return ("\\/" in text or "\\u00" in text) and _ESCAPE.regex.search(text) is not None
 
 
 def has_escapes_in(data: bytes) -> bool:
+    """Whether bytes may have a needless escape."""
     return data.find(b"\\/") >= 0 or data.find(b"\\u00") >= 0
 
 
 def unescaped_bytes(data: bytes) -> bytes:
+    """Bytes with needless escapes resolved."""
     return _IN_BYTES.regex.sub(lambda found: bytes.fromhex((found[1] or b"2f").decode()), data)
 
 
 class Unescaped:
-    """A text without such escapes, that knows where each of its characters is spelt."""
+    """Text with needless escapes resolved, and a map from its places back to the original.
+
+    Secrets are found in the resolved text, which is what a format's pattern knows, and
+    replaced in the original.
+    """
 
     def __init__(self, text: str) -> None:
         parts: list[str] = []
-        # The places in the plain text after which the original is so much longer.
+        # After each of these places in `text`, by how much the original is longer.
         self._places: list[int] = [0]
         self._longer: list[int] = [0]
         done = size = 0
@@ -148,7 +161,7 @@ class Unescaped:
         self.text = "".join(parts)
 
     def original(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Where in the original these places of the plain text are."""
+        """The spans in the original text."""
         for start, end in spans:
             yield self._original(start), self._original(end)
 

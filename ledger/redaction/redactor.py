@@ -1,8 +1,7 @@
-"""The redactor: takes secrets out of text, JSON and events, and marks where they were.
+"""The redactor: replaces secrets in text, JSON and events with markers, before hashing and storing.
 
-It is asked before anything is hashed or stored. What has no long word in it can hold no secret
-of a known format, and is told so quickly; only what may hold one is searched. Bytes of blobs are
-not looked at: they are named by their hash.
+The prefilter rules out most text at once; the rest is searched for each format that it may hold.
+The bytes of blobs are not searched: a blob is named by its hash.
 """
 
 from __future__ import annotations
@@ -17,36 +16,36 @@ from weakref import WeakSet
 
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
-from turnledger.ledger.redaction.json_text import Unescaped, changed_in, has_escapes
+from turnledger.ledger.redaction.json_text import Unescaped, has_escapes, replace_values
 from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.prefilter import Hints
-from turnledger.ledger.redaction.rules import (
-    Fields,
-    SecretPattern,
-    check_formats,
-    marker,
-    read_rules,
-)
+from turnledger.ledger.redaction.prefilter import Prefilter
+from turnledger.ledger.redaction.rules import Fields, SecretPattern, marker, read_rules
 
-# Deeper JSON within JSON text than this is looked at as text only: each level is twice as long.
+# JSON in a JSON string, nested deeper than this, is searched as text only: each level of escapes
+# doubles its length, so it is rare.
 _NESTED = 16
 
-# What the parts of a pair are called where headers and variables are listed.
+# The keys of a pair where headers and variables are listed: {"name": "X-Api-Key", "value": "..."}.
 _NAMES, _VALUES = ("name", "Name", "key", "Key"), frozenset({"value", "Value"})
 
 Path = tuple[str, ...]
 
-# Those in use that know more than the known formats: a log is everybody's.
+# The redactors in use that have rules of their own: log messages are redacted with all of them.
 WITH_OWN_RULES: WeakSet[Redactor] = WeakSet()
 
 
 class Redactor:
-    """What is taken for a secret, and taken out.
+    """Finds secrets and replaces each with a marker, "[redacted: github-token]".
 
-    `formats` are names of known formats, all that are rarely wrong unless said otherwise; `also`
-    are more of them. `patterns` are regular expressions of one's own. Of `fields`, keys of JSON
-    objects and fields of events, the whole value is taken out, whatever it looks like;
-    "config.password" is a password in a config.
+    Args:
+        formats: Names of known formats; by default all that are rarely wrong.
+        also: More names of known formats, beside `formats`.
+        patterns: Regular expressions of one's own.
+        fields: Keys of JSON objects and fields of events whose whole value is replaced, whatever
+            it looks like; "config.password" is a password in a config.
+
+    Raises:
+        InvalidInputError: A format is unknown, or a name is invalid.
     """
 
     def __init__(
@@ -61,17 +60,26 @@ class Redactor:
         self.patterns = _patterns(patterns)
         self.fields = Fields(fields)
         self._keyed = tuple(one for one in self.formats if one.keyed)
-        # Whether everything has to be searched: what is asked for may be short.
+        # The prefilter can't rule out what may be short, or what it does not know.
         self._has_short = any(one.short for one in self.formats)
         self._searches_all = bool(self.patterns or self.fields or self._has_short)
-        self._hints = Hints(self.formats)
+        self._prefilter = Prefilter(self.formats)
         if self.patterns or self.fields:
             WITH_OWN_RULES.add(self)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """The redactor that a TOML file describes; InvalidInputError names what is wrong in it."""
-        return cls(**read_rules(path))
+        """Read a redactor from a TOML file; an InvalidInputError names the key that is wrong."""
+        name = os.fspath(path)
+        try:
+            with open(path, "rb") as file:
+                return cls(**read_rules(file))
+        except OSError as error:
+            raise InvalidInputError(
+                f"The redactor's file {name} can't be read: {error.strerror}."
+            ) from error
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The redactor's file {name}: {error}") from error
 
     def __repr__(self) -> str:
         return (
@@ -79,24 +87,24 @@ class Redactor:
             f"{len(self.fields.names)} fields>"
         )
 
-    # --- what is redacted ---
+    # --- the interface ---
 
     def text(self, text: str) -> str:
-        """Text without its secrets; the very same if there are none."""
+        """Text with its secrets replaced; the same object if there are none."""
         return self._text(text, (), 0)
 
     def value(self, value: Any, path: Path = ()) -> Any:
-        """JSON without its secrets, in keys and values; the very same if there are none.
+        """JSON with secrets replaced in keys and values; the same object if there are none.
 
-        `path` are the names of the fields that it stands in.
+        `path` has the names of the fields that the value is in.
         """
         return self._value(value, path, 0)
 
-    def may_hold_one(self, data: bytes) -> bool:
-        """Whether it is worth searching this text, or JSON, for secrets."""
-        return self._searches_all or self._hints.may_hold_one(data)
+    def may_hold_secret(self, data: bytes) -> bool:
+        """Whether text, or JSON, has to be searched for secrets."""
+        return self._searches_all or self._prefilter.may_hold_secret(data)
 
-    # --- how ---
+    # --- the search ---
 
     @cached_property
     def _marker(self) -> re.Pattern[str]:
@@ -113,7 +121,7 @@ class Redactor:
         if isinstance(value, list | tuple):
             made = [self._value(item, path, depth) for item in value]
             if len(made) == 2 and isinstance(made[0], str):
-                made[1] = self._after_name(made[0], made[1])  # a header, as many clients have it
+                made[1] = self._after_name(made[0], made[1])  # ["X-Api-Key", "..."]
             same = all(new is old for new, old in zip(made, value, strict=True))
             return value if same else type(value)(made)
         if isinstance(value, int | float) and not isinstance(value, bool) and self.fields:
@@ -138,7 +146,7 @@ class Redactor:
         return made if changed else value
 
     def _after_name(self, name: str, value: Any) -> Any:
-        """A value that is known for a secret by its key; or the values of a list."""
+        """Replace a value, or the values of a list, that the name before it makes a secret."""
         if isinstance(value, list | tuple):
             made = [self._after_name(name, one) if type(one) is str else one for one in value]
             same = all(new is old for new, old in zip(made, value, strict=True))
@@ -162,14 +170,14 @@ class Redactor:
             if name is not None:
                 return text if self._marker.fullmatch(text) or not text else marker(name)
         found = text
-        if self._has_short or self._hints.may_hold_one(text.encode(errors="replace")):
+        if self._has_short or self._prefilter.may_hold_secret(text.encode(errors="replace")):
             found = self._by_formats(text)
         if self._searches_all:
             found = self._by_own_rules(found, path, depth)
         return text if found == text else found
 
     def _by_formats(self, text: str) -> str:
-        # First as the text says it: what stands before an escape may look like all of a secret.
+        # Resolve escapes first: the part before an escape may look like a whole secret.
         if has_escapes(text):
             plain = Unescaped(text)
             for one in self._candidates(plain.text):
@@ -181,7 +189,7 @@ class Redactor:
         return text
 
     def _candidates(self, text: str) -> list[SecretFormat]:
-        """The formats that this text may have: what each of them needs is in it."""
+        """The formats whose literals and hints are in the text."""
         lowered = text.lower()
         return [
             one
@@ -200,24 +208,24 @@ class Redactor:
         lowered = text.lower()
         if depth >= _NESTED or not names:
             return text
-        # A name may be spelt with escapes: then only reading it tells.
+        # A name with escapes can only be compared once it is decoded.
         if "\\u00" not in lowered and not any(name in lowered for name in names):
             return text
         return self._json_text(text, path, depth)
 
     def _json_text(self, text: str, path: Path, depth: int) -> str:
-        """Text with JSON in it, redacted by the names there; else by what looks like JSON."""
+        """Apply the rules for fields to JSON, and fragments of JSON, within text."""
 
         def change(value: str | float, names: Path) -> str | None:
             made = self._value(value, (*path, *names), depth + 1)
             return made if isinstance(made, str) and made != value else None
 
-        return self.fields.in_text(changed_in(text, change), self._marker)
+        return self.fields.in_text(replace_values(text, change), self._marker)
 
     def _outside_markers(
         self, spans: Iterable[tuple[int, int]], text: str
     ) -> Sequence[tuple[int, int]]:
-        """Those that touch no marker: what is redacted stays as it is."""
+        """The spans that touch no marker, so that redacting twice changes nothing."""
         if "[redacted: " not in text:
             return list(spans)
         taken = [found.span() for found in self._marker.finditer(text)]
@@ -231,9 +239,20 @@ class Redactor:
 
 
 def _formats(names: Iterable[str] | None, also: Iterable[str]) -> tuple[SecretFormat, ...]:
-    wanted = {one.name for one in KNOWN} if names is None else {*check_formats(names, "formats")}
-    wanted |= {*check_formats(also, "also")}
+    wanted = {one.name for one in KNOWN} if names is None else {*_checked(names, "formats")}
+    wanted |= {*_checked(also, "also")}
     return tuple(one for group in BY_NAME.values() for one in group if one.name in wanted)
+
+
+def _checked(given: Iterable[str], key: str) -> Iterator[str]:
+    if isinstance(given, str):
+        raise InvalidInputError(f'{key}: expected a list of names, ["{given}"], got text.')
+    for name in given:
+        if name not in BY_NAME:
+            raise InvalidInputError(
+                f"{key}: unknown format {name!r}. Expected one of: {', '.join(sorted(BY_NAME))}."
+            )
+        yield name
 
 
 def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
@@ -241,13 +260,13 @@ def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:
     for one in made:
         if not isinstance(one, SecretPattern):
             raise InvalidInputError(
-                f"patterns are SecretPattern(name, regex), not {type(one).__name__}."
+                f"patterns: expected SecretPattern(name, regex), got {type(one).__name__}."
             )
     return made
 
 
 def _spans(one: SecretFormat, text: str) -> Iterator[tuple[int, int]]:
-    """Where secrets of this format are."""
+    """The spans of a format's secrets in a text."""
     group = "secret" if "secret" in one.regex.groupindex else 0
     for found in _matches(one, text):
         if one.accepts is None or one.accepts(found[group]):
@@ -285,7 +304,7 @@ def _replaced(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
 def _unused(
     key: str, before: Mapping[str, Any], made: Mapping[str, Any], used: dict[str, int]
 ) -> str:
-    """A key that nothing else has: two secrets are not to fall into one."""
+    """A key that no other item has: two redacted keys must not become one."""
     number, found = used.get(key, 1), key if key not in used else f"{key} {used[key] + 1}"
     while found in made or found in before:
         number += 1
@@ -294,5 +313,5 @@ def _unused(
     return found
 
 
-# All known formats: for who says nothing else, and who has no ledger to ask.
+# All known formats that are rarely wrong: the default, and for code without a ledger at hand.
 STANDARD = Redactor()

@@ -1,25 +1,23 @@
-"""What a user takes for a secret: regular expressions, and names of fields.
+"""A user's own redaction rules: regular expressions, names of fields, and the TOML file of both.
 
-Both are checked when they are made: a name that can't be marked, a regular expression that is
-none, or one that could take for ever, is an InvalidInputError that names it.
+Rules are checked when they are made. An invalid name, an invalid regular expression, or one with
+exponential running time is an InvalidInputError that names it.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, TypedDict
+from typing import Any, BinaryIO, TypedDict
 
 from turnledger.ledger.errors import InvalidInputError
-from turnledger.ledger.redaction.contextual import BY_NAME
 from turnledger.ledger.redaction.patterns import LazyRegex
 
 _NAME = LazyRegex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# In so many ways something may be repeated within something that is repeated, and no more.
+# A repeat within a repeat may match in this many ways and no more.
 _FEW = 50
 _KEYS = ("formats", "also", "fields", "patterns")
-# More than anybody writes by hand; of a device that never ends, no more is read.
+# The most that is read of a file: a device may have no end.
 _LONGEST = 1024 * 1024
 _PATTERN_KEYS = ("name", "regex", "fields")
 
@@ -27,12 +25,12 @@ Path = tuple[str, ...]
 
 
 def marker(name: str) -> str:
-    """What stands in the place of a secret: which kind it was, and nothing else of it."""
+    """The text that replaces a secret: its kind, and nothing else of it."""
     return f"[redacted: {name}]"
 
 
 class Fields:
-    """Names of fields, at any depth; "a.b" is a b right within an a. Capitals do not matter."""
+    """Names of fields at any depth, in any case; "a.b" is a b directly in an a."""
 
     def __init__(self, names: Iterable[str]) -> None:
         if isinstance(names, str):
@@ -41,16 +39,16 @@ class Fields:
         for name in self.names:
             check_name(name, "field")
         self._rules = [(name, tuple(name.lower().split("."))) for name in self.names]
-        # What stands in a text that has such a field.
+        # A text with such a field contains one of these.
         self.words = frozenset(rule[-1] for _, rule in self._rules)
-        # What is cut out of JSON tells a name, and not what it was in.
+        # In a fragment of JSON only the last name is seen, so "a.b" can't be found there.
         self._in_json = _in_json(rule[0] for _, rule in self._rules if len(rule) == 1)
 
     def __bool__(self) -> bool:
         return bool(self.names)
 
     def rule_for(self, path: Path) -> str | None:
-        """The name by which something at this path is meant, itself or what it is in."""
+        """The name of this field, or of one that it is in; None without one."""
         lowered = tuple(part.lower() for part in path)
         for name, rule in self._rules:
             size = len(rule)
@@ -59,11 +57,11 @@ class Fields:
         return None
 
     def in_text(self, text: str, redacted: re.Pattern[str]) -> str:
-        """Text that is no JSON as a whole, with such fields of JSON in it taken out."""
+        """Replace the values of these fields in fragments of JSON within text."""
 
         def mark(found: re.Match[str]) -> str:
-            said = found["text"] if found["text"] is not None else found["number"]
-            if not said or redacted.fullmatch(said):
+            value = found["text"] if found["text"] is not None else found["number"]
+            if not value or redacted.fullmatch(value):
                 return found[0]
             name = marker(found["name"].lower())
             taken = f"{found['quote']}{name}" if found["text"] is not None else f'"{name}"'
@@ -75,9 +73,16 @@ class Fields:
 
 
 class SecretPattern:
-    """A regular expression of one's own: what its group `secret` matches is taken out, else all.
+    """A regular expression for secrets of one's own.
 
-    With `fields`, it is looked for in the text of these fields only.
+    Args:
+        name: What the marker says: letters, digits, dots, dashes and underscores.
+        regex: The whole match is replaced, or its group `secret` if it has one.
+        fields: Search the text of these fields only; by default all text.
+
+    Raises:
+        InvalidInputError: The name or the regular expression is invalid, or the expression
+            matches empty text or can take exponential time.
     """
 
     __slots__ = ("name", "regex", "where")
@@ -102,36 +107,25 @@ class SecretPattern:
 
 
 def check_name(name: str, what: str) -> None:
-    """InvalidInputError if a marker can't say this name."""
+    """Raise InvalidInputError if a name can't be in a marker."""
     if not isinstance(name, str) or not _NAME.regex.fullmatch(name):
         raise InvalidInputError(
-            f"The name of a {what} is letters, digits, dots, dashes and underscores, up to 64 of "
-            f"them: not {name!r}."
+            f"Invalid name of a {what}: got {name!r}, expected up to 64 letters, digits, dots, "
+            "dashes and underscores, the first a letter or digit."
         )
-
-
-def check_formats(given: Iterable[str], key: str) -> list[str]:
-    """The names of known formats that were given; InvalidInputError if one is unknown."""
-    if isinstance(given, str):
-        raise InvalidInputError(f'{key} are names in a list, not text: ["{given}"].')
-    names = list(given)
-    for name in names:
-        if name not in BY_NAME:
-            raise InvalidInputError(
-                f"{key}: {name!r} is no known format. Known are: {', '.join(sorted(BY_NAME))}."
-            )
-    return names
 
 
 def _compiled(regex: str, name: str) -> re.Pattern[str]:
     if not isinstance(regex, str):
         raise InvalidInputError(
-            f"Pattern {name!r}: a regular expression is text, not {type(regex).__name__}."
+            f"Pattern {name!r}: the regular expression must be text, got {type(regex).__name__}."
         )
     try:
         compiled = re.compile(regex)
     except (re.error, OverflowError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"Pattern {name!r} is no regular expression: {error}.") from error
+        raise InvalidInputError(
+            f"Pattern {name!r}: invalid regular expression: {error}."
+        ) from error
     if compiled.search(""):
         raise InvalidInputError(
             f"Pattern {name!r} matches empty text, so it would match everywhere."
@@ -139,17 +133,18 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
     parser = getattr(re, "_parser", None)
     if parser is not None and _can_explode(parser.parse(regex), ways=1):
         raise InvalidInputError(
-            f"Pattern {name!r} repeats something within something that is repeated, or repeats "
-            "alternatives that begin alike, which can take for ever. Write the inner repeat "
-            "without a way back, as in ++, *+ or (?>...), or repeat it a fixed number of times."
+            f"Pattern {name!r} nests repeats, or repeats alternatives that begin alike, which can "
+            "take exponential time. Make the inner repeat possessive or atomic (++, *+ or "
+            "(?>...)), or repeat it a fixed number of times."
         )
     return compiled
 
 
 def _can_explode(tree: Any, *, ways: int) -> bool:
-    """Whether the same text can be read in many ways: the time may grow exponentially.
+    """Whether the same text can be matched in so many ways that the time is exponential.
 
-    `ways` is how often what is around it may be repeated.
+    `ways` is how often the repeats around `tree` may repeat it. The tree is of Python's own
+    parser of regular expressions, which has no public interface: without it, nothing is refused.
     """
     for operation, given in tree:
         kind = str(operation)
@@ -172,7 +167,7 @@ def _can_explode(tree: Any, *, ways: int) -> bool:
 
 
 def _begin_alike(branches: list[Any]) -> bool:
-    """Whether two alternatives can begin with the same character, as far as can be told."""
+    """Whether two alternatives can begin with the same character; True if that is unknown."""
     seen: set[int] = set()
     for branch in branches:
         first = _first(branch)
@@ -183,7 +178,7 @@ def _begin_alike(branches: list[Any]) -> bool:
 
 
 def _first(tree: Any) -> set[int] | None:
-    """The characters that this can begin with; None if there are too many to tell."""
+    """The characters that a match can begin with; None if they are unknown or too many."""
     for operation, given in tree:
         match str(operation):
             case "LITERAL":
@@ -223,7 +218,7 @@ def _parts(kind: str, given: Any) -> list[Any]:
 
 
 def _in_json(words: Iterable[str]) -> tuple[re.Pattern[str], ...]:
-    """A field of JSON, and of JSON that stands in a string."""
+    """Patterns for a field of JSON, and of JSON within a JSON string."""
     names = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     if not names:
         return ()
@@ -243,7 +238,7 @@ def _in_json(words: Iterable[str]) -> tuple[re.Pattern[str], ...]:
 
 
 class Rules(TypedDict, total=False):
-    """What a Redactor is made of."""
+    """The arguments of a Redactor."""
 
     formats: list[str]
     also: list[str]
@@ -251,38 +246,22 @@ class Rules(TypedDict, total=False):
     patterns: list[SecretPattern]
 
 
-def read_rules(path: str | os.PathLike[str]) -> Rules:
-    """The rules in a file."""
+def read_rules(file: BinaryIO) -> Rules:
+    """Read the rules in a TOML file. What they name is checked by the Redactor."""
     import tomllib  # only a redactor with a file needs it
 
-    name = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            given = tomllib.loads(file.read(_LONGEST).decode())
-    except OSError as error:
-        raise InvalidInputError(
-            f"The redactor's file {name} can't be read: {error.strerror}."
-        ) from error
+        given = tomllib.loads(file.read(_LONGEST).decode())
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"The redactor's file {name} is no TOML: {error}.") from error
-    try:
-        return _rules(given)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"The redactor's file {name}: {error}") from error
-
-
-def _rules(given: dict[str, Any]) -> Rules:
+        raise InvalidInputError(f"not valid TOML: {error}.") from error
     _refuse_others(given, _KEYS, "")
     rules = Rules()
-    for key in ("formats", "also"):
+    for key in ("formats", "also", "fields"):
         if key in given:
-            rules[key] = check_formats(_texts(given[key], key), key)
-    if "fields" in given:
-        rules["fields"] = _texts(given["fields"], "fields")
-        Fields(rules["fields"])
+            rules[key] = _texts(given[key], key)
     patterns = given.get("patterns", [])
     if not isinstance(patterns, list) or not all(isinstance(one, dict) for one in patterns):
-        raise InvalidInputError("patterns: each is a table of its own, [[patterns]].")
+        raise InvalidInputError("patterns: expected tables, [[patterns]].")
     rules["patterns"] = [_pattern(one, f"patterns[{n}]") for n, one in enumerate(patterns)]
     return rules
 
@@ -291,7 +270,7 @@ def _pattern(given: dict[str, Any], where: str) -> SecretPattern:
     _refuse_others(given, _PATTERN_KEYS, f"{where}.")
     for key in ("name", "regex"):
         if not isinstance(given.get(key), str):
-            raise InvalidInputError(f"{where}.{key}: is needed, and is text.")
+            raise InvalidInputError(f"{where}.{key}: required, and must be text.")
     fields = _texts(given.get("fields", []), f"{where}.fields")
     try:
         return SecretPattern(given["name"], given["regex"], fields)
@@ -301,11 +280,13 @@ def _pattern(given: dict[str, Any], where: str) -> SecretPattern:
 
 def _texts(given: Any, key: str) -> list[str]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise InvalidInputError(f"{key}: is a list of names.")
+        raise InvalidInputError(f"{key}: expected a list of names.")
     return given
 
 
 def _refuse_others(given: dict[str, Any], known: tuple[str, ...], where: str) -> None:
     for key in given:
         if key not in known:
-            raise InvalidInputError(f"{where}{key}: there is no such key; {', '.join(known)} are.")
+            raise InvalidInputError(
+                f"{where}{key}: unknown key. Expected one of: {', '.join(known)}."
+            )

@@ -1,7 +1,7 @@
-"""Loggers that tell no secrets: what an error quotes goes to the log without them.
+"""Loggers that redact: messages and tracebacks are written without secrets.
 
-They know all known formats, and the rules of every redactor that the program has in use: a log
-may be of several ledgers.
+They use the standard formats and the rules of every redactor in use, since one log may be about
+several ledgers.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from turnledger.ledger.redaction.redactor import STANDARD, WITH_OWN_RULES
 _FORMATTER = logging.Formatter()
 
 
-def _without_secrets(text: str) -> str:
+def _redacted(text: str) -> str:
     text = STANDARD.text(text)
     for redactor in list(WITH_OWN_RULES):
         text = redactor.text(text)
     return text
 
 
-class _WithoutSecrets(logging.Filter):
+class _RedactingFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
-        shown = _without_secrets(said)
-        if shown != said:
+        message = record.getMessage()
+        shown = _redacted(message)
+        if shown != message:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[0] is not None:
             trace = _FORMATTER.formatException(record.exc_info)
-            shown = _without_secrets(trace)
+            shown = _redacted(trace)
             if shown != trace:
-                # The text stands for the exception: who formats that again would tell.
+                # Handlers format `exc_info` again, so only the redacted text is kept.
                 record.exc_text, record.exc_info = shown, None
         return True
 
 
-_FILTER = _WithoutSecrets()
+_FILTER = _RedactingFilter()
 
 
 def logger_of(name: str) -> logging.Logger:
-    """The logger of this name, that tells no secrets."""
+    """The logger with this name, with a filter that redacts."""
     logger = logging.getLogger(name)
     logger.addFilter(_FILTER)
     return logger

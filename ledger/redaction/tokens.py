@@ -1,7 +1,8 @@
-"""Tokens that are known by how they begin, or by their parts: keys of models, clouds and services.
+"""Token formats: keys of model providers, clouds, code hosts and services, known by their prefix.
 
-Each is spelt strictly enough that ids, digests and opaque data never look like one, and is read
-in linear time.
+Each pattern is strict (exact lengths and alphabets where the issuer has them), so that ids,
+digests and opaque data never match, and has only bounded repeats, so that it runs in linear time.
+Where a prefix is too short to be telling, `accepts=is_random` drops what looks like a name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from turnledger.ledger.redaction.patterns import (
     token,
 )
 
-# A letter and a digit at least: neither a word nor a number.
+# At least one letter and one digit: neither a word nor a number.
 _MIXED = r"(?=[A-Za-z_-]{0,99}[0-9])(?=[0-9_-]{0,99}[A-Za-z])"
 
 _MODELS = (
@@ -86,7 +87,7 @@ _CLOUDS = (
     token("google-oauth-token", "ya29.", r"ya29\.(?:[a-z]\.)?[A-Za-z0-9_-]{20,2048}"),
     token("google-refresh-token", "1//0", r"1//0[A-Za-z0-9_-]{40,512}", hints="1//0"),
     token("vault-token", "hvs. hvb.", r"hv[sb]\.[A-Za-z0-9_-]{24,300}"),
-    # Of version 1: "s." and letters, which is too little alone, so what comes before says it.
+    # Version 1 is "s." and letters: too little alone, so the word vault must be before it.
     SecretFormat(
         "vault-token",
         LazyRegex(r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT),
@@ -229,7 +230,7 @@ _SERVICES = (
     token("typeform-token", "tfp_", r"tfp_[A-Za-z0-9_-]{40,70}", accepts=is_random),
     token("posthog-key", "phx_ phs_", r"ph[xs]_[A-Za-z0-9]{43,47}"),
     token("onepassword-token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9_-]{250,2000}"),
-    # In prose, a cache has keys too.
+    # "cache key-..." in a log is a digest.
     token("mailgun-key", "key-", r"(?<![Cc]ache )key-[0-9a-f]{32}"),
     SecretFormat(
         "mailgun-key",

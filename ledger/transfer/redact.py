@@ -96,7 +96,7 @@ class WithoutSecrets:
     def _hides(self, record: FileRecord) -> bool:
         """Whether a secret is in the text only: of a key that is there twice, one is not read."""
         redactor, data = self._codec.redactor, record.row.data
-        if redactor is None or not redactor.may_hold_one(data.encode()):
+        if redactor is None or not redactor.may_hold_secret(data.encode()):
             return False
         if redactor.text(data) == data:
             return False

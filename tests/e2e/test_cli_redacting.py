@@ -129,8 +129,11 @@ def test_without_a_redactor_everything_is_kept(cli: InProcess, rules: Path) -> N
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("fields = 1", "fields: is a list"),
-        ("[[patterns]]\nname='x'\nregex='('", "patterns[0]: Pattern 'x' is no regular expression"),
+        ("fields = 1", "fields: expected a list"),
+        (
+            "[[patterns]]\nname='x'\nregex='('",
+            "patterns[0]: Pattern 'x': invalid regular expression",
+        ),
         (None, "can't be read"),
     ],
 )

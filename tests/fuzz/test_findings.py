@@ -195,12 +195,12 @@ def test_a_ledger_can_have_any_name_that_a_file_can(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"a = " + b"[" * 5000, b"\xff", b"a"])
 def test_rules_of_a_redactor_that_are_none_are_refused(tmp_path: Path, content: bytes) -> None:
-    """Nested too deep, or no text: it is no TOML."""
+    """Nested too deep, or not text: not valid TOML."""
     file = tmp_path / "redactor.toml"
     file.write_bytes(content)
-    with pytest.raises(InvalidInputError, match="no TOML"):
+    with pytest.raises(InvalidInputError, match="not valid TOML"):
         Redactor.read(file)
-    with pytest.raises(InvalidInputError, match="no TOML"):
+    with pytest.raises(InvalidInputError, match="not valid TOML"):
         Redactor.read("/dev/zero")
 
 
