@@ -198,6 +198,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         in_ledger = self._ledger is not None and _ledger_of(backend) is self._ledger
         return LoopHost(
             adapter=self._adapter,
+            evaluate=self._adapter.evaluate,
             bus=self._bus,
             clock=self._clock,
             create_prompt=self.create_prompt,

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -47,9 +47,6 @@ from turnledger.projections import Declarations, RunState, fold_together
 from turnledger.projections.projection import PAGE, tags_of
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
 from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
-
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.effects import Answers
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
@@ -191,8 +188,6 @@ class Journal:
         self.claim = claim
         self.clock = clock or SystemClock()
         self.commits = 0
-        # What models and tools answered, for a loop that is to be run again without them.
-        self.answers: Answers | None = None
         # A checkpoint after so many completed tools; 0 is none.
         self.checkpoint_interval = 0
         # Held while the state changes, and by code that adds what depends on the state.

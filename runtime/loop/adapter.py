@@ -21,8 +21,10 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
-from turnledger.runtime.loop.evaluation import Evaluation, Wishes
+from turnledger.runtime.loop.context import EvaluationOptions
+from turnledger.runtime.loop.evaluation import Evaluation
 from turnledger.runtime.loop.events import PromptResponse, TextReceived
+from turnledger.runtime.loop.live_effects import LiveEffects
 from turnledger.runtime.session.session import Session
 
 OutputT = TypeVar("OutputT")
@@ -123,7 +125,7 @@ class ProviderAdapter(ABC, Generic[OutputT]):
             self,
             prompt.bind(*params) if params else prompt,
             session,
-            Wishes(
+            EvaluationOptions(
                 parse_output=parse_output,
                 bus=session.bus if bus is None else bus,
                 deadline=deadline,
@@ -132,6 +134,7 @@ class ProviderAdapter(ABC, Generic[OutputT]):
                 overrides_tag=overrides_tag,
                 execution_state=execution_state,
             ),
+            LiveEffects(),
         )
         if resume_from is not None:
             evaluation.bring(resume_from.conversation_prefix)

@@ -1,55 +1,66 @@
-"""Where a loop's answers come from: the world, or somebody who knows them.
+"""Effects: everything in which a loop touches the world, behind one protocol.
 
-A live loop asks the provider and runs the tools. A loop that is run again asks what is here:
-the same loop, with another way to perform its effects.
+Three classes implement it, and the loop does not know which one it has:
+
+- `loop.live_effects.LiveEffects` calls the provider and the tools;
+- `replaying.effects.RecordedEffects` reads what came of them from the record;
+- `replaying.live.effects.PartlyLiveEffects` does one or the other, by part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.request import Reply, Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.errors import EvaluationPhase
+from turnledger.runtime.loop.context import EvaluationContext
 
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
+OutputT = TypeVar("OutputT")
 
 
-class Asking(Protocol):
-    """One turn of a model, as often as it has to be asked for."""
+class ModelTurn(Protocol):
+    """One turn of a model, with as many attempts as it takes."""
 
     def reply(self, attempt: int) -> Reply | None:
-        """The reply to an attempt, by its number in the evaluation; what it raises failed.
+        """The reply to an attempt, by its number in the evaluation; an error if it failed.
 
-        None is one that is recorded already.
+        None is a reply that is on record already, and is not to be recorded again.
         """
         ...
 
-    def through(
+    def run_attempts(
         self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
     ) -> None:
-        """Make attempts, from 1 on, until one gets through or there is no use."""
+        """Call `attempt` with 1, 2, ... until one succeeds; raises the error of the last."""
         ...
 
 
-class Answers(Protocol):
-    """Somebody who knows the answers, instead of the world."""
+class Effects(Protocol):
+    """How an evaluation's effects come about."""
 
-    def begin(self, evaluation: Evaluation[Any]) -> None:
-        """An evaluation is about to run."""
+    def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
+        """Called once before an evaluation runs; the context that it runs with."""
         ...
 
-    def asking(self, evaluation: Evaluation[Any], request: Request) -> Asking:
-        """How the model is asked for a turn."""
+    def check_limits(
+        self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
+    ) -> None:
+        """PromptEvaluationError if time or tokens are used up.
+
+        Args:
+            context: The evaluation.
+            phase: What would come next.
+            reserve: Tokens that it uses at the least.
+        """
         ...
 
-    def run_tools(self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
-        """What running these calls comes to."""
+    def model_turn(self, context: EvaluationContext[Any], request: Request) -> ModelTurn:
+        """The turn that a request asks for; an error if the request can't be made."""
         ...
 
-    def check_limits(self, evaluation: Evaluation[Any], phase: EvaluationPhase) -> None:
-        """PromptEvaluationError where time or tokens are used up."""
+    def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        """Run these calls, or the first of them, and record what came of each."""
         ...

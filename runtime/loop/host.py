@@ -16,7 +16,7 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
 from turnledger.runtime.loop.adapter import ProviderAdapter
-from turnledger.runtime.loop.effects import Answers
+from turnledger.runtime.loop.evaluation import Evaluate
 from turnledger.runtime.session.session import Session
 
 
@@ -25,6 +25,7 @@ class LoopHost:
     """A loop as a value: its code, its provider, and where it records.
 
     Attributes:
+        evaluate: The adapter's own `evaluate`, or `evaluate_with` other effects than live ones.
         create_prompt: The user's prompt for a request.
         create_session: The user's session, with its messages recorded.
         resources: Makes or returns the resources of a run, by name.
@@ -36,6 +37,7 @@ class LoopHost:
     """
 
     adapter: ProviderAdapter[Any]
+    evaluate: Evaluate
     bus: EventBus
     clock: Clock
     create_prompt: Callable[[Any], Prompt[Any]]
@@ -46,4 +48,3 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
-    answers: Answers | None = None

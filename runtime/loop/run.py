@@ -110,7 +110,6 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     """Go on with a run until it has its answer, has failed, or waits."""
     journal, host = work.journal, work.host
     recovery = host.recovery
-    journal.answers = host.answers
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     stop = journal.on_commit(_saving(work, state))
@@ -159,7 +158,7 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
         try:
-            return work.host.adapter.evaluate(
+            return work.host.evaluate(
                 prompt,
                 execution_state=state,
                 bus=work.host.bus,

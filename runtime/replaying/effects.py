@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from turnledger.ledger import (
     EvaluationSuperseded,
@@ -27,6 +27,7 @@ from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.agent.tools.call import Invocation
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
 from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.perform.call_model import (
     UNMADE,
     BadReplyError,
@@ -36,31 +37,32 @@ from turnledger.runtime.loop.perform.call_model import (
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
 from turnledger.runtime.replaying.journal import ReplayJournal
 
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
-
+OutputT = TypeVar("OutputT")
 # What a tool, and whoever listens to it, may have changed before its outcome.
 _BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
 _CUT_OFF = object()
 _LIMITS = {kind.__name__: kind for kind in (DeadlineExceededError, BudgetExceededError)}
 
 
-class RecordedAnswers:
+class RecordedEffects:
     """What models and tools said when the run was live, in the order of the record."""
 
     def __init__(self, journal: ReplayJournal) -> None:
         self._journal = journal
 
-    def begin(self, evaluation: Evaluation[Any]) -> None:
-        self._journal.evaluation = evaluation
+    def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
+        self._journal.evaluation = context  # for finding causes
+        return context
 
     # --- limits ---
 
-    def check_limits(self, evaluation: Evaluation[Any], phase: EvaluationPhase) -> None:
+    def check_limits(
+        self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
+    ) -> None:
         """Time and tokens were used up where the record says so, and nowhere else."""
         failed = self._failed_by_a_limit()
         if failed is not None and failed.phase in (phase, "budget"):
-            _fail(evaluation, failed)
+            _fail(context, failed)
 
     def _peek(self) -> Record | None:
         self._journal.take_inputs()
@@ -73,50 +75,50 @@ class RecordedAnswers:
 
     # --- the model ---
 
-    def asking(self, evaluation: Evaluation[Any], request: Request) -> _Asking:
+    def model_turn(self, context: EvaluationContext[Any], request: Request) -> _RecordedTurn:
         record = self._peek()
         event = record.event if record is not None else None
         if isinstance(event, RunFailed):
-            said = _message_of(evaluation, event)
+            said = _message_of(context, event)
             if said.startswith(UNMADE):
                 raise _error(event.cause, said.removeprefix(UNMADE))
-        return _Asking(self._journal, evaluation)
+        return _RecordedTurn(self._journal, context)
 
     # --- tools ---
 
-    def run_tools(self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+    def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Begin the calls as the loop would, and take what came of each as it came."""
-        width = min(evaluation.adapter.parallel_tools, len(calls))
+        width = min(context.adapter.parallel_tools, len(calls))
         waiting = deque(calls if width > 1 else calls[:1])
         running: dict[str, ToolCallView] = {}
         expansion: VisibilityExpansionRequired | None = None
         while waiting or running:
             if waiting and not self._ends_one_of(running):
-                evaluation.check_limits("tool")
+                self.check_limits(context, "tool")
                 while waiting and len(running) < width:
-                    self._begin(evaluation, waiting.popleft(), running)
+                    self._begin(context, waiting.popleft(), running)
             if running:
                 expansion = self._take_outcome(running) or expansion
             if expansion is not None:
                 # Sections are opened when the calls beside it have ended.
                 waiting.clear()
                 if not self._ends_one_of(running):
-                    self._end_if_late(evaluation)
+                    self._end_if_late(context)
                     raise expansion
-        self._end_if_late(evaluation)
+        self._end_if_late(context)
 
-    def _end_if_late(self, evaluation: Evaluation[Any]) -> None:
+    def _end_if_late(self, context: EvaluationContext[Any]) -> None:
         """A handler said that time is up, and the calls beside it have ended."""
         late = self._failed_by_a_limit()
         if late is not None and late.phase == "tool":
-            _fail(evaluation, late)
+            _fail(context, late)
 
     def _begin(
-        self, evaluation: Evaluation[Any], call: ToolCallView, running: dict[str, ToolCallView]
+        self, context: EvaluationContext[Any], call: ToolCallView, running: dict[str, ToolCallView]
     ) -> None:
-        ready = prepared_call(evaluation, call)
+        ready = prepared_call(context, call)
         if not isinstance(ready, Invocation):
-            running[call.call_id] = start(evaluation, call)
+            running[call.call_id] = start(context, call)
             return
         # It is refused: what listeners made of that is on record, and why it is, is compared.
         refused = self._outcome({call.call_id: call})
@@ -176,12 +178,12 @@ class RecordedAnswers:
         return None
 
 
-class _Asking:
+class _RecordedTurn:
     """One turn of a model, as it was."""
 
-    def __init__(self, journal: ReplayJournal, evaluation: Evaluation[Any]) -> None:
+    def __init__(self, journal: ReplayJournal, context: EvaluationContext[Any]) -> None:
         self._journal = journal
-        self._evaluation = evaluation
+        self._context = context
 
     def reply(self, attempt: int) -> None:
         """Take the reply from the record, where it is whole already."""
@@ -198,7 +200,7 @@ class _Asking:
         journal.expected()
         journal.take()
 
-    def through(
+    def run_attempts(
         self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
     ) -> None:
         number = 1
@@ -217,7 +219,7 @@ class _Asking:
     def _give_up(self, record: Record, error: Exception) -> NoReturn:
         event = record.event
         if isinstance(event, RunFailed) and event.cause == DeadlineExceededError.__name__:
-            said = _message_of(self._evaluation, event)
+            said = _message_of(self._context, event)
             raise DeadlineExceededError(said) from error
         self._journal.expected()  # the attempt may have ended here
         raise error
@@ -263,15 +265,15 @@ def _speechless(error: Exception) -> str:
     raise RuntimeError("it could not say why")
 
 
-def _message_of(evaluation: Evaluation[Any], failed: RunFailed) -> str:
-    return failed.error_message.removeprefix(f"{evaluation.prompt.label} ({failed.phase}): ")
+def _message_of(context: EvaluationContext[Any], failed: RunFailed) -> str:
+    return failed.error_message.removeprefix(f"{context.prompt.label} ({failed.phase}): ")
 
 
-def _fail(evaluation: Evaluation[Any], failed: RunFailed) -> NoReturn:
+def _fail(context: EvaluationContext[Any], failed: RunFailed) -> NoReturn:
     """End the evaluation by the limit that ended it when it was live."""
     phase: Any = failed.phase
     cause = _LIMITS[failed.cause].__new__(_LIMITS[failed.cause])
-    raise evaluation.failed(_message_of(evaluation, failed), phase) from cause
+    raise context.failed(_message_of(context, failed), phase) from cause
 
 
 def expansion_of(event: EvaluationSuperseded) -> VisibilityExpansionRequired:

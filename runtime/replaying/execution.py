@@ -29,6 +29,7 @@ from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.bus import InProcessEventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.loop.run import RunWork, run_to_end
@@ -37,7 +38,7 @@ from turnledger.runtime.recovery.recover import has_begun
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.cursor import Recording
 from turnledger.runtime.replaying.divergence import Divergence, Trying
-from turnledger.runtime.replaying.effects import RecordedAnswers
+from turnledger.runtime.replaying.effects import RecordedEffects
 from turnledger.runtime.replaying.journal import (
     AttemptOver,
     Diverged,
@@ -73,7 +74,10 @@ class Execution:
             )
         self._recording = Recording(records)
         self._journal = _Journal(ledger, run, self._recording, self._session, self._host)
-        self._host = replace(self._host, answers=RecordedAnswers(self._journal))
+        self._host = replace(
+            self._host,
+            evaluate=evaluate_with(RecordedEffects(self._journal), self._host.adapter),
+        )
         self._opening: Sequence[Event] = ()
 
     @property
@@ -270,7 +274,7 @@ class _Journal(ReplayJournal):
                 break
             recorded.append(_said(record.event))
         try:
-            made = self.evaluation.opening() if self.evaluation is not None else []
+            made = self.evaluation.opening_messages() if self.evaluation is not None else []
         except Exception:
             made = []
         return recorded, [_said(one) for one in made]

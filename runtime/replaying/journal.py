@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -45,12 +45,9 @@ from turnledger.runtime.journal.journal import (
     Listener,
     Pending,
 )
+from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import Recording
 from turnledger.runtime.replaying.divergence import Cause, Divergence, Trying, found_out
-
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
-
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -92,7 +89,7 @@ class ReplayJournal(Journal, ABC):
         )
         self.recording = recording
         # The one that is under way.
-        self.evaluation: Evaluation[Any] | None = None
+        self.evaluation: EvaluationContext[Any] | None = None
         # Whether the loop has begun: what the session brings along comes before.
         self._has_opened = False
         self._unfolded: list[Record] = []

@@ -15,7 +15,7 @@ from tests.soaking import Search
 from turnledger.ledger import Ledger, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import ToolContext, ToolResult
-from turnledger.runtime.loop.perform.run_tool import UNKNOWN
+from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN
 
 PAYMENTS = {
     "none": [],

@@ -5,9 +5,7 @@ What led to a request is on disk before it goes out. A reply is recorded whole o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -17,22 +15,18 @@ from turnledger.ledger import (
     ModelReplied,
     ToolCallRecord,
 )
-from turnledger.runtime.agent.models.limits import Deadline, deadline_provider_payload
-from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall
+from turnledger.runtime.agent.models.limits import deadline_provider_payload
+from turnledger.runtime.agent.models.request import Reply, Request
 from turnledger.runtime.agent.models.retry import (
     FailedAttempt,
     RetryCancelledError,
-    call_with_retries,
 )
 from turnledger.runtime.errors import DeadlineExceededError, SessionError
 from turnledger.runtime.journal.journal import Journal, Known, Pending
 from turnledger.runtime.journal.loop_progress import ByPlace, provider_data
+from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel
-from turnledger.runtime.loop.events import TextReceived
-
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
-
+from turnledger.runtime.loop.effects import Effects
 
 # How much of what an error says is recorded: some hold whole pages.
 _MOST_SAID = 20_000
@@ -57,20 +51,20 @@ class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and nobody e
         super().__init__(str(error))
 
 
-def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
+def request_of(context: EvaluationContext[Any], turn: int) -> Request:
     """The request for a turn: everything in it is in the ledger, or in the prompt."""
-    journal, rendered, adapter = evaluation.journal, evaluation.rendered, evaluation.adapter
-    progress = evaluation.progress
+    journal, rendered, adapter = context.journal, context.rendered, context.adapter
+    progress = context.progress
     history = journal.state.conversation.history(progress.evaluation_id)
-    native = evaluation.wants_output and adapter.use_native_response_format
+    native = context.wants_output and adapter.use_native_response_format
     assert not native or rendered.output is not None
     return Request(
         evaluation_id=progress.evaluation_id,
         turn=turn,
-        prompt_name=evaluation.prompt.label,
+        prompt_name=context.prompt.label,
         system=history.system,
         history=history,
-        tools=evaluation.specs,
+        tools=context.specs,
         tool_choice=adapter.tool_choice if progress.calls == 0 else "auto",
         response_format=(
             rendered.output.response_format(rendered.key) if native and rendered.output else None
@@ -80,24 +74,20 @@ def request_of(evaluation: Evaluation[Any], turn: int) -> Request:
         model=adapter.model,
         options=adapter.request_options,
         blob=journal.blob,
-        kept=evaluation.kept,
+        kept=context.notes.encoder,
     )
 
 
-def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
+def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallModel) -> None:
     """Ask for the reply of a turn and record what comes of it."""
-    journal, adapter = evaluation.journal, evaluation.adapter
-    request = request_of(evaluation, effect.turn)
-    digest, answers = request.digest, evaluation.answers
+    journal, adapter = context.journal, context.adapter
+    request = request_of(context, effect.turn)
+    digest = request.digest
     try:
-        asking = (
-            LiveAsking(evaluation, request)
-            if answers is None
-            else answers.asking(evaluation, request)
-        )
+        model = effects.model_turn(context, request)
     except Exception as error:
         journal.commit()
-        raise evaluation.failed(f"{UNMADE}{said_by(error)}", "request") from error
+        raise context.failed(f"{UNMADE}{error_text(error)}", "request") from error
 
     def attempt(number: int) -> None:
         _commit(
@@ -111,9 +101,9 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 attempt=effect.attempt + number - 1,
             ),
         )
-        reply = asking.reply(effect.attempt + number - 1)
+        reply = model.reply(effect.attempt + number - 1)
         if reply is not None:
-            _record(evaluation, effect.turn, reply)
+            _record(context, effect.turn, reply)
 
     def failed(failure: FailedAttempt) -> None:
         error = failure.error
@@ -125,7 +115,7 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
                 error_type=type(error).__name__,
-                error_message=said_by(error),
+                error_message=error_text(error),
                 retryable=failure.retryable,
                 status=_status(error),
                 attempt=effect.attempt + failure.attempt - 1,
@@ -133,50 +123,19 @@ def call_model(evaluation: Evaluation[Any], effect: CallModel) -> None:
         )
 
     try:
-        asking.through(attempt, failed)
+        model.run_attempts(attempt, failed)
     except RetryCancelledError:
         raise
     except _NotRecorded as refused:
         raise refused.error from None
     except DeadlineExceededError as error:
         journal.commit()
-        late = deadline_provider_payload(evaluation.deadline)
-        raise evaluation.failed(str(error), "request", late) from error
+        late = deadline_provider_payload(context.deadline)
+        raise context.failed(str(error), "request", late) from error
     except (EmptyReplyError, BadReplyError) as error:
-        raise evaluation.failed(str(error), "response") from error
+        raise context.failed(str(error), "response") from error
     except Exception as error:
-        raise evaluation.failed(f"The model call failed: {said_by(error)}", "request") from error
-
-
-class LiveAsking:
-    """The provider is asked, again if need be."""
-
-    def __init__(self, evaluation: Evaluation[Any], request: Request) -> None:
-        self._evaluation = evaluation
-        self._turn = request.turn
-        self._payload = evaluation.adapter.encode(request)
-
-    def reply(self, attempt: int) -> Reply:
-        evaluation = self._evaluation
-        sending = Sending(
-            timeout=_seconds_left(evaluation.deadline),
-            on_text=_teller(evaluation, self._turn, attempt),
-        )
-        raw = evaluation.adapter.send(self._payload, sending)
-        return _decoded(evaluation, self._turn, raw)
-
-    def through(
-        self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
-    ) -> None:
-        adapter = self._evaluation.adapter
-        call_with_retries(
-            attempt,
-            policy=adapter.throttle,
-            deadline=self._evaluation.deadline,
-            sleep=adapter.cancelled.wait,
-            advise=adapter.advise,
-            on_failure=failed,
-        )
+        raise context.failed(f"The model call failed: {error_text(error)}", "request") from error
 
 
 def _commit(journal: Journal, event: Pending) -> None:
@@ -185,35 +144,6 @@ def _commit(journal: Journal, event: Pending) -> None:
         journal.commit()
     except Exception as error:
         raise _NotRecorded(error) from error
-
-
-def _seconds_left(deadline: Deadline | None) -> float | None:
-    return None if deadline is None else max(deadline.remaining().total_seconds(), 0.001)
-
-
-def _teller(evaluation: Evaluation[Any], turn: int, attempt: int) -> Callable[[str], None] | None:
-    """Tells of text as it comes; None if nobody asked for a stream."""
-    adapter = evaluation.adapter
-    if not adapter.stream:
-        return None
-
-    def tell(text: str) -> None:
-        if evaluation.deadline is not None:  # a timeout is for one read: drops can go on for ever
-            evaluation.deadline.check(before="the end of the answer")
-        received = TextReceived(
-            prompt_name=evaluation.prompt.label,
-            adapter=adapter.name,
-            session_id=evaluation.session.session_id,
-            evaluation_id=evaluation.evaluation_id or "",
-            turn=turn,
-            attempt=attempt,
-            text=text,
-        )
-        evaluation.bus.publish(received)
-        if adapter.on_delta is not None:
-            adapter.on_delta(received)
-
-    return tell
 
 
 def _status(error: Exception) -> int | None:
@@ -225,41 +155,10 @@ def _status(error: Exception) -> int | None:
     return None
 
 
-def _decoded(evaluation: Evaluation[Any], turn: int, raw: Any) -> Reply:
-    try:
-        reply = evaluation.adapter.decode(raw)
-    except Exception as error:
-        raise BadReplyError(f"The reply can't be read: {said_by(error)}") from error
-    evaluation.payload = reply.payload
-    if reply.is_empty:
-        raise EmptyReplyError("The model replied with neither text nor tool calls.")
-    calls = tuple(
-        call if call.call_id else replace(call, call_id=_call_id(evaluation, turn, number))
-        for number, call in enumerate(reply.tool_calls, start=1)
-    )
-    _check_calls(calls)
-    return replace(reply, tool_calls=calls)
-
-
-def _call_id(evaluation: Evaluation[Any], turn: int, number: int) -> str:
-    """The id of a call that came without one: the same whoever works it out."""
-    return f"call_{(evaluation.evaluation_id or '').replace('-', '')[-12:]}_{turn}_{number}"
-
-
-def _check_calls(calls: tuple[ToolCall, ...]) -> None:
-    seen: set[str] = set()
-    for call in calls:
-        if not call.name:
-            raise BadReplyError(f"The model calls a tool without a name: {call!r}.")
-        if call.call_id in seen:
-            raise BadReplyError(f"The model uses the call id {call.call_id!r} twice in one reply.")
-        seen.add(call.call_id)
-
-
-def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
+def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
     """The reply: its message, then what came with it. It commits with what comes next."""
     calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
-    said = evaluation.message("assistant", reply.text or "", tool_calls=calls)
+    said = context.message("assistant", reply.text or "", tool_calls=calls)
     message_id: UUID = said.message.message_id
     evaluation_id = said.message.evaluation_id
 
@@ -271,23 +170,23 @@ def _record(evaluation: Evaluation[Any], turn: int, reply: Reply) -> None:
             message_id=message_id,
             usage=reply.usage,
             finish_reason=reply.finish_reason,
-            model=reply.model or evaluation.adapter.model,
+            model=reply.model or context.adapter.model,
             provider_data=provider_data(reply.provider_data, reply.parsed, place),
         )
 
     try:
-        evaluation.journal.add(said, replied)
+        context.journal.add(said, replied)
     except (InvalidInputError, SessionError) as error:
-        raise BadReplyError(f"The reply can't be recorded: {said_by(error)}") from error
-    if evaluation.wishes.budget_tracker is not None:
-        evaluation.wishes.budget_tracker.record(reply.usage)
+        raise BadReplyError(f"The reply can't be recorded: {error_text(error)}") from error
+    if context.options.budget_tracker is not None:
+        context.options.budget_tracker.record(reply.usage)
 
 
 def speechless(name: str) -> str:
     return f"{name} (it can't say why)"
 
 
-def said_by(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """An exception in words that can be stored."""
     try:
         said = f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -7,7 +7,7 @@ of it is ever on disk without the rest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
@@ -16,50 +16,48 @@ from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
 from turnledger.runtime.bus import format_publish_failures
 from turnledger.runtime.journal.journal import Journal, Known, Pending
+from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import ToolInvoked
 from turnledger.runtime.session.overlay import Overlay
 
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
-
 
 def record(
-    evaluation: Evaluation[Any], call: ToolCallView, invocation: Invocation, overlay: Overlay
+    context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation, overlay: Overlay
 ) -> None:
     """Tell listeners, who may object, and add the result with what the tool changed."""
     if not invocation.result.success:
         # What the tool changed did not happen; what listeners note about its failure does.
         overlay.close()
-        overlay = Overlay(evaluation.journal, call.call_id)
-        _put_back(evaluation)
+        overlay = Overlay(context.journal, call.call_id)
+        _put_back(context)
     event = ToolInvoked(
         name=call.name,
         params=invocation.params,
         result=invocation.result,
         call_id=call.call_id,
-        session_id=evaluation.session.session_id,
-        prompt_name=evaluation.prompt.label,
-        adapter=evaluation.adapter.name,
+        session_id=context.session.session_id,
+        prompt_name=context.prompt.label,
+        adapter=context.adapter.name,
         rendered_output=invocation.text,
     )
-    with evaluation.session.scope(overlay):
-        told = evaluation.bus.publish(event)
-    evaluation.invoked.append(event)
+    with context.session.scope(overlay):
+        told = context.bus.publish(event)
+    context.notes.invoked.append(event)
     overlay.close()
     if told.ok:
-        _add_outcome(evaluation, call, invocation, overlay.changes, overlay.blobs)
+        _add_outcome(context, call, invocation, overlay.changes, overlay.blobs)
         return
     if invocation.result.success:
-        _put_back(evaluation)
+        _put_back(context)
         # The handler ran, so the call is completed; what it changed did not happen.
-        add_result(evaluation, call, format_publish_failures(told.errors))
+        add_result(context, call, format_publish_failures(told.errors))
     else:
         text = f"{invocation.text}\n\n{format_publish_failures(told.errors)}"
-        add_result(evaluation, call, text, error=_error_of(invocation))
+        add_result(context, call, text, error=_error_of(invocation))
 
 
 def _add_outcome(
-    evaluation: Evaluation[Any],
+    context: EvaluationContext[Any],
     call: ToolCallView,
     invocation: Invocation,
     changed: Pending,
@@ -68,12 +66,12 @@ def _add_outcome(
     """The result of a call that nobody objected to; a failed one if it can't be recorded."""
     if not invocation.result.success:
         error = _error_of(invocation)
-        add_result(evaluation, call, invocation.text, error=error, first=(changed,))
+        add_result(context, call, invocation.text, error=error, first=(changed,))
         return
     try:
-        files, contents = _changed_resources(evaluation)
+        files, contents = _changed_resources(context)
         add_result(
-            evaluation,
+            context,
             call,
             invocation.text,
             value=invocation.value,
@@ -82,10 +80,10 @@ def _add_outcome(
         )
     except (TurnledgerError, OSError) as error:
         # Too large, or a reducer refuses it beside what other tools did meanwhile.
-        _put_back(evaluation)
+        _put_back(context)
         said = f"its result can't be recorded: {type(error).__name__}: {error}"
         unrecordable = failed(call.name, invocation.params, type(error).__name__, said)
-        add_result(evaluation, call, unrecordable.text, error=_error_of(unrecordable))
+        add_result(context, call, unrecordable.text, error=_error_of(unrecordable))
 
 
 def _error_of(invocation: Invocation) -> tuple[str, str]:
@@ -93,29 +91,29 @@ def _error_of(invocation: Invocation) -> tuple[str, str]:
 
 
 def _changed_resources(
-    evaluation: Evaluation[Any],
+    context: EvaluationContext[Any],
 ) -> tuple[Sequence[Pending], Sequence[bytes]]:
     """What changed in the resources since it was last recorded, and the bytes."""
-    if evaluation.resources is None:
+    if context.resources is None:
         return (), ()
-    found = Overlay(evaluation.journal)
-    evaluation.resources.record(found)
+    found = Overlay(context.journal)
+    context.resources.record(found)
     return (found.changes,), found.blobs
 
 
-def _put_back(evaluation: Evaluation[Any]) -> None:
+def _put_back(context: EvaluationContext[Any]) -> None:
     """Undo what a tool that failed did to the resources, where it ran alone."""
-    if evaluation.resources is not None and evaluation.adapter.parallel_tools == 1:
-        journal = evaluation.journal
+    if context.resources is not None and context.adapter.parallel_tools == 1:
+        journal = context.journal
         try:
-            evaluation.resources.restore_recorded(journal.known, journal.blob)
+            context.resources.restore_recorded(journal.known, journal.blob)
         except (TurnledgerError, OSError) as error:
             why = f"What a tool did can't be undone: {type(error).__name__}: {error}"
-            raise evaluation.failed(why, "tool") from error
+            raise context.failed(why, "tool") from error
 
 
 def add_result(
-    evaluation: Evaluation[Any],
+    context: EvaluationContext[Any],
     call: ToolCallView,
     text: str,
     *,
@@ -128,10 +126,10 @@ def add_result(
 
     They are one add, and commit with what comes next.
     """
-    journal = evaluation.journal
+    journal = context.journal
     message_id = uuid4()
     # The tool may have added messages of its own: this one comes after them.
-    message = evaluation.later_message(
+    message = context.later_message(
         "tool",
         text,
         tool_call_id=call.call_id,

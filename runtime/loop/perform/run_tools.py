@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, failed
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import PromptEvaluationError
+from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.perform.record_result import record
 from turnledger.runtime.loop.perform.run_tool import (
     ended_by,
@@ -30,21 +32,20 @@ from turnledger.runtime.loop.perform.run_tool import (
 )
 from turnledger.runtime.session.overlay import Overlay
 
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
 
-
-def run_tools(evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+def run_tools(
+    context: EvaluationContext[Any], effects: Effects, calls: Sequence[ToolCallView]
+) -> None:
     """Run calls, as many at a time as the adapter allows."""
-    width = min(evaluation.adapter.parallel_tools, len(calls))
-    if width == 1 and not _may_take_long(evaluation, calls[0]):
-        run_here(evaluation, calls[0])
+    width = min(context.adapter.parallel_tools, len(calls))
+    if width == 1 and not _may_take_long(context, calls[0]):
+        run_here(context, effects, calls[0])
     else:
-        SideBySide(evaluation, calls, width).run()
+        ParallelCalls(context, effects, calls, width).run()
 
 
-def _may_take_long(evaluation: Evaluation[Any], call: ToolCallView) -> bool:
-    tool = evaluation.tools.get(call.name)
+def _may_take_long(context: EvaluationContext[Any], call: ToolCallView) -> bool:
+    tool = context.tools.get(call.name)
     return tool is not None and tool.timeout is not None
 
 
@@ -57,13 +58,18 @@ class _Running(NamedTuple):
     ends: float | None
 
 
-class SideBySide:
+class ParallelCalls:
     """Calls in threads. Each has its own durable start, and its result when it ends."""
 
     def __init__(
-        self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView], width: int
+        self,
+        context: EvaluationContext[Any],
+        effects: Effects,
+        calls: Sequence[ToolCallView],
+        width: int,
     ) -> None:
-        self._evaluation = evaluation
+        self._context = context
+        self._effects = effects
         self._waiting = deque(calls)
         self._width = width
         self._running: dict[Future[Invocation], _Running] = {}
@@ -73,7 +79,7 @@ class SideBySide:
         try:
             while self._waiting or self._running:
                 begun = self._begin_more()
-                self._evaluation.journal.commit()
+                self._context.journal.commit()
                 for call, ready, overlay in begun:
                     self._submit(call, ready, overlay)
                 self._take_ended()
@@ -84,33 +90,33 @@ class SideBySide:
         if self._ending is None:
             return
         if not isinstance(self._ending, VisibilityExpansionRequired):
-            self._evaluation.journal.commit()
+            self._context.journal.commit()
         raise self._ending
 
     def _begin_more(self) -> list[tuple[ToolCallView, PreparedCall, Overlay]]:
         begun: list[tuple[ToolCallView, PreparedCall, Overlay]] = []
         if self._ending is None and self._waiting:
             try:
-                self._evaluation.check_limits("tool")
+                self._effects.check_limits(self._context, "tool")
             except PromptEvaluationError as error:
                 self._ending = error
         if self._ending is not None:
             self._waiting.clear()
         while self._waiting and len(self._running) + len(begun) < self._width:
             call = self._waiting.popleft()
-            ready = prepared_call(self._evaluation, call)
+            ready = prepared_call(self._context, call)
             if isinstance(ready, Invocation):
-                refuse(self._evaluation, call, ready)
+                refuse(self._context, call, ready)
                 continue
-            call = start(self._evaluation, call)
-            begun.append((call, ready, Overlay(self._evaluation.journal, call.call_id)))
+            call = start(self._context, call)
+            begun.append((call, ready, Overlay(self._context.journal, call.call_id)))
         return begun
 
     def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
         limit = ready.tool.timeout
         ends = None if limit is None else time.monotonic() + limit
         future: Future[Invocation] = Future()
-        work = partial(handled, self._evaluation, call, ready, overlay)
+        work = partial(handled, self._context, call, ready, overlay)
         run = partial(contextvars.copy_context().run, _into, future, work)
         # A daemon: a handler that never answers must not keep the program from ending.
         Thread(target=run, name=f"turnledger-tool-{call.name}", daemon=True).start()
@@ -138,7 +144,7 @@ class SideBySide:
         except Exception as error:
             overlay.close()
             try:
-                ended_by(self._evaluation, call, error)
+                ended_by(self._context, call, error)
             except Exception as ending:
                 self._ending = self._ending or ending
         except BaseException as interrupt:
@@ -148,7 +154,7 @@ class SideBySide:
                 raise
             self._ending = interrupt
         else:
-            record(self._evaluation, call, invocation, overlay)
+            record(self._context, call, invocation, overlay)
 
     def _timed_out(self, running: _Running) -> None:
         call, ready = running.call, running.ready
@@ -157,7 +163,7 @@ class SideBySide:
             "whether it happens is unknown"
         )
         outcome = failed(call.name, ready.params, "ToolTimeout", text)
-        record(self._evaluation, call, outcome, running.overlay)
+        record(self._context, call, outcome, running.overlay)
 
 
 def _into(future: Future[Invocation], work: Callable[[], Invocation]) -> None:

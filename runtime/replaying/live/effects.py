@@ -7,9 +7,10 @@ model is asked, or says what it said.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,18 +30,18 @@ from turnledger.runtime.agent.tools.call import Invocation, PreparedCall
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot
 from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
 from turnledger.runtime.journal.journal import Known, Pending
-from turnledger.runtime.loop.effects import Asking
-from turnledger.runtime.loop.perform.call_model import LiveAsking
+from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.effects import Effects, ModelTurn
+from turnledger.runtime.loop.live_effects import LiveTurn
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
-from turnledger.runtime.loop.perform.run_tools import SideBySide, run_tools
+from turnledger.runtime.loop.perform.run_tools import ParallelCalls, run_tools
 from turnledger.runtime.replaying.effects import expansion_of, failure_of
 from turnledger.runtime.replaying.live.outcomes import Outcome, RecordedOutcomes, Replied
 from turnledger.runtime.replaying.live.selection import MODEL, TOOL, Live, Part
 from turnledger.runtime.session.overlay import Overlay
 
-if TYPE_CHECKING:
-    from turnledger.runtime.loop.evaluation import Evaluation
+OutputT = TypeVar("OutputT")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Stopped(BaseException):
         self.missing = missing
 
 
-class PartlyLive:
+class PartlyLiveEffects:
     """Some answers from the world, the others from the record."""
 
     def __init__(self, live: Live, outcomes: RecordedOutcomes, until: int | None) -> None:
@@ -70,57 +71,59 @@ class PartlyLive:
         # What was answered from the record.
         self.recorded: list[Part] = []
 
-    def begin(self, evaluation: Evaluation[Any]) -> None:
-        evaluation.deadline = None  # it was about the time of the run
+    def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
+        return dataclasses.replace(context, deadline=None)  # it was about the time of the run
 
-    def check_limits(self, evaluation: Evaluation[Any], phase: EvaluationPhase) -> None:
+    def check_limits(
+        self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
+    ) -> None:
         """What is on record takes no time and costs nothing."""
 
     # --- the model ---
 
-    def asking(self, evaluation: Evaluation[Any], request: Request) -> Asking:
+    def model_turn(self, context: EvaluationContext[Any], request: Request) -> ModelTurn:
         if self._live.model:
-            return LiveAsking(evaluation, request)
-        found = self._outcomes.reply(evaluation.journal.progress.evaluations, request.turn)
+            return LiveTurn(context, request)
+        found = self._outcomes.reply(context.journal.progress.evaluations, request.turn)
         if found is None or self._is_later(found.version):
             asked = f"the model's reply in turn {request.turn}"
-            self._stop(evaluation, Missing(MODEL, asked, found is not None))
+            self._stop(context, Missing(MODEL, asked, found is not None))
         self.recorded.append(Part(MODEL, request.turn, recorded=found.version))
-        return _Known(found)
+        return _RecordedTurn(found)
 
     # --- tools ---
 
-    def run_tools(self, evaluation: Evaluation[Any], calls: Sequence[ToolCallView]) -> None:
+    def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Call the handlers of those that are live; the others end as they did."""
-        width = min(evaluation.adapter.parallel_tools, len(calls))
+        width = min(context.adapter.parallel_tools, len(calls))
         chosen = calls if width > 1 else calls[:1]
         # All answers are there before anything is begun: a call that has none is not in doubt.
         given = {
-            call.number: self._outcome(evaluation, call)
+            call.number: self._outcome(context, call)
             for call in chosen
-            if call.name not in self._live.tools and _is_ready(evaluation, call)
+            if call.name not in self._live.tools and _is_ready(context, call)
         }
         if not given:
-            run_tools(evaluation, chosen)
+            run_tools(context, self, chosen)
         else:
-            _PartlyGiven(evaluation, chosen, width, given, self.recorded).run()
+            _PartlyGiven(context, self, chosen, width, given, self.recorded).run()
 
-    def _outcome(self, evaluation: Evaluation[Any], call: ToolCallView) -> Outcome:
+    def _outcome(self, context: EvaluationContext[Any], call: ToolCallView) -> Outcome:
         found = self._outcomes.take(call)
         if found is None or self._is_later(found.version):
             asked = f"the outcome of the call {call.call_id}, {call.name} {call.arguments}"
-            self._stop(evaluation, Missing(TOOL + call.name, asked, found is not None))
+            self._stop(context, Missing(TOOL + call.name, asked, found is not None))
         return found
 
     def _is_later(self, version: int) -> bool:
         return self._until is not None and version > self._until
 
-    def _stop(self, evaluation: Evaluation[Any], missing: Missing) -> NoReturn:
-        evaluation.journal.commit()
+    def _stop(self, context: EvaluationContext[Any], missing: Missing) -> NoReturn:
+        context.journal.commit()
         raise Stopped(missing)
 
 
-class _Known:
+class _RecordedTurn:
     """A turn of the model as it was."""
 
     def __init__(self, found: Replied) -> None:
@@ -131,7 +134,7 @@ class _Known:
             raise failure_of(self._came)
         return self._came
 
-    def through(
+    def run_attempts(
         self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
     ) -> None:
         try:
@@ -141,7 +144,7 @@ class _Known:
             raise
 
 
-class _PartlyGiven(SideBySide):
+class _PartlyGiven(ParallelCalls):
     """Calls of a turn, of which some have their outcome already: those end first.
 
     They are begun like the others, in order, and end in the order in which they did: the fork
@@ -150,13 +153,14 @@ class _PartlyGiven(SideBySide):
 
     def __init__(
         self,
-        evaluation: Evaluation[Any],
+        context: EvaluationContext[Any],
+        effects: Effects,
         calls: Sequence[ToolCallView],
         width: int,
         given: Mapping[int, Outcome],
         log: list[Part],
     ) -> None:
-        super().__init__(evaluation, calls, width)
+        super().__init__(context, effects, calls, width)
         self._given = given
         self._log = log
         self._known: list[ToolCallView] = []
@@ -176,7 +180,7 @@ class _PartlyGiven(SideBySide):
             outcome = self._given[call.number]
             self._log.append(Part(TOOL + call.name, call.turn, call.call_id, outcome.version))
             try:
-                _give(self._evaluation, call, outcome)
+                _give(self._context, call, outcome)
             except Exception as ending:
                 # Those that run beside it end first, and are recorded.
                 self._ending = self._ending or ending
@@ -186,26 +190,26 @@ class _PartlyGiven(SideBySide):
             super()._take_ended()
 
 
-def _is_ready(evaluation: Evaluation[Any], call: ToolCallView) -> bool:
+def _is_ready(context: EvaluationContext[Any], call: ToolCallView) -> bool:
     """Whether it can be made; one that can't is refused by the loop itself."""
-    return not isinstance(prepared_call(evaluation, call), Invocation)
+    return not isinstance(prepared_call(context, call), Invocation)
 
 
-def _give(evaluation: Evaluation[Any], call: ToolCallView, outcome: Outcome) -> None:
+def _give(context: EvaluationContext[Any], call: ToolCallView, outcome: Outcome) -> None:
     """Add what came of a call that was begun."""
     event = outcome.event
     if isinstance(event, EvaluationSuperseded):
-        ended_by(evaluation, call, expansion_of(event))
+        ended_by(context, call, expansion_of(event))
         return
     first = [_again(one, call, outcome.evaluation_id) for one in outcome.changes]
     if not isinstance(event, ToolCallFailed):
-        add_result(evaluation, call, outcome.text, value=event.value, first=first)
+        add_result(context, call, outcome.text, value=event.value, first=first)
     elif event.error_type == DeadlineExceededError.__name__:
-        ended_by(evaluation, call, DeadlineExceededError(event.error_message))
+        ended_by(context, call, DeadlineExceededError(event.error_message))
     else:
         error = (event.error_type, event.error_message)
-        add_result(evaluation, call, outcome.text, error=error, first=first)
-    resources, journal = evaluation.resources, evaluation.journal
+        add_result(context, call, outcome.text, error=error, first=first)
+    resources, journal = context.resources, context.journal
     if resources is not None and any(isinstance(e, ResourceSnapshotted) for e in outcome.changes):
         # What runs next finds the files that the tool left.
         resources.restore_recorded(journal.known, journal.blob)

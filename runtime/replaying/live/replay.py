@@ -26,13 +26,14 @@ from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import PendingTools, fold_together
 from turnledger.projections.views.tools import ToolsState
 from turnledger.runtime.checkpoints.checkpoint import RecoveryConfig
+from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.find import LIVE_TAG, asked_for
 from turnledger.runtime.recovery.recover import recover_from_ledger
 from turnledger.runtime.recovery.request_types import request_from
-from turnledger.runtime.replaying.live.effects import Missing, PartlyLive, Stopped
+from turnledger.runtime.replaying.live.effects import Missing, PartlyLiveEffects, Stopped
 from turnledger.runtime.replaying.live.outcomes import RecordedOutcomes
 from turnledger.runtime.replaying.live.selection import (
     Live,
@@ -117,11 +118,11 @@ def replay_live(
         )
     check_tools(run, chosen, records, lambda: offered(host, session, request))
     at = _fork_point(run, chosen, records, own, until)
-    answers = PartlyLive(chosen, RecordedOutcomes(records, after=at), until)
+    effects = PartlyLiveEffects(chosen, RecordedOutcomes(records, after=at), until)
     fork = ledger.fork(run, at, tags={LIVE_TAG: " ".join(chosen.names)})
     response, failure = None, None
     try:
-        with _forks_host(host, ledger, answers, chosen) as forks:
+        with _forks_host(host, ledger, effects, chosen) as forks:
             response, _ = recover_from_ledger(forks, fork, None)
     except Stopped as stopped:
         if not stopped.missing.is_later:
@@ -139,7 +140,7 @@ def replay_live(
         forked_at=at,
         status=status,
         live=tuple(live_parts_of(ledger.read(fork, after=at), chosen)),
-        recorded=tuple(answers.recorded),
+        recorded=tuple(effects.recorded),
         parted=_parted(ledger, run, fork, status),
         response=response,
         error=failure,
@@ -205,7 +206,7 @@ def _under_way(state: ToolsState) -> bool:
 
 @contextmanager
 def _forks_host(
-    host: LoopHost, ledger: Ledger, answers: PartlyLive, live: Live
+    host: LoopHost, ledger: Ledger, effects: PartlyLiveEffects, live: Live
 ) -> Iterator[LoopHost]:
     """The user's loop for the fork: only what is live reaches its listeners and resources."""
     with ExitStack() as stack:
@@ -224,7 +225,7 @@ def _forks_host(
             resources=host.resources if live.tools else dict,
             recovery=host.recovery or RecoveryConfig(),
             backend=None,
-            answers=answers,
+            evaluate=evaluate_with(effects, host.adapter),
         )
 
 

@@ -29,6 +29,7 @@ from turnledger.ledger import (
     ToolMessageAmended,
 )
 from turnledger.ledger.clock import to_micros
+from turnledger.ledger.runs.record import Row
 from turnledger.projections import Declarations, RunState
 
 RUN = "0195f5a0-0000-7000-8000-00000000abcd"
@@ -53,7 +54,7 @@ def record(event: Event, version: int) -> Record:
 
 def raw_record(tag: str, data: str, version: int) -> Record:
     """A record of bytes, as an older program may have written them."""
-    row = (
+    row = Row(
         version,
         RUN,
         version,

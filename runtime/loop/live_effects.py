@@ -1,0 +1,147 @@
+"""Live effects: the provider is called, handlers run, and limits are checked against the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.models.limits import Deadline, deadline_provider_payload
+from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall
+from turnledger.runtime.agent.models.retry import FailedAttempt, call_with_retries
+from turnledger.runtime.errors import (
+    BudgetExceededError,
+    DeadlineExceededError,
+    EvaluationPhase,
+)
+from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.events import TextReceived
+from turnledger.runtime.loop.perform.call_model import BadReplyError, EmptyReplyError, error_text
+from turnledger.runtime.loop.perform.run_tools import run_tools
+
+OutputT = TypeVar("OutputT")
+
+
+class LiveEffects:
+    """`Effects` for real."""
+
+    def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
+        return context
+
+    def check_limits(
+        self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
+    ) -> None:
+        """PromptEvaluationError if time or tokens are used up; what was done is on disk then."""
+        deadline, tracker = context.deadline, context.options.budget_tracker
+        try:
+            if deadline is not None:
+                deadline.check(before=f"the {phase}")
+            if tracker is not None:
+                tracker.check(reserve=reserve)
+        except DeadlineExceededError as error:
+            context.journal.commit()
+            late = deadline_provider_payload(deadline)
+            raise context.failed(str(error), phase, late) from error
+        except BudgetExceededError as error:
+            context.journal.commit()
+            raise context.failed(str(error), "budget") from error
+
+    def model_turn(self, context: EvaluationContext[Any], request: Request) -> LiveTurn:
+        return LiveTurn(context, request)
+
+    def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        run_tools(context, self, calls)
+
+
+class LiveTurn:
+    """A turn of the model from the provider itself, with its policy for retries."""
+
+    def __init__(self, context: EvaluationContext[Any], request: Request) -> None:
+        self._context = context
+        self._turn = request.turn
+        self._payload = context.adapter.encode(request)
+
+    def reply(self, attempt: int) -> Reply:
+        context = self._context
+        sending = Sending(
+            timeout=_seconds_left(context.deadline),
+            on_text=_teller(context, self._turn, attempt),
+        )
+        raw = context.adapter.send(self._payload, sending)
+        return _decoded(context, self._turn, raw)
+
+    def run_attempts(
+        self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
+    ) -> None:
+        adapter = self._context.adapter
+        call_with_retries(
+            attempt,
+            policy=adapter.throttle,
+            deadline=self._context.deadline,
+            sleep=adapter.cancelled.wait,
+            advise=adapter.advise,
+            on_failure=failed,
+        )
+
+
+def _seconds_left(deadline: Deadline | None) -> float | None:
+    return None if deadline is None else max(deadline.remaining().total_seconds(), 0.001)
+
+
+def _teller(
+    context: EvaluationContext[Any], turn: int, attempt: int
+) -> Callable[[str], None] | None:
+    """Tells of text as it comes; None if nobody asked for a stream."""
+    adapter = context.adapter
+    if not adapter.stream:
+        return None
+
+    def tell(text: str) -> None:
+        if context.deadline is not None:  # a timeout is for one read: drops can go on for ever
+            context.deadline.check(before="the end of the answer")
+        received = TextReceived(
+            prompt_name=context.prompt.label,
+            adapter=adapter.name,
+            session_id=context.session.session_id,
+            evaluation_id=context.evaluation_id,
+            turn=turn,
+            attempt=attempt,
+            text=text,
+        )
+        context.bus.publish(received)
+        if adapter.on_delta is not None:
+            adapter.on_delta(received)
+
+    return tell
+
+
+def _decoded(context: EvaluationContext[Any], turn: int, raw: Any) -> Reply:
+    try:
+        reply = context.adapter.decode(raw)
+    except Exception as error:
+        raise BadReplyError(f"The reply can't be read: {error_text(error)}") from error
+    context.notes.payload = reply.payload
+    if reply.is_empty:
+        raise EmptyReplyError("The model replied with neither text nor tool calls.")
+    calls = tuple(
+        call if call.call_id else replace(call, call_id=_call_id(context, turn, number))
+        for number, call in enumerate(reply.tool_calls, start=1)
+    )
+    _check_calls(calls)
+    return replace(reply, tool_calls=calls)
+
+
+def _call_id(context: EvaluationContext[Any], turn: int, number: int) -> str:
+    """The id of a call that came without one: the same whoever works it out."""
+    return f"call_{context.evaluation_id.replace('-', '')[-12:]}_{turn}_{number}"
+
+
+def _check_calls(calls: tuple[ToolCall, ...]) -> None:
+    seen: set[str] = set()
+    for call in calls:
+        if not call.name:
+            raise BadReplyError(f"The model calls a tool without a name: {call!r}.")
+        if call.call_id in seen:
+            raise BadReplyError(f"The model uses the call id {call.call_id!r} twice in one reply.")
+        seen.add(call.call_id)

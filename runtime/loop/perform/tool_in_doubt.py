@@ -1,0 +1,69 @@
+"""Tool calls in doubt: started, and interrupted before their outcome was recorded.
+
+`decide` finds them in the journal, in whatever process goes on with the run. First it is
+recorded that a call is in doubt. Then its tool's `on_interrupt` says what happens: "retry" runs
+it again, "fail" tells the model that the outcome is unknown, and "ask" makes the run wait for a
+person's decision. A decision that a person made goes before the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import msgspec
+
+from turnledger.ledger import RunWaiting, ToolCallInDoubt
+from turnledger.projections import ToolCallView
+from turnledger.runtime.errors import DecisionRequiredError
+from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.perform.record_result import add_result
+
+UNKNOWN = (
+    "The outcome of this call is unknown: the process that ran it was interrupted. It may or may "
+    "not have happened. Find out before you try it again."
+)
+
+
+def doubt(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+    """Record that these calls were started and have no recorded outcome."""
+    context.journal.add(
+        *(
+            ToolCallInDoubt(
+                evaluation_id=call.evaluation_id,
+                call_id=call.call_id,
+                name=call.name,
+                attempt=call.attempts,
+                reason="it was started, and nothing was heard of it since",
+            )
+            for call in calls
+        )
+    )
+
+
+def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+    """Record the outcome of calls in doubt: what a person decided, or that it is unknown."""
+    for call in calls:
+        if call.decision == "completed":
+            text = call.decision_text or _json_text(call.decision_value)
+            add_result(context, call, text, value=call.decision_value)
+        else:
+            decided = call.decision == "failed"
+            text = (call.decision_text if decided else UNKNOWN) or "The call failed."
+            kind = "DecidedFailed" if decided else "OutcomeUnknown"
+            add_result(context, call, text, error=(kind, text))
+
+
+def _json_text(value: Any) -> str:
+    return "" if value is None else msgspec.json.encode(value).decode()
+
+
+def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> NoReturn:
+    """Record that the run waits for a person to decide about these calls, and stop."""
+    journal = context.journal
+    ids = tuple(call.call_id for call in calls)
+    summary = journal.state.summary
+    if summary.status != "waiting" or summary.waiting_for != ids:
+        journal.add(RunWaiting(reason="nobody knows how these calls ended", call_ids=ids))
+    journal.commit()
+    raise DecisionRequiredError(str(journal.run_id), ids)
