@@ -20,7 +20,7 @@ from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT
 from turnledger.ledger.integrity.signing import Signer, is_signed_by
-from turnledger.ledger.integrity.verify import Problem, Report, every_run, text_of
+from turnledger.ledger.integrity.verify import Problem, Report, every_run
 from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.stores.base import LedgerRecorder
 
@@ -42,6 +42,26 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     run_id: str
     version: int
     digest: str
+
+    def difference(self, last: int, found: str | None) -> str:
+        """How a run differs from this head; empty if the run still contains it.
+
+        Args:
+            last: The version of the run's last record, 0 if it has none.
+            found: The digest of its record at the head's version, None if there is none.
+        """
+        if last == 0:
+            return "the seal has the run up to here, the ledger does not have it: removed"
+        if last < self.version:
+            return f"the seal has version {self.version}, the records end at {last}: cut"
+        if found is None:
+            return f"the seal has version {self.version}, which is missing: removed"
+        if found != self.digest:
+            return (
+                f"at version {self.version} the seal has digest {self.digest}, found {found}: "
+                "rewritten"
+            )
+        return ""
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,11 +266,13 @@ def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
         row = next(iter(store.raw_rows(head.run_id.encode(), head.version)), None)
         found = None
         if row is not None and row.version == head.version:
-            found = row.digest.hex() if isinstance(row.digest, bytes) else text_of(row.digest)
+            found = digest_text(row.digest)
             highest = _higher(highest, row.position)
         if found != head.digest:
             last = _last_version(store, head.run_id)
-            missed.append(_problem(head.run_id, *_difference(head, last, found)))
+            version = last + 1 if 0 < last < head.version else head.version
+            what = head.difference(last, found)
+            missed.append(Problem(run_id=head.run_id, version=version, what=what))
     if highest < seal.position:
         highest = _higher(highest, store.max_notification_id())
     return missed, highest
@@ -266,19 +288,9 @@ def _last_version(store: LedgerRecorder, run_id: str) -> int:
     return max((version for version in versions if isinstance(version, int)), default=0)
 
 
-def _difference(head: Head, last: int, found: str | None) -> tuple[int, str]:
-    """Where a run parts from the seal, and how."""
-    if last == 0:
-        return head.version, "the seal has the run up to here, but it is not there: removed"
-    if last < head.version:
-        return last + 1, f"the seal has version {head.version}, the records end before: cut"
-    if found is None:
-        return head.version, "the seal has the record, but it is missing"
-    return head.version, f"the seal has digest {head.digest}, found {found}: rewritten"
-
-
-def _problem(run_id: str, version: int | None, what: str) -> Problem:
-    return Problem(run_id=run_id, version=version, position=None, event_id=None, what=what)
+def digest_text(digest: object) -> str:
+    """A stored digest in hexadecimal; a damaged ledger may hold anything in its place."""
+    return digest.hex() if isinstance(digest, bytes) else f"{digest!s:.80}"
 
 
 def _root(heads: Iterable[Head]) -> str:

@@ -88,9 +88,9 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """The first record of a run that is not as it was recorded, and what is wrong with it."""
 
     run_id: str
-    version: int | None
-    position: int | None
-    event_id: str | None
+    version: int | None = None
+    position: int | None = None
+    event_id: str | None = None
     what: str
 
     def __str__(self) -> str:
@@ -223,9 +223,7 @@ class Verifier:
 
     def report_whole(self, what: str) -> None:
         """Something that is wrong with no run in particular."""
-        self.problems.append(
-            Problem(run_id="", version=None, position=None, event_id=None, what=what)
-        )
+        self.problems.append(Problem(run_id="", what=what))
 
     def _report_tag(self, run_id: bytes, what: str) -> None:
         self._report_missing(run_id, None, f"the index of tags says {what}; rebuild it")
@@ -353,11 +351,7 @@ class Verifier:
         )
 
     def _report_missing(self, run_id: bytes, version: int | None, what: str) -> None:
-        self.problems.append(
-            Problem(
-                run_id=text_of(run_id), version=version, position=None, event_id=None, what=what
-            )
-        )
+        self.problems.append(Problem(run_id=text_of(run_id), version=version, what=what))
 
 
 def _is_id(value: Any) -> bool:

@@ -90,9 +90,10 @@ def damaged(run_id: object, why: object) -> IntegrityFailureError:
     )
 
 
-def check_types(row: RunRow) -> None:
-    """IntegrityFailureError if the row holds what no append can have written there."""
-    for name, value in zip(row.__struct_fields__, msgspec.structs.astuple(row), strict=True):
+def check_types(row: RunRow, *names: str) -> None:
+    """IntegrityFailureError if a column, of `names` or of all, has a type that no append writes."""
+    for name in names or row.__struct_fields__:
+        value = getattr(row, name)
         if not isinstance(value, _TYPES[name]):
             raise damaged(row.run_id, f"{name} is {value!r:.80}")
 

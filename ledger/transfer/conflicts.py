@@ -16,7 +16,7 @@ from turnledger.ledger.errors import (
     RunClaimedError,
     StoreUnavailableError,
 )
-from turnledger.ledger.runs.index import RunRow, damaged
+from turnledger.ledger.runs.index import RunRow, check_types, damaged
 from turnledger.ledger.runs.record import Row
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder
@@ -197,9 +197,7 @@ def _check_indexed(run_id: str, version: int, index: RunRow | None) -> None:
 
 def version_of(index: RunRow) -> int:
     """Where the index says that a run stands; a damaged one may say anything."""
-    for name in ("version", "parent_version"):
-        if not isinstance(getattr(index, name), int):
-            raise damaged(index.run_id, f"its {name} is {getattr(index, name)!r:.80}")
+    check_types(index, "version", "parent_version")
     return index.version
 
 

@@ -8,13 +8,13 @@ from typing import BinaryIO
 
 from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
 from turnledger.ledger.events.blobs import blob_name, blobs_named
-from turnledger.ledger.events.chain import GENESIS, link
+from turnledger.ledger.events.chain import GENESIS, linker
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.integrity.seal import Seal
 from turnledger.ledger.integrity.verify import every_run
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append_request import RunId, canonical_id
-from turnledger.ledger.runs.index import RunRow, damaged
+from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.runs.record import Row
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder
 from turnledger.ledger.transfer.file_format import (
@@ -87,14 +87,8 @@ def _checked(store: LedgerRecorder, chosen: Chosen, run: RunRow) -> Iterator[Row
             if row.version != version:
                 raise _not_as_recorded(run.run_id, version, "it is missing")
             try:
-                digest = link(
-                    digest,
-                    row.run_id.encode(),
-                    row.version,
-                    row.event_id.encode(),
-                    row.tag.encode(),
-                    row.recorded_at,
-                    row.data.encode(),
+                digest = linker(row.run_id, row.recorded_at)(
+                    digest, row.version, row.event_id, row.tag, row.data.encode()
                 )
             except (AttributeError, TypeError):
                 raise _not_as_recorded(run.run_id, version, "a column has another type") from None
@@ -204,8 +198,5 @@ def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
 
 def _sound(run: RunRow) -> RunRow:
     """A damaged index may hold anything in the place of a number."""
-    for name in ("version", "parent_version", "started_at"):
-        number = getattr(run, name)
-        if not isinstance(number, int):
-            raise damaged(run.run_id, f"its {name} is {number!r:.80}")
+    check_types(run, "version", "parent_version", "started_at")
     return run

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError
-from turnledger.ledger.events.chain import link
+from turnledger.ledger.events.chain import linker
 from turnledger.ledger.events.types import RunStarted
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.runs.codec import Codec
@@ -105,9 +105,7 @@ class WithoutSecrets:
 
 def _chained(record: FileRecord, previous: bytes) -> FileRecord:
     run_id, version, tag, event_id, moment, _, data = record.row
-    digest = link(
-        previous, run_id.encode(), version, event_id.encode(), tag.encode(), moment, data.encode()
-    )
+    digest = linker(run_id, moment)(previous, version, event_id, tag, data.encode())
     opening = record.opening
     if opening is not None:
         opening = msgspec.structs.replace(opening, digest=previous)

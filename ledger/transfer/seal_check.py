@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.integrity.seal import Head, Seal, read_seal
+from turnledger.ledger.integrity.seal import Head, Seal, digest_text, read_seal
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.stores.base import LedgerRecorder
 from turnledger.ledger.transfer.file_format import SealLine, encode_line
@@ -47,10 +47,8 @@ def check_exported(
         if head is None:
             continue
         rows = store.rows(run.run_id, head.version - 1, head.version, backwards=False, limit=1)
-        found = rows[0].digest if rows else "nothing"
-        # A damaged ledger may hold anything in the place of a digest.
-        digest = found.hex() if isinstance(found, bytes) else f"{found!s:.80}"
-        if why := _difference(head, run.version, digest):
+        digest = digest_text(rows[0].digest) if rows else None
+        if why := head.difference(run.version, digest):
             raise IntegrityFailureError(
                 f"Run {run.run_id} does not fit the seal of {seal.sealed_at}: {why}. Nothing was "
                 "exported; `turnledger verify --seal FILE` says more."
@@ -63,17 +61,6 @@ def check_exported(
             "verify --seal FILE` says more. What is there can be exported with the seal by naming "
             "the runs."
         )
-
-
-def _difference(head: Head, last: int, digest: str) -> str:
-    if last < head.version:
-        return f"the seal has version {head.version}, the records end at {last}: cut"
-    if digest != head.digest:
-        return (
-            f"at version {head.version} the seal has digest {head.digest}, found {digest}: "
-            "rewritten"
-        )
-    return ""
 
 
 class SealedRuns:
@@ -109,7 +96,7 @@ class SealedRuns:
         if self._head is None or version != self._head.version:
             return ""
         self._met = True
-        return _difference(self._head, version, digest)
+        return self._head.difference(version, digest)
 
     def ends_wrong(self, version: int) -> str:
         """What is wrong with a run that ends here; a run that goes on is one that grew."""
@@ -117,7 +104,7 @@ class SealedRuns:
         if head is None:
             return ""
         self.grown += version > head.version
-        why = _difference(head, version, head.digest)
+        why = head.difference(version, head.digest)
         if not why and not self._met:
             # A fork has no record of what it shares: whoever makes one of a sealed run, at or
             # after its head, would have nothing compared.

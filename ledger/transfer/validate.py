@@ -19,7 +19,7 @@ from turnledger.ledger.errors import (
     TurnledgerError,
 )
 from turnledger.ledger.events.blobs import blobs_named
-from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, link
+from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, linker
 from turnledger.ledger.events.limits import Limits
 from turnledger.ledger.events.types import CATALOGUE, Event, RunStarted
 from turnledger.ledger.runs.codec import Codec
@@ -208,14 +208,8 @@ class Checker:
                 f"found {line.version}"
             )
         previous = self._digest
-        expected = link(
-            previous,
-            line.run_id.encode(),
-            line.version,
-            line.event_id.encode(),
-            line.type.encode(),
-            moment,
-            data,
+        expected = linker(line.run_id, moment)(
+            previous, line.version, line.event_id, line.type, data
         )
         if expected != digest:
             self._damaged(
