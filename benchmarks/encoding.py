@@ -12,7 +12,7 @@ import msgspec
 
 from benchmarks.measuring import Result
 from benchmarks.workload import conversation
-from turnledger.adapters.providers.registry import FORMATS
+from turnledger.adapters.providers.registry import FORMATS, wire_of
 from turnledger.adapters.providers.wire import WireFormat
 from turnledger.ledger import NEW, Ledger, Record, new_run_id
 from turnledger.projections import (
@@ -35,17 +35,17 @@ TURNS = 200
 def measure(folder: Path) -> Iterator[Result]:
     with Ledger.open("memory://") as ledger:
         records = _recorded(ledger)
-    for name, wire in FORMATS.items():
+    for name in FORMATS:
         yield Result(
             f"encode 5,000 messages for {name}, times msgspec",
-            _whole(wire(), records),
+            _whole(wire_of(name), records),
             3,
             at_least=False,
         )
-    for name, wire in FORMATS.items():
+    for name in FORMATS:
         yield Result(
             f"encode a further turn for {name}, at 5,000 times at 50",
-            _further(wire(), records),
+            _further(wire_of(name), records),
             1.5,
             at_least=False,
         )

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from turnledger.adapters.providers.openai.adapter import send_chat
 from turnledger.adapters.providers.openai.chat import ChatCompletions
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
-from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.retry import InterruptedStreamError
+from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter, require
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import ChatTurn, ToolUseBlock
-from turnledger.runtime import Reply, TextReceived, ThrottlePolicy
-from turnledger.runtime.agent.models import Sending, ToolChoice
+from turnledger.runtime import Reply
+from turnledger.runtime.agent.models import Sending
 from turnledger.runtime.agent.schema import to_plain
 
 OutputT = TypeVar("OutputT")
@@ -32,13 +32,20 @@ _SIGNED = "__thought__"
 class LiteLLMAdapter(SdkAdapter[OutputT]):
     """A model by its name in LiteLLM: "anthropic/claude-...", "gemini/gemini-...".
 
-    `completion` is `litellm.completion`, or anything that is called like it; without one,
-    `completion_factory` is called with `completion_kwargs` at the first request, or else
-    `litellm.completion` is used with them. `require_structured_output_text` has a structured
-    reply read from its text, which it must then have, and not from what a provider parsed.
-    The deadline, and that nothing is tried again behind the loop's back, is told to
-    `litellm.completion` only: one that is given, or comes from a factory, is called with the
-    request alone. The other keywords are those of `OpenAIAdapter`.
+    The deadline, and that nothing is retried behind the loop's back, is told to
+    `litellm.completion` only: a completion that is given, or made by a factory, is called with
+    the request alone.
+
+    Args:
+        model: The model's name in LiteLLM.
+        completion: `litellm.completion`, or a function that is called like it.
+        completion_factory: Makes the completion at the first request.
+        completion_kwargs: Arguments for the factory, or else for `litellm.completion`.
+        require_structured_output_text: Read a structured reply from its text, which it must then
+            have, and not from what a provider parsed.
+        unsupported_media: "error" refuses media that the format can't take, "hint" sends a line
+            of text instead.
+        **options: See `ModelOptions`.
     """
 
     name = "litellm"
@@ -47,18 +54,12 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
         self,
         *,
         model: str,
-        tool_choice: ToolChoice = "auto",
         completion: Callable[..., Any] | None = None,
         completion_factory: Callable[..., Any] | None = None,
         completion_kwargs: Mapping[str, Any] | None = None,
         require_structured_output_text: bool = True,
-        use_native_response_format: bool = True,
-        parallel_tools: int = 1,
-        throttle: ThrottlePolicy | None = None,
-        request_options: Mapping[str, Any] | None = None,
-        stream: bool = False,
-        on_delta: Callable[[TextReceived], None] | None = None,
         unsupported_media: WhenUnsupported = "error",
+        **options: Unpack[ModelOptions],
     ) -> None:
         if completion is not None and (completion_factory or completion_kwargs) is not None:
             raise InvalidInputError("Give a completion, or how to make one, not both.")
@@ -72,13 +73,7 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
             client=completion,
             client_factory=completion_factory,
             client_kwargs=completion_kwargs,
-            tool_choice=tool_choice,
-            parallel_tools=parallel_tools,
-            throttle=throttle,
-            use_native_response_format=use_native_response_format,
-            request_options=request_options,
-            stream=stream,
-            on_delta=on_delta,
+            **options,
         )
         self.require_structured_output_text = require_structured_output_text
         self._is_litellm = completion is None and completion_factory is None

@@ -1,4 +1,4 @@
-"""What a provider's error says about trying again, whichever SDK raised it."""
+"""Retry advice: whether a provider's error passes by waiting, whichever SDK raised it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
+from turnledger.ledger import TurnledgerError
 from turnledger.runtime.agent.models import RetryAdvice
 from turnledger.runtime.agent.models.retry import retry_advice
 from turnledger.runtime.loop.perform.call_model import BadReplyError
@@ -40,6 +41,12 @@ _CONNECTION = frozenset(
 )
 # What is wrong before anything is sent: an address that is none, a client without a key.
 _NEVER_SENT = frozenset({"UnsupportedProtocol", "LocalProtocolError", "OpenAIError"})
+
+
+class InterruptedStreamError(TurnledgerError):
+    """A stream ended before the answer did. Nothing of it counts; the call may be made again."""
+
+    retryable = True
 
 
 def advice_for(error: Exception) -> RetryAdvice:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
@@ -30,6 +30,44 @@ def require(package: str, extra: str) -> None:
         )
 
 
+class ModelOptions(TypedDict, total=False):
+    """Keyword arguments that every provider adapter takes.
+
+    Attributes:
+        tool_choice: "auto" (the default), "none", "required", or the name of a tool; a forced
+            choice reverts to "auto" after the first accepted call.
+        parallel_tools: How many calls of one turn may run at once; 1 by default.
+        throttle: Retries after errors that pass.
+        use_native_response_format: Have the provider enforce the output's schema; by default
+            where the provider can.
+        request_options: Fields that go into every request as they are, `{"temperature": 0}`.
+        stream: Have text sent as it comes: `on_delta` and the bus get it.
+        on_delta: Called with each piece of streamed text.
+    """
+
+    tool_choice: ToolChoice
+    parallel_tools: int
+    throttle: ThrottlePolicy | None
+    use_native_response_format: bool
+    request_options: Mapping[str, Any] | None
+    stream: bool
+    on_delta: Callable[[TextReceived], None] | None
+
+
+class AdapterOptions(ModelOptions, total=False):
+    """Keyword arguments of adapters over a provider's own SDK.
+
+    Attributes:
+        client: The SDK's client, or an object with the methods that the adapter calls.
+        client_factory: Makes the client at the first request; by default the SDK's own class.
+        client_kwargs: Arguments for `client_factory`.
+    """
+
+    client: Any
+    client_factory: Callable[..., Any] | None
+    client_kwargs: Mapping[str, Any] | None
+
+
 class SdkAdapter(ProviderAdapter[OutputT]):
     """A provider that is reached through a client which is given, or made when it is needed.
 
@@ -41,31 +79,17 @@ class SdkAdapter(ProviderAdapter[OutputT]):
         wire: WireFormat,
         *,
         model: str,
-        client: Any,
-        client_factory: Callable[..., Any] | None,
-        client_kwargs: Mapping[str, Any] | None,
-        tool_choice: ToolChoice,
-        parallel_tools: int,
-        throttle: ThrottlePolicy | None,
-        use_native_response_format: bool,
-        request_options: Mapping[str, Any] | None,
-        stream: bool,
-        on_delta: Callable[[TextReceived], None] | None,
+        client: Any = None,
+        client_factory: Callable[..., Any] | None = None,
+        client_kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         if not model:
             raise InvalidInputError("Say which model: model='...'.")
         if client is not None and (client_factory is not None or client_kwargs is not None):
             raise InvalidInputError("Give a client, or how to make one, not both.")
-        super().__init__(
-            model=model,
-            tool_choice=tool_choice,
-            parallel_tools=parallel_tools,
-            throttle=throttle,
-            use_native_response_format=use_native_response_format,
-            request_options=request_options,
-            stream=stream,
-            on_delta=on_delta,
-        )
+        options.setdefault("use_native_response_format", True)
+        super().__init__(model=model, **options)
         self.wire = wire
         self._client = client
         self._make = client_factory

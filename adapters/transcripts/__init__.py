@@ -4,6 +4,7 @@ Readers turn a provider's JSON into a conversation in no provider's words; the w
 through the wire formats of `adapters.providers`.
 """
 
+from turnledger.adapters.providers.registry import FORMATS
 from turnledger.adapters.transcripts.export import (
     EvaluationNotFoundError,
     NotExportedError,
@@ -17,7 +18,7 @@ from turnledger.adapters.transcripts.import_ import (
     read_transcripts,
 )
 from turnledger.adapters.transcripts.plan import Plan, plan_of
-from turnledger.adapters.transcripts.readers.registry import FORMATS, reader_of
+from turnledger.adapters.transcripts.readers.registry import reader_of
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 
 __all__ = [

@@ -13,10 +13,9 @@ from uuid import UUID
 import msgspec
 
 from turnledger.adapters.providers.media import UnsupportedMediaError
-from turnledger.adapters.providers.registry_wires import wire_of
+from turnledger.adapters.providers.registry import FORMATS, wire_of
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.adapters.transcripts.plan import REQUEST_TYPE
-from turnledger.adapters.transcripts.readers.registry import FORMATS
 from turnledger.ledger import (
     InvalidInputError,
     Ledger,
@@ -70,7 +69,9 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise InvalidInputError(f"a format is {', '.join(FORMATS)}; {self.format!r} is none.")
+            raise InvalidInputError(
+                f"Unknown format {self.format!r}. Expected one of: {', '.join(FORMATS)}."
+            )
 
 
 def export_transcript(ledger: Ledger, run_id: UUID, wanted: Wanted) -> dict[str, Any]:

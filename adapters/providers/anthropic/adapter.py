@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.anthropic.messages import DEFAULT_MAX_TOKENS, AnthropicMessages
 from turnledger.adapters.providers.anthropic.stream import MessageStream, streamed_error
-from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
 from turnledger.adapters.providers.wire import WhenUnsupported, field_of
 from turnledger.ledger import InvalidInputError
-from turnledger.runtime import TextReceived, ThrottlePolicy
-from turnledger.runtime.agent.models import Sending, ToolChoice
+from turnledger.runtime.agent.models import Sending
 
 OutputT = TypeVar("OutputT")
 
@@ -24,21 +23,21 @@ _MOST_IN_ONE_PIECE = 128_000 // 6
 class AnthropicAdapter(SdkAdapter[OutputT]):
     """Anthropic's models.
 
-    `client` is an `anthropic.Anthropic`, or anything with `messages.create`; without one,
-    `client_factory`, by default `anthropic.Anthropic`, is called with `client_kwargs` at the
-    first request. `max_tokens` is the most that a reply may have, its thinking included; where
-    that is too much for an answer in one piece, it is streamed.
+    Thinking is left out of a request that the API would refuse with it: one whose `tool_choice`
+    forces a call and, with a budget, one that goes on with an answer that began without thinking.
+    What the provider can't enforce of an output's schema is told in words, and an output with
+    open keys is an error.
 
-    `thinking` is what the API calls so: `{"type": "adaptive"}`, or
-    `{"type": "enabled", "budget_tokens": 4096}`. It is off for a request that the API would
-    refuse with it: one whose `tool_choice` forces a call and, with a budget, one that goes on
-    with an answer that began without thinking. After a forced call that is all of the answer.
-
-    `use_native_response_format` has the provider enforce the output's schema; what it can't
-    enforce is told in words, and an output with open keys is an error. `request_options` go
-    into every request as they are (`{"output_config": {"effort": "low"}}`). `stream` has the
-    text sent as it comes: `on_delta` hears of it, and the bus. `unsupported_media="hint"`
-    sends a line of text for media that the format can't take, where "error" refuses.
+    Args:
+        model: The model's name.
+        max_tokens: The most that a reply may have, its thinking included; where that is too much
+            for an answer in one piece, it is streamed.
+        thinking: As the API spells it: `{"type": "adaptive"}`, or
+            `{"type": "enabled", "budget_tokens": 4096}`.
+        unsupported_media: "error" refuses media that the format can't take, "hint" sends a line
+            of text instead.
+        **options: See `AdapterOptions`. A `client` is an `anthropic.Anthropic`, or an object with
+            `messages.create`.
     """
 
     name = "anthropic"
@@ -49,40 +48,20 @@ class AnthropicAdapter(SdkAdapter[OutputT]):
         model: str,
         max_tokens: int = DEFAULT_MAX_TOKENS,
         thinking: Mapping[str, Any] | None = None,
-        tool_choice: ToolChoice = "auto",
-        client: Any = None,
-        client_factory: Callable[..., Any] | None = None,
-        client_kwargs: Mapping[str, Any] | None = None,
-        use_native_response_format: bool = True,
-        parallel_tools: int = 1,
-        throttle: ThrottlePolicy | None = None,
-        request_options: Mapping[str, Any] | None = None,
-        stream: bool = False,
-        on_delta: Callable[[TextReceived], None] | None = None,
         unsupported_media: WhenUnsupported = "error",
+        **options: Unpack[AdapterOptions],
     ) -> None:
         if type(max_tokens) is not int or max_tokens < 1:
             raise InvalidInputError(f"max_tokens is a whole number from 1, not {max_tokens!r}.")
         if thinking is not None and not isinstance(thinking, Mapping):
             raise InvalidInputError(f'thinking is like {{"type": "adaptive"}}, not {thinking!r}.')
-        # Among the options both are part of a request's digest.
-        options: dict[str, Any] = {"max_tokens": max_tokens}
+        # Among the request's options both are part of its digest.
+        sent: dict[str, Any] = {"max_tokens": max_tokens}
         if thinking is not None:
-            options["thinking"] = dict(thinking)
-        super().__init__(
-            AnthropicMessages(unsupported_media=unsupported_media),
-            model=model,
-            client=client,
-            client_factory=client_factory,
-            client_kwargs=client_kwargs,
-            tool_choice=tool_choice,
-            parallel_tools=parallel_tools,
-            throttle=throttle,
-            use_native_response_format=use_native_response_format,
-            request_options={**options, **(request_options or {})},
-            stream=stream,
-            on_delta=on_delta,
-        )
+            sent["thinking"] = dict(thinking)
+        options["request_options"] = {**sent, **(options.get("request_options") or {})}
+        wire = AnthropicMessages(unsupported_media=unsupported_media)
+        super().__init__(wire, model=model, **options)
 
     def check_installed(self) -> None:
         require("anthropic", "anthropic")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.adapters.providers.wire import as_data, field_of
 from turnledger.ledger import TurnledgerError
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.stream import GeminiStream
-from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
 from turnledger.adapters.providers.wire import WhenUnsupported
-from turnledger.runtime import TextReceived, ThrottlePolicy
-from turnledger.runtime.agent.models import RetryAdvice, Sending, ToolChoice
+from turnledger.runtime.agent.models import RetryAdvice, Sending
 
 OutputT = TypeVar("OutputT")
 
@@ -23,15 +22,16 @@ _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 class GeminiAdapter(SdkAdapter[OutputT]):
     """Gemini, by its developer API or by Vertex AI.
 
-    `client` is a `google.genai.Client`, or anything with `models.generate_content` (and
-    `models.generate_content_stream` for streaming); without one, `client_factory`, by default
-    `google.genai.Client`, is called with `client_kwargs` at the first request.
-    `use_native_response_format` has the provider enforce the output's schema; models before
-    Gemini 3 can't do that while there are tools, and are told the schema instead.
-    `request_options` are fields of the request as the REST API spells them, and all others go
-    into its generationConfig (`{"temperature": 0}`). `stream` has the text sent as it comes:
-    `on_delta` hears of it, and the bus. `unsupported_media="hint"` sends a line of text for
-    media that the format can't take, where "error" refuses.
+    Models before Gemini 3 can't enforce an output's schema while there are tools; they are told
+    the schema in words. `request_options` are fields of the request as the REST API spells them;
+    all others go into its generationConfig.
+
+    Args:
+        model: The model's name.
+        unsupported_media: "error" refuses media that the format can't take, "hint" sends a line
+            of text instead.
+        **options: See `AdapterOptions`. A `client` is a `google.genai.Client`, or an object with
+            `models.generate_content` (and `models.generate_content_stream` for streaming).
     """
 
     name = "gemini"
@@ -40,32 +40,11 @@ class GeminiAdapter(SdkAdapter[OutputT]):
         self,
         *,
         model: str,
-        tool_choice: ToolChoice = "auto",
-        client: Any = None,
-        client_factory: Callable[..., Any] | None = None,
-        client_kwargs: Mapping[str, Any] | None = None,
-        use_native_response_format: bool = True,
-        parallel_tools: int = 1,
-        throttle: ThrottlePolicy | None = None,
-        request_options: Mapping[str, Any] | None = None,
-        stream: bool = False,
-        on_delta: Callable[[TextReceived], None] | None = None,
         unsupported_media: WhenUnsupported = "error",
+        **options: Unpack[AdapterOptions],
     ) -> None:
-        super().__init__(
-            GeminiContents(model=model, unsupported_media=unsupported_media),
-            model=model,
-            client=client,
-            client_factory=client_factory,
-            client_kwargs=client_kwargs,
-            tool_choice=tool_choice,
-            parallel_tools=parallel_tools,
-            throttle=throttle,
-            use_native_response_format=use_native_response_format,
-            request_options=request_options,
-            stream=stream,
-            on_delta=on_delta,
-        )
+        wire = GeminiContents(model=model, unsupported_media=unsupported_media)
+        super().__init__(wire, model=model, **options)
 
     def check_installed(self) -> None:
         require("google.genai", "gemini")

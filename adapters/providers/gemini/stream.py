@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 
 # What an SDK's answer holds beyond what the provider said.
 _NOT_SAID = {"sdk_http_response", "automatic_function_calling_history"}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 from turnledger.adapters.providers.openai.chat import ChatCompletions, ChatStream
 from turnledger.adapters.providers.openai.responses import Responses, ResponsesStream
-from turnledger.adapters.providers.sdk import SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.ledger import InvalidInputError
-from turnledger.runtime import TextReceived, ThrottlePolicy
-from turnledger.runtime.agent.models import Sending, ToolChoice
+from turnledger.runtime.agent.models import Sending
 
 OutputT = TypeVar("OutputT")
 
@@ -20,13 +19,13 @@ OutputT = TypeVar("OutputT")
 class OpenAIAdapter(SdkAdapter[OutputT]):
     """OpenAI, and every server that speaks its chat completions.
 
-    `client` is an `openai.OpenAI`, or anything with `chat.completions.create` (with
-    `responses.create` for `wire_format="responses"`); without one, `client_factory`, by default
-    `openai.OpenAI`, is called with `client_kwargs` at the first request.
-    `use_native_response_format` has the provider enforce the output's schema.
-    `request_options` go into every request as they are (`{"temperature": 0}`). `stream` has the
-    text sent as it comes: `on_delta` hears of it, and the bus. `unsupported_media="hint"` sends
-    a line of text for media that the format can't take, where "error" refuses.
+    Args:
+        model: The model's name.
+        wire_format: "chat" for chat completions, "responses" for the Responses API.
+        unsupported_media: "error" refuses media that the format can't take, "hint" sends a line
+            of text instead.
+        **options: See `AdapterOptions`. A `client` is an `openai.OpenAI`, or an object with
+            `chat.completions.create` (`responses.create` for the Responses API).
     """
 
     name = "openai"
@@ -35,36 +34,14 @@ class OpenAIAdapter(SdkAdapter[OutputT]):
         self,
         *,
         model: str,
-        tool_choice: ToolChoice = "auto",
-        client: Any = None,
-        client_factory: Callable[..., Any] | None = None,
-        client_kwargs: Mapping[str, Any] | None = None,
-        use_native_response_format: bool = True,
         wire_format: Literal["chat", "responses"] = "chat",
-        parallel_tools: int = 1,
-        throttle: ThrottlePolicy | None = None,
-        request_options: Mapping[str, Any] | None = None,
-        stream: bool = False,
-        on_delta: Callable[[TextReceived], None] | None = None,
         unsupported_media: WhenUnsupported = "error",
+        **options: Unpack[AdapterOptions],
     ) -> None:
         if wire_format not in ("chat", "responses"):
             raise InvalidInputError(f"wire_format is 'chat' or 'responses', not {wire_format!r}.")
         kind = ChatCompletions if wire_format == "chat" else Responses
-        super().__init__(
-            kind(unsupported_media=unsupported_media),
-            model=model,
-            client=client,
-            client_factory=client_factory,
-            client_kwargs=client_kwargs,
-            tool_choice=tool_choice,
-            parallel_tools=parallel_tools,
-            throttle=throttle,
-            use_native_response_format=use_native_response_format,
-            request_options=request_options,
-            stream=stream,
-            on_delta=on_delta,
-        )
+        super().__init__(kind(unsupported_media=unsupported_media), model=model, **options)
 
     def check_installed(self) -> None:
         require("openai", "openai")
@@ -84,7 +61,7 @@ class OpenAIAdapter(SdkAdapter[OutputT]):
 def send_chat(
     create: Callable[..., Any], payload: dict[str, Any], on_text: Callable[[str], None] | None
 ) -> Any:
-    """The answer of a chat completion, streamed if somebody hears it."""
+    """Send a chat completion, streamed if `on_text` is given, and return the whole answer."""
     if on_text is None:
         return create(**payload)
     options = {"include_usage": True, **payload.get("stream_options", {})}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.adapters.providers.wire import (
     BOTH,
     BYTES,

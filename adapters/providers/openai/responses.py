@@ -15,8 +15,7 @@ from turnledger.adapters.providers.openai.reasoning import (
     said_item,
     texts_of,
 )
-from turnledger.adapters.providers.retry import PASSING
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import PASSING, InterruptedStreamError
 from turnledger.adapters.providers.wire import (
     BOTH,
     Capabilities,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnledger.adapters.providers.registry_wires import reply_of
+from turnledger.adapters.providers.registry import reply_of
 from turnledger.adapters.transcripts.builder import Gathering, blocks_in
 from turnledger.adapters.transcripts.json_cursor import Node, json_text, root_of
 from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in

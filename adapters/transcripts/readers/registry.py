@@ -1,10 +1,11 @@
-"""The formats of transcripts by their names, and who reads each."""
+"""Registry of transcript readers, one for each wire format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from turnledger.adapters.providers.registry import FORMATS
 from turnledger.adapters.transcripts.readers import anthropic, gemini, openai_chat, openai_responses
 from turnledger.adapters.transcripts.transcript import Transcript
 from turnledger.ledger import InvalidInputError
@@ -15,11 +16,10 @@ READERS: Mapping[str, Callable[[Any], Transcript]] = {
     anthropic.NAME: anthropic.read_anthropic,
     gemini.NAME: gemini.read_gemini,
 }
-FORMATS = tuple(READERS)
 
 
 def reader_of(name: str) -> Callable[[Any], Transcript]:
-    """What reads a transcript of this format: JSON data in, a Transcript or TranscriptError out."""
+    """The reader of a format: takes JSON data, returns a Transcript or raises TranscriptError."""
     if name not in READERS:
-        raise InvalidInputError(f"a format is {', '.join(FORMATS)}; {name!r} is none.")
+        raise InvalidInputError(f"Unknown format {name!r}. Expected one of: {', '.join(FORMATS)}.")
     return READERS[name]

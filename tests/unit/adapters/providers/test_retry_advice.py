@@ -19,8 +19,7 @@ from tests.unit.adapters.conversations import begun
 from tests.unit.adapters.conversations import request as asked
 from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
 from turnledger.adapters.providers.openai.responses import FailedResponseError
-from turnledger.adapters.providers.retry import advice_for
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError, advice_for
 from turnledger.runtime.agent.models import RetryAdvice, Sending
 from turnledger.runtime.loop.perform.call_model import BadReplyError
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.servers import anthropic_messages, gemini_contents, openai_chat, openai_responses
 from tests.servers.serving import Wire
-from turnledger.adapters.providers.registry_wires import wire_of
+from turnledger.adapters.providers.registry import wire_of
 from turnledger.adapters.providers.wire import WireFormat, arguments_object
 from turnledger.adapters.transcripts import (
     FORMATS,

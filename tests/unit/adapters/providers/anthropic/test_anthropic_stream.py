@@ -12,8 +12,7 @@ from tests.unit.adapters.anthropic_pieces import (
     use,
 )
 from turnledger.adapters.providers.anthropic.stream import MessageStream, StreamedError
-from turnledger.adapters.providers.retry import advice_for
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError, advice_for
 from turnledger.runtime import ToolCall
 
 

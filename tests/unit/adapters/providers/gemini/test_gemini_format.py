@@ -19,7 +19,7 @@ from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.signatures import NO_SIGNATURE
 from turnledger.adapters.providers.gemini.stream import GeminiStream
 from turnledger.adapters.providers.media import UnsupportedMediaError
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.ledger import TokenUsage
 from turnledger.projections import (
     ChatTurn,

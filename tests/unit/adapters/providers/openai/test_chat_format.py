@@ -13,7 +13,7 @@ from tests.unit.adapters.conversations import FORMAT, TOOL, begun, called, growi
 from tests.unit.adapters.conversations import request as asked
 from turnledger.adapters.providers.media import UnknownMediaTypeError, UnsupportedMediaError
 from turnledger.adapters.providers.openai.chat import ChatCompletions, ChatStream
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.projections import MediaBlock, ToolResultBlock, ToolUseBlock
 from turnledger.runtime import ToolCall
 

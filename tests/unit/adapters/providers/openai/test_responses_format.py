@@ -18,7 +18,7 @@ from turnledger.adapters.providers.openai.responses import (
     Responses,
     ResponsesStream,
 )
-from turnledger.adapters.providers.retry_streams import InterruptedStreamError
+from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.projections import (
     MediaBlock,
     MessageHistory,
