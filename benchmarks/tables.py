@@ -45,7 +45,7 @@ def _batches(folder: Path) -> Result:
         table = ToolStatistics()
 
         def taken(batch: int) -> None:
-            ledger.shelf(f"table:{table.name}").drop()
+            ledger.derived_data(f"table:{table.name}").drop()
             assert catch_up(ledger, table, batch=batch) == FEW
 
         ratio = speed(lambda: taken(500), lambda: taken(1), rounds=5)

@@ -80,9 +80,8 @@ from turnledger.ledger.runs.index import RunInfo as RunInfo
 from turnledger.ledger.runs.record import Draft as Draft
 from turnledger.ledger.runs.record import Record as Record
 from turnledger.ledger.runs.record import Row as Row
-from turnledger.ledger.stores.derived_data import NO_MARK as NO_MARK
-from turnledger.ledger.stores.derived_data import Mark as Mark
-from turnledger.ledger.stores.derived_data import Shelf as Shelf
+from turnledger.ledger.stores.derived_data import DerivedData as DerivedData
+from turnledger.ledger.stores.derived_data import Watermark as Watermark
 from turnledger.ledger.transfer.backup import BackupReport as BackupReport
 from turnledger.ledger.transfer.backup import back_up as back_up
 from turnledger.ledger.transfer.export import export_runs as export_runs

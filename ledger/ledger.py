@@ -49,7 +49,7 @@ from turnledger.ledger.runs.record import Draft, Record
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
-from turnledger.ledger.stores.derived_data import Shelf, is_storable
+from turnledger.ledger.stores.derived_data import DerivedData, is_storable
 
 DEFAULT_TTL = timedelta(seconds=60)
 # How long a follower sleeps between looks, at first and at most.
@@ -400,9 +400,9 @@ class Ledger:
             raise BlobNotFoundError(name)
         return content
 
-    def shelf(self, name: str) -> Shelf:
-        """Derived data under a name: rows that can be thrown away and made again."""
-        return Shelf(self._store, name)
+    def derived_data(self, name: str) -> DerivedData:
+        """Rows stored beside the events under a name, which can be rebuilt from them."""
+        return DerivedData(self._store.derived, self._store.write, name)
 
     # --- claims ---
 

@@ -7,7 +7,7 @@ is not so, the work is run again in a careful one.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,16 +25,35 @@ class Lease(NamedTuple):
     expires_at: int
 
 
-class Mark(NamedTuple):
-    """What the shown rows of a shelf are: whose meaning, which generation, made up to where.
+class Watermark(NamedTuple):
+    """How far derived data was made: from all events up to `position`.
 
-    `state` is the maker's own text (a digest of the rows, say).
+    `fingerprint` says what the rows mean, `state` is its maker's own text (a checksum, say).
     """
 
     fingerprint: str
-    generation: int
     position: int
     state: str
+
+
+class DerivedWriter(ABC):
+    """Derived data within a transaction: rows of text by name and key, one watermark a name."""
+
+    @abstractmethod
+    def watermark(self, name: str) -> Watermark | None:
+        """A name's watermark, locked: no other writer changes it before the transaction ends."""
+
+    @abstractmethod
+    def set_watermark(self, name: str, watermark: Watermark | None) -> None:
+        """Set a name's watermark, or remove it."""
+
+    @abstractmethod
+    def put(self, name: str, rows: Mapping[str, str | None]) -> None:
+        """Write rows; None removes one."""
+
+    @abstractmethod
+    def clear(self, name: str) -> None:
+        """Remove all rows of a name."""
 
 
 class RedoError(Exception):
@@ -48,7 +67,9 @@ class EventIdTakenError(RedoError):
 class Transaction:
     """One transaction of a store. `careful` ones check ids first and keep savepoints."""
 
-    __slots__ = ("_heads", "careful", "staged")
+    __slots__ = ("_heads", "careful", "derived", "staged")
+
+    derived: DerivedWriter
 
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         self._heads = heads
@@ -146,22 +167,6 @@ class Transaction:
     @abstractmethod
     def now(self) -> int:
         """Microseconds since 1970, by the store's clock."""
-
-    @abstractmethod
-    def locked_mark(self, shelf: str) -> Mark | None:
-        """A shelf's mark; nobody else can change it before this transaction ends."""
-
-    @abstractmethod
-    def put_mark(self, shelf: str, mark: Mark | None) -> None:
-        """Set a shelf's mark, or remove it."""
-
-    @abstractmethod
-    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
-        """Write rows of a shelf; None removes one."""
-
-    @abstractmethod
-    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
-        """Remove a shelf's rows: of one generation, of all but one, or all."""
 
     @abstractmethod
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:

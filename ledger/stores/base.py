@@ -25,7 +25,8 @@ from eventsourcing.persistence import (
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import RawRow, Row
-from turnledger.ledger.runs.transaction import Lease, Mark, RedoError, Transaction
+from turnledger.ledger.runs.transaction import Lease, RedoError, Transaction
+from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.group_commit import GroupCommit, Job
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class LedgerRecorder(ApplicationRecorder):
     # How many seconds a committing thread waits at most for the threads that it committed
     # for last time: well below what a commit costs.
     patience: ClassVar[float] = 0.0002
+    derived: DerivedReader
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -247,24 +249,6 @@ class LedgerRecorder(ApplicationRecorder):
     @abstractmethod
     def holder(self) -> str:
         """This handle's sign of life: others can tell when it is gone."""
-
-    @abstractmethod
-    def shelf_mark(self, shelf: str) -> Mark | None:
-        """What is shown on a shelf (see ledger/stores/derived_data.py)."""
-
-    @abstractmethod
-    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
-        """The rows with these keys, a page of them at most."""
-
-    @abstractmethod
-    def shelf_page(
-        self, shelf: str, generation: int, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        """Rows with key > after, in the order of the keys' code points."""
-
-    @abstractmethod
-    def shelf_names(self) -> list[str]:
-        """Every shelf that has a mark or rows, sorted."""
 
     @abstractmethod
     def written_catalogue(self) -> int | None:

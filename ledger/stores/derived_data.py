@@ -1,130 +1,158 @@
-"""Shelves: derived data that is kept beside the events and can be thrown away at any time.
+"""Derived data: rows by name and key that are stored beside the events and can be rebuilt.
 
-A shelf holds rows of text by key, in one generation that is shown and perhaps one that is
-being made, and a mark that says what the shown one is and up to which position it was made.
-Rows and mark change in one transaction or not at all. Nothing here is a fact: no digest
-chain covers it, no export holds it, and whoever reads it must be able to make it again.
+A row is (name, key, text). A name has at most one watermark, which says up to which position
+its rows were made; rows and watermark change in one transaction or not at all. Derived data
+is not covered by the digest chain and not exported: it must be possible to make it again
+from the events at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from turnledger.ledger.errors import InvalidInputError, StoreBusyError
-from turnledger.ledger.runs.transaction import Mark, Transaction
-from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.runs.transaction import Transaction, Watermark
 
 PAGE = 500
-_LOOKS = 100
-# What PostgreSQL can hold in an index, and every other store then takes no more either.
+_READ_ATTEMPTS = 100
+# Limits of a PostgreSQL index entry, which the other stores keep too.
 NAME_BYTES = 200
 KEY_BYTES = 2000
-_NUMBERS = range(2**63 - 1)
-NO_MARK = Mark("", 0, 0, "")
+_POSITIONS = range(2**63 - 1)
 
-__all__ = ["NO_MARK", "Mark", "Shelf"]
+__all__ = ["DerivedData", "DerivedReader", "Watermark"]
 
 
-class Shelf:
-    """One named shelf of a ledger. `Ledger.shelf(name)` gives it; there need be nothing on it."""
+class DerivedReader(ABC):
+    """Derived data as a store reads it."""
 
-    def __init__(self, store: LedgerRecorder, name: str) -> None:
-        _check_name("A shelf's name", name, NAME_BYTES)
-        self._store = store
+    @abstractmethod
+    def watermarks(self) -> dict[str, Watermark]:
+        """All watermarks by name."""
+
+    @abstractmethod
+    def watermark(self, name: str) -> Watermark | None: ...
+
+    @abstractmethod
+    def get(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """The rows with these keys, of which there is a page at most."""
+
+    @abstractmethod
+    def page(self, name: str, after: str, limit: int) -> list[tuple[str, str]]:
+        """Rows with key > after, in the order of the keys' code points."""
+
+
+class DerivedData:
+    """The derived data of one name. `Ledger.derived_data(name)` gives it; it may be empty."""
+
+    def __init__(
+        self,
+        reader: DerivedReader,
+        write: Callable[[Callable[[Transaction], Any]], Any],
+        name: str,
+    ) -> None:
+        _check_key("the name of derived data", name, NAME_BYTES)
+        self._reader = reader
+        self._write = write
         self.name = name
 
-    def mark(self) -> Mark:
-        """What the shown generation is; `NO_MARK` if there is none."""
-        return self._store.shelf_mark(self.name) or NO_MARK
+    def watermark(self) -> Watermark | None:
+        """Up to where the rows were made; None if there is no watermark."""
+        return self._reader.watermark(self.name)
 
-    def get(self, keys: Sequence[str], generation: int) -> dict[str, str]:
-        """The rows of a generation that have these keys."""
-        _check_number("generation", generation)
+    def get(self, keys: Sequence[str]) -> dict[str, str]:
+        """The rows that have these keys."""
         keys = [key for key in keys if is_storable(key)]
         found: dict[str, str] = {}
         for start in range(0, len(keys), PAGE):
-            chunk = keys[start : start + PAGE]
-            found.update(self._store.shelf_get(self.name, generation, chunk))
+            found.update(self._reader.get(self.name, keys[start : start + PAGE]))
         return found
 
-    def items(self, generation: int) -> Iterator[tuple[str, str]]:
-        """All rows of a generation by key, in pages."""
-        _check_number("generation", generation)
+    def items(self) -> Iterator[tuple[str, str]]:
+        """All rows by key, in pages: what changes meanwhile may be seen or not."""
         after = ""
-        while page := self._store.shelf_page(self.name, generation, after, PAGE):
+        while page := self._reader.page(self.name, after, PAGE):
             yield from page
             after = page[-1][0]
 
-    def shown(self) -> tuple[Mark, dict[str, str]]:
-        """The mark and all rows that belong to it, as they were at one moment."""
-        for _ in range(_LOOKS):
-            mark = self.mark()
-            rows = dict(self.items(mark.generation))
-            if self.mark() == mark:
-                return mark, rows
-        raise StoreBusyError(f"The shelf {self.name!r} changes faster than it can be read.")
+    def snapshot(self) -> tuple[Watermark | None, dict[str, str]]:
+        """The watermark and all rows that belong to it, as they were at one moment."""
+        for _ in range(_READ_ATTEMPTS):
+            watermark = self.watermark()
+            rows = dict(self.items())
+            if self.watermark() == watermark:
+                return watermark, rows
+        raise StoreBusyError(f"The derived data {self.name!r} changes faster than it can be read.")
 
-    def put(
+    def put(self, rows: Mapping[str, str | None]) -> None:
+        """Write rows (None removes one), all or none, durable when this returns."""
+        _check_rows(rows)
+        self._write(lambda tx: tx.derived.put(self.name, rows))
+
+    def advance(
         self,
+        expected: Watermark | None,
+        watermark: Watermark,
         rows: Mapping[str, str | None],
-        generation: int,
         *,
-        expected: Mark | None = None,
-        mark: Mark | None = None,
+        replace: bool = False,
     ) -> bool:
-        """Write rows (None removes one), durable when this returns; all or nothing.
+        """Write rows and move the watermark, if it still is the expected one; all or nothing.
 
-        With `expected` only if the mark is still that one; False if it is not. With `mark`
-        the mark becomes that one, and generations other than its own are removed if its
-        generation is another than before.
+        Args:
+            expected: The watermark that must be stored, or None if there must be none.
+            watermark: The one that is stored then.
+            rows: Rows to write; None removes one.
+            replace: Remove all other rows in the same transaction.
+
+        Returns:
+            False, with nothing written, if another writer has moved the watermark.
         """
-        _check_number("generation", generation)
-        for key, text in rows.items():
-            _check_name("A key on a shelf", key, KEY_BYTES)
-            if text is not None:
-                _check_text("A text on a shelf", text)
-        if mark is not None:
-            _check_mark(mark)
-        return self._store.write(lambda tx: _put(tx, self.name, rows, generation, expected, mark))
-
-    def clear(self, generation: int) -> None:
-        """Remove a generation that is not shown."""
-        _check_number("generation", generation)
-        self._store.write(lambda tx: tx.drop_rows(self.name, only=generation))
+        _check_rows(rows)
+        _check_text("a watermark's fingerprint", watermark.fingerprint)
+        _check_text("a watermark's state", watermark.state)
+        if not isinstance(watermark.position, int) or watermark.position not in _POSITIONS:
+            raise InvalidInputError(
+                f"Invalid position {watermark.position!r}: expected a whole number of 63 bits."
+            )
+        return bool(
+            self._write(lambda tx: advance(tx, self.name, expected, watermark, rows, replace))
+        )
 
     def drop(self) -> None:
-        """Remove everything on this shelf, and its mark."""
-        self._store.write(lambda tx: _drop(tx, self.name))
+        """Remove all rows, and the watermark."""
+        self._write(lambda tx: drop(tx, self.name))
 
 
-def _put(
+def advance(
     tx: Transaction,
     name: str,
+    expected: Watermark | None,
+    watermark: Watermark,
     rows: Mapping[str, str | None],
-    generation: int,
-    expected: Mark | None,
-    mark: Mark | None,
+    replace: bool = False,
 ) -> bool:
-    if expected is not None or mark is not None:
-        found = tx.locked_mark(name) or NO_MARK
-        if expected is not None and found != expected:
-            return False
-        if mark is not None:
-            tx.put_mark(name, mark)
-            if mark.generation != found.generation:
-                tx.drop_rows(name, all_but=mark.generation)
-    tx.put_rows(name, generation, rows)
+    """`DerivedData.advance` within a transaction."""
+    if tx.derived.watermark(name) != expected:
+        return False
+    tx.derived.set_watermark(name, watermark)
+    if replace:
+        tx.derived.clear(name)
+    tx.derived.put(name, rows)
     return True
 
 
-def _drop(tx: Transaction, name: str) -> None:
-    tx.locked_mark(name)
-    tx.put_mark(name, None)
-    tx.drop_rows(name)
+def drop(tx: Transaction, name: str) -> None:
+    """`DerivedData.drop` within a transaction."""
+    tx.derived.watermark(name)
+    tx.derived.set_watermark(name, None)
+    tx.derived.clear(name)
 
 
 def is_storable(text: str) -> bool:
-    """Whether every store could hold this text: PostgreSQL takes no NUL."""
+    """Whether every store can hold this text: PostgreSQL takes no NUL."""
     if "\0" in text:
         return False
     try:
@@ -134,26 +162,24 @@ def is_storable(text: str) -> bool:
     return True
 
 
+def _check_rows(rows: Mapping[str, str | None]) -> None:
+    for key, text in rows.items():
+        _check_key("a key of derived data", key, KEY_BYTES)
+        if text is not None:
+            _check_text("a row of derived data", text)
+
+
 def _check_text(what: str, text: str) -> None:
     if not isinstance(text, str) or not is_storable(text):
         raise InvalidInputError(
-            f"{what} is text without NUL and without lone surrogates: {str(text)[:100]!r} is not."
+            f"Invalid text for {what}: got {str(text)[:100]!r}, expected text without NUL and "
+            "without lone surrogates."
         )
 
 
-def _check_name(what: str, text: str, limit: int) -> None:
+def _check_key(what: str, text: str, limit: int) -> None:
     _check_text(what, text)
-    if not 0 < len(text.encode()) <= limit:
-        raise InvalidInputError(f"{what} has 1 to {limit} bytes: {text[:100]!r} does not.")
-
-
-def _check_number(what: str, number: int) -> None:
-    if not isinstance(number, int) or number not in _NUMBERS:
-        raise InvalidInputError(f"A shelf's {what} is a whole number from 0: {number!r} is not.")
-
-
-def _check_mark(mark: Mark) -> None:
-    _check_text("A mark's fingerprint", mark.fingerprint)
-    _check_text("A mark's state", mark.state)
-    _check_number("generation", mark.generation)
-    _check_number("position", mark.position)
+    if not 0 < (size := len(text.encode())) <= limit:
+        raise InvalidInputError(
+            f"Invalid length of {what}: got {size} bytes ({text[:100]!r}), expected 1 to {limit}."
+        )

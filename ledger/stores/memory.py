@@ -23,8 +23,15 @@ from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow, RawRow, Row, as_raw_row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, Mark, Transaction
+from turnledger.ledger.runs.transaction import (
+    DerivedWriter,
+    EventIdTakenError,
+    Lease,
+    Transaction,
+    Watermark,
+)
 from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
+from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.wakeup import Bell
 
 
@@ -41,13 +48,76 @@ class MemoryTables:
         self.runs: dict[str, RunRow] = {}
         self.blobs: dict[str, bytes] = {}
         self.leases: dict[str, Lease] = {}
-        self.marks: dict[str, Mark] = {}
-        self.shelves: dict[tuple[str, int], dict[str, str]] = {}
+        self.watermarks: dict[str, Watermark] = {}
+        self.derived: dict[str, dict[str, str]] = {}
         self.holders: set[str] = set()
         self.handles = 0
 
     def own_rows(self, run_id: str) -> list[Row]:
         return [self.rows[place] for place in self.by_run.get(run_id, ())]
+
+
+class MemoryDerivedWriter(DerivedWriter):
+    """Derived data, written at once; `undo` is the transaction's list of how to undo it."""
+
+    def __init__(self, tables: MemoryTables, undo: list[Callable[[], Any]]) -> None:
+        self._tables = tables
+        self._undo = undo
+
+    def watermark(self, name: str) -> Watermark | None:
+        return self._tables.watermarks.get(name)
+
+    def set_watermark(self, name: str, watermark: Watermark | None) -> None:
+        self._set(self._tables.watermarks, name, watermark)
+
+    def put(self, name: str, rows: Mapping[str, str | None]) -> None:
+        new = {**self._tables.derived.get(name, {}), **rows}
+        kept = {key: text for key, text in new.items() if text is not None}
+        self._set(self._tables.derived, name, kept)
+
+    def clear(self, name: str) -> None:
+        self._set(self._tables.derived, name, None)
+
+    def _set(self, table: dict[str, Any], name: str, value: Any) -> None:
+        old = table.get(name)
+        self._undo.append(partial(_put, table, name, old))
+        _put(table, name, value)
+
+
+class MemoryDerivedReader(DerivedReader):
+    """Derived data, read while no transaction is under way."""
+
+    def __init__(self, tables: MemoryTables, check_open: Callable[[], None]) -> None:
+        self._tables = tables
+        self._check_open = check_open
+
+    def watermarks(self) -> dict[str, Watermark]:
+        self._check_open()
+        with self._tables.lock:
+            return dict(sorted(self._tables.watermarks.items()))
+
+    def watermark(self, name: str) -> Watermark | None:
+        return self.watermarks().get(name)
+
+    def get(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        rows = self._rows(name)
+        return {key: rows[key] for key in keys if key in rows}
+
+    def page(self, name: str, after: str, limit: int) -> list[tuple[str, str]]:
+        return sorted(item for item in self._rows(name).items() if item[0] > after)[:limit]
+
+    def _rows(self, name: str) -> dict[str, str]:
+        self._check_open()
+        with self._tables.lock:
+            return self._tables.derived.get(name, {})
+
+
+def _put(table: dict[str, Any], key: str, value: Any) -> None:
+    """Set an entry, or remove it if the value is None."""
+    if value is None:
+        table.pop(key, None)
+    else:
+        table[key] = value
 
 
 class MemoryTransaction(Transaction):
@@ -59,6 +129,7 @@ class MemoryTransaction(Transaction):
         super().__init__(heads, careful=careful)
         self._tables = tables
         self._undo: list[Callable[[], Any]] = []
+        self.derived = MemoryDerivedWriter(tables, self._undo)
         self._savepoint = 0
         self._seen = 0
 
@@ -176,31 +247,6 @@ class MemoryTransaction(Transaction):
     def now(self) -> int:
         return time.time_ns() // 1000
 
-    def locked_mark(self, shelf: str) -> Mark | None:
-        return self._tables.marks.get(shelf)
-
-    def put_mark(self, shelf: str, mark: Mark | None) -> None:
-        if mark is not None:
-            self._put(self._tables.marks, shelf, mark)
-            return
-        old = self._tables.marks.pop(shelf, None)
-        if old is not None:
-            self._undo.append(lambda: self._tables.marks.__setitem__(shelf, old))
-
-    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
-        place, shelves = (shelf, generation), self._tables.shelves
-        old = shelves.get(place, {})
-        new = {**old, **rows}
-        shelves[place] = {key: text for key, text in new.items() if text is not None}
-        self._undo.append(lambda: shelves.__setitem__(place, old))
-
-    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
-        shelves = self._tables.shelves
-        for place in [place for place in shelves if place[0] == shelf]:
-            if only in (None, place[1]) and place[1] != all_but:
-                old = shelves.pop(place)
-                self._undo.append(partial(shelves.__setitem__, place, old))
-
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
         tables, old = self._tables, self._tables.runs
         self._undo.append(lambda: setattr(tables, "runs", old))
@@ -214,6 +260,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         super().__init__()
         self.tables = tables or MemoryTables()
         self.tables.handles += 1
+        self.derived = MemoryDerivedReader(self.tables, self._check_open)
         self._turn = self.tables.writing
         self._tx: MemoryTransaction | None = None
         self._holder = ""
@@ -287,31 +334,6 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             self._holder = str(uuid4())
             self.tables.holders.add(self._holder)
         return self._holder
-
-    def shelf_mark(self, shelf: str) -> Mark | None:
-        self._check_open()
-        with self.tables.lock:
-            return self.tables.marks.get(shelf)
-
-    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
-        self._check_open()
-        with self.tables.lock:
-            rows = self.tables.shelves.get((shelf, generation), {})
-        return {key: rows[key] for key in keys if key in rows}
-
-    def shelf_page(
-        self, shelf: str, generation: int, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        self._check_open()
-        with self.tables.lock:
-            rows = self.tables.shelves.get((shelf, generation), {})
-        return sorted(item for item in rows.items() if item[0] > after)[:limit]
-
-    def shelf_names(self) -> list[str]:
-        self._check_open()
-        with self.tables.lock:
-            with_rows = {shelf for (shelf, _), rows in self.tables.shelves.items() if rows}
-            return sorted(with_rows | self.tables.marks.keys())
 
     def written_catalogue(self) -> int | None:
         return CATALOGUE

@@ -1,10 +1,18 @@
-"""What a store notes about itself, read with care: a foreign hand may have been there."""
+"""SQL that the SQL stores share: their own notes in `meta`, and derived data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.runs.transaction import Watermark
+from turnledger.ledger.stores.derived_data import DerivedReader
+
+# Watermarks are in the table `shelves`, rows in `shelf_rows`. Their column `generation` is
+# always 0: what an older version wrote under other numbers is ignored, and made again.
+WATERMARK = "fingerprint, position, state"
+PLAIN = "generation = 0"
 
 
 def catalogue_number(value: Any) -> int:
@@ -15,3 +23,35 @@ def catalogue_number(value: Any) -> int:
         f"The ledger should say which event catalogue wrote it, and says {value!r:.80}: the table "
         "meta was changed or is damaged. Go on from an export or a backup."
     )
+
+
+class SQLDerivedReader(DerivedReader):
+    """Derived data in a SQL database; `query` takes a statement with `?` for each value."""
+
+    def __init__(self, query: Callable[[str, Sequence[Any]], list[Any]]) -> None:
+        self._query = query
+
+    def watermarks(self) -> dict[str, Watermark]:
+        found = self._query(f"SELECT name, {WATERMARK} FROM shelves WHERE {PLAIN}", ())
+        return {name: Watermark(*rest) for name, *rest in sorted(found)}
+
+    def watermark(self, name: str) -> Watermark | None:
+        found = self._query(f"SELECT {WATERMARK} FROM shelves WHERE {PLAIN} AND name = ?", (name,))
+        return Watermark(*found[0]) if found else None
+
+    def get(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        marks = ", ".join("?" * len(keys))
+        return dict(
+            self._query(
+                "SELECT key, value FROM shelf_rows "
+                f"WHERE shelf = ? AND {PLAIN} AND key IN ({marks})",
+                (name, *keys),
+            )
+        )
+
+    def page(self, name: str, after: str, limit: int) -> list[tuple[str, str]]:
+        return self._query(
+            "SELECT key, value FROM shelf_rows "
+            f"WHERE shelf = ? AND {PLAIN} AND key > ? ORDER BY key LIMIT ?",
+            (name, after, limit),
+        )

@@ -1,41 +1,31 @@
-"""Keeping a table up to date: a page of the ledger, what it changes, one commit.
+"""Catch-up: brings a table up to date, a page of events and one commit at a time.
 
-Rows and mark change together, and only if the mark is the one that was read. So each event
-counts exactly once, wherever a process is killed and however many do this at once.
+Rows and watermark change together, and only if the watermark is the one that was read. So
+each event counts exactly once, wherever a process is killed and however many catch up at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from threading import Event as Flag
-from typing import Any, NamedTuple
+from typing import Any
 
-from turnledger.ledger import NO_MARK, Ledger, Mark
+from turnledger.ledger import Ledger, Watermark
 from turnledger.projections.tables.rebuild import rebuild
 from turnledger.projections.tables.storage import (
-    Standing,
+    TableMark,
     check_made,
+    data_of,
     fingerprint,
-    new_generation,
+    fold_page,
     next_page,
-    shelf_of,
     table_rows,
-    turned,
     version_of,
 )
 from turnledger.projections.tables.table import RebuildOvertakenError, Table
 
 BATCH = 500
-
-
-class _Place(NamedTuple):
-    """The mark that is stored, the events that it covers, and how far was read since."""
-
-    stored: Mark
-    events: int
-    at: Standing
 
 
 def catch_up(
@@ -47,60 +37,64 @@ def catch_up(
     stop: Flag | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Take a table as far as the ledger is; how many events this call brought it further.
+    """Bring a table up to date with the ledger; the number of events that this call took in.
 
-    A table that was never made is begun, one of an older version is made anew. `batch` is
-    how many events are read, and committed, at a time. With `follow` it goes on waiting for
-    more, until `stop`. `progress` is told how many events it has been so far.
+    A table that was never made is begun, one of an older version is rebuilt.
+
+    Args:
+        ledger: The ledger.
+        table: The table.
+        batch: How many events are read, and committed, at a time.
+        follow: Go on waiting for more events, until `stop`.
+        stop: Ends the call when it is set.
+        progress: Called after each commit with the number of events so far.
     """
-    shelf = shelf_of(ledger, table)
-    count = 0
-    place = _look(ledger, table)
+    data = data_of(ledger, table)
+    stored, mark = _begin(ledger, table)
+    count = pending = 0
     while True:
-        stored, at = place.stored, place.at
-        page = next_page(ledger, at.position, batch, follow=follow, stop=stop)
+        page = next_page(ledger, mark.position, batch, follow=follow, stop=stop)
         try:
-            changes, after = turned(table, at, page, partial(shelf.get, generation=at.generation))
+            changes, after = fold_page(table, mark, page, data.get if stored else _no_rows)
         except Exception:
-            if shelf.mark() != stored:
-                place = _look(ledger, table)  # the rows may have been replaced while it read them
-                continue
-            _look_for_damage(ledger, table, stored)
-            raise
-        unwritten = after.events - place.events
-        if page and not changes and unwritten < batch:
-            # Events that mean nothing to the table are not worth a commit each.
-            place = _Place(stored, place.events, after)
+            if data.watermark() == stored:
+                if stored is not None:
+                    table_rows(ledger, table)  # if the rows are damaged, that is the error
+                raise
+            # The rows were replaced while they were read.
+            (stored, mark), pending = _begin(ledger, table), 0
             continue
-        if after.mark != stored:
-            if not shelf.put(changes, at.generation, expected=stored, mark=after.mark):
-                place = _look(ledger, table)  # another process was quicker with these
+        mark, pending = after, pending + len(page)
+        if page and not changes and pending < batch:
+            continue  # events that the table doesn't read are not worth a commit each
+        if mark.watermark != stored:
+            # Rows without a watermark are not this table's: the first commit removes them.
+            if not data.advance(stored, mark.watermark, changes, replace=stored is None):
+                # Another process took these events in.
+                (stored, mark), pending = _begin(ledger, table), 0
                 continue
-            place = _Place(after.mark, after.events, after)
-            count += unwritten
+            stored, count, pending = mark.watermark, count + pending, 0
             if progress is not None:
                 progress(count)
         if not page:
             return count
 
 
-def _look(ledger: Ledger, table: Table[Any]) -> _Place:
-    """Where to go on from; a table of an older meaning is made anew first."""
-    shelf, meaning = shelf_of(ledger, table), fingerprint(table)
+def _begin(ledger: Ledger, table: Table[Any]) -> tuple[Watermark | None, TableMark]:
+    """The stored watermark and the mark to go on from; rebuilds a table of an older meaning."""
+    data, meaning = data_of(ledger, table), fingerprint(table)
     while True:
-        mark = shelf.mark()
-        if mark == NO_MARK:
-            return _Place(mark, 0, Standing(meaning, new_generation(ledger)))
-        standing = Standing.of(mark, table.name)
-        if mark.fingerprint == meaning:
-            return _Place(mark, standing.events, standing)
-        if version_of(mark) > table.version:
-            check_made(table, mark)
+        stored = data.watermark()
+        if stored is None:
+            return None, TableMark(meaning)
+        mark = TableMark.of(stored, table.name)
+        if stored.fingerprint == meaning:
+            return stored, mark
+        if version_of(stored) > table.version:
+            check_made(table, stored)
         with suppress(RebuildOvertakenError):
             rebuild(ledger, table)
 
 
-def _look_for_damage(ledger: Ledger, table: Table[Any], stored: Mark) -> None:
-    """If the rows are not what was written, that is what to say, not what came of it."""
-    if stored != NO_MARK:
-        table_rows(ledger, table)
+def _no_rows(keys: Sequence[str]) -> Mapping[str, str]:
+    return {}

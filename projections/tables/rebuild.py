@@ -1,51 +1,53 @@
-"""Making a table anew from all runs, beside the one that is shown, and swapping when complete.
+"""Rebuild: folds all runs again and replaces a stored table by the result.
 
-Until the swap the old table stays as it is, whoever is killed. What was left behind is
-cleared by the next swap.
+The new rows are made in memory, by this process or by any executor, while the stored table
+stays in use and can catch up. One transaction then compares the watermark, removes the old
+rows, writes the new ones and sets the new watermark. A rebuild that is killed leaves nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from turnledger.ledger import Ledger, Mark, Record, Row, Shelf, TurnledgerError
+from turnledger.ledger import DerivedData, Ledger, Record
+from turnledger.ledger.runs.record import Row
 from turnledger.projections.digests import canonical
 from turnledger.projections.tables.parallel import Portion, Progress, over_runs
 from turnledger.projections.tables.storage import (
     CARRY,
-    Standing,
+    ROW,
+    TableMark,
     check_made,
+    data_of,
     fingerprint,
-    new_generation,
+    fold_page,
     next_page,
-    read_row,
-    shelf_of,
     sum_of,
     texts_of,
-    turned,
 )
 from turnledger.projections.tables.table import (
     Additions,
     RebuildOvertakenError,
     Table,
-    TableDamagedError,
     additions,
     table_tags,
 )
 
-# Rows that are written in one commit, and events that are read in one go.
-ROWS_AT_ONCE = 1000
+# Events that are read in one go.
 EVENTS_AT_ONCE = 1000
+
+# Makes a table of all records up to a position: its mark, and its rows as they are stored.
+Fold = Callable[[int], tuple[TableMark, dict[str, str]]]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is kept otherwise than the events say; None is where there is nothing.
+    """Something that is stored otherwise than the events say; None where there is nothing.
 
     It is a `row` under its key, what is remembered of a `run`, or the `mark`.
     """
@@ -57,11 +59,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         what = f"{self.kind} {self.key}".strip()
-        return f"{what}: kept is {_shown(self.stored)}, the events say {_shown(self.folded)}"
+        return f"{what}: stored is {_shown(self.stored)}, the events say {_shown(self.folded)}"
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """What was made anew, or only looked at: of how much, and what differs from what was kept."""
+    """The result of a rebuild or of its `verify`: from how much, and what differs."""
 
     name: str
     version: int
@@ -85,50 +87,81 @@ def rebuild(
     verify: bool = False,
     progress: Progress | None = None,
 ) -> Rebuilt:
-    """Fold all runs again, and show that instead of the table that is kept.
+    """Fold all runs again, and swap the result in for the stored table.
 
-    `workers` is how many processes to start, or how many there are behind the `executor`.
-    With `verify` nothing is changed: the answer says how what is kept differs. `progress` is
-    told how many events were folded, and of how many.
+    Args:
+        ledger: The ledger.
+        table: The table.
+        executor: Folds the runs instead of this process; its tasks are pickled.
+        workers: How many processes to start, or how many there are behind the executor.
+        verify: Change nothing: the result says how the stored table differs.
+        progress: Called with the number of events that were folded, and of how many.
+
+    Raises:
+        RebuildOvertakenError: The table was replaced by one of another version meanwhile.
     """
-    folding = partial(_folded, ledger, table, executor, workers, progress)
+    fold = partial(_fold, ledger, table, executor, workers, progress)
+    data = data_of(ledger, table)
     if verify:
-        return _compared(ledger, table, folding)
-    shelf = shelf_of(ledger, table)
-    began = shelf.mark()
-    generation = new_generation(ledger, above=began.generation)
-    cut = ledger.store.max_notification_id() or 0
-    made = _Made(ledger, table, shelf, folding(cut), cut, generation)
-    try:
-        made.write()
-        made.swap(began)
-    except BaseException:
-        with suppress(TurnledgerError):
-            shelf.clear(generation)
-        raise
-    return made.report()
+        return _verify(table, data, fold)
+    before = data.watermark()
+    mark, texts = fold(ledger.store.max_notification_id() or 0)
+    expected = {mark.fingerprint, before.fingerprint if before else mark.fingerprint}
+    while True:
+        watermark = data.watermark()
+        if watermark is not None and watermark.fingerprint not in expected:
+            raise RebuildOvertakenError(
+                f"The table {table.name} was replaced by {watermark.fingerprint!r} during the "
+                "rebuild. That one is kept, this one was thrown away.",
+                table=table.name,
+            )
+        # What the stored table took in meanwhile is taken in here too: it never goes back.
+        while watermark and mark.position < watermark.position:
+            page = next_page(ledger, mark.position, EVENTS_AT_ONCE)
+            if not page:
+                break
+            mark = _take_in(table, mark, page, texts)
+        if data.advance(watermark, mark.watermark, texts, replace=True):
+            return _report(table, mark, texts)
 
 
-def _folded(
+def _take_in(
+    table: Table[Any], mark: TableMark, page: list[Record], texts: dict[str, str]
+) -> TableMark:
+    """Apply a page of records to rows in memory; the mark then."""
+    changes, mark = fold_page(
+        table, mark, page, lambda keys: {key: texts[key] for key in keys if key in texts}
+    )
+    for place, text in changes.items():
+        if text is None:
+            del texts[place]
+        else:
+            texts[place] = text
+    return mark
+
+
+def _fold(
     ledger: Ledger,
     table: Table[Any],
     executor: Executor | None,
     workers: int,
     progress: Progress | None,
     cut: int,
-) -> Additions:
-    """What all records up to a position add."""
+) -> tuple[TableMark, dict[str, str]]:
+    """What all records up to a position make of a table."""
     total = Additions()
     task = partial(fold_portion, table, cut)
     parts = over_runs(ledger, task, executor=executor, workers=workers, progress=progress)
     with closing(parts):
         for part in parts:
             total.join(table, part)
-    return total
+    every = texts_of(total.rows, total.carries)
+    texts = {place: text for place, text in every.items() if text is not None}
+    return TableMark(fingerprint(table), cut, total.events, sum_of(texts)), texts
 
 
 def fold_portion(table: Table[Any], cut: int, ledger: Ledger, portion: Portion) -> Additions:
-    """What the own records of some runs add, up to a position of the ledger."""
+    """What the records of some runs add, up to a position of the ledger."""
     events, tags, codec = 0, table_tags(table), ledger.codec
 
     def read() -> Iterator[Record]:
@@ -159,128 +192,44 @@ def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Row]]:
             low = page[-1].version
 
 
-class _Made:
-    """A table that was made anew and is not shown yet."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        table: Table[Any],
-        shelf: Shelf,
-        folded: Additions,
-        cut: int,
-        generation: int,
-    ) -> None:
-        self._ledger = ledger
-        self._table = table
-        self._shelf = shelf
-        self._texts = _kept(folded)
-        total = sum_of(self._texts)
-        self._at = Standing(fingerprint(table), generation, cut, folded.events, total)
-
-    def write(self) -> None:
-        """Put the rows beside those that are shown, some at a time."""
-        generation = self._at.generation
-        self._shelf.clear(generation)
-        places = list(self._texts)
-        for start in range(0, len(places), ROWS_AT_ONCE):
-            some = places[start : start + ROWS_AT_ONCE]
-            self._shelf.put({place: self._texts[place] for place in some}, generation)
-
-    def swap(self, began: Mark) -> None:
-        """Show it, as far as the other one was by then: what is shown never goes back."""
-        changes: dict[str, str | None] = {}
-        while True:
-            shown = self._shelf.mark()
-            if shown.generation != began.generation:
-                raise RebuildOvertakenError(
-                    f"The table {self._table.name} was made anew by somebody else in the "
-                    "meantime. Theirs is shown, this one was thrown away.",
-                    table=self._table.name,
-                )
-            while self._at.position < shown.position and (page := self._next_page()):
-                changes.update(self._turn(page))
-            mark = self._at.mark
-            if self._shelf.put(changes, mark.generation, expected=shown, mark=mark):
-                return
-
-    def _next_page(self) -> list[Record]:
-        return next_page(self._ledger, self._at.position, EVENTS_AT_ONCE)
-
-    def _turn(self, page: list[Record]) -> dict[str, str | None]:
-        texts = self._texts
-        changes, self._at = turned(
-            self._table, self._at, page, lambda keys: {k: texts[k] for k in keys if k in texts}
-        )
-        for place, text in changes.items():
-            if text is None:
-                del texts[place]
-            else:
-                texts[place] = text
-        return changes
-
-    def report(self) -> Rebuilt:
-        return _report(self._table, self._at, self._texts)
-
-
-def _kept(folded: Additions) -> dict[str, str]:
-    texts = texts_of(folded.rows, folded.carries)
-    return {place: text for place, text in texts.items() if text is not None}
-
-
-def _report(table: Table[Any], at: Standing, texts: dict[str, str], **more: Any) -> Rebuilt:
+def _report(table: Table[Any], mark: TableMark, texts: dict[str, str], **more: Any) -> Rebuilt:
     return Rebuilt(
         name=table.name,
         version=table.version,
-        position=at.position,
-        events=at.events,
-        rows=sum(1 for place in texts if not place.startswith(CARRY)),
+        position=mark.position,
+        events=mark.events,
+        rows=sum(place.startswith(ROW) for place in texts),
         **more,
     )
 
 
-# --- comparing ---------------------------------------------------------------------
+def _verify(table: Table[Any], data: DerivedData, fold: Fold) -> Rebuilt:
+    """How the stored table differs from what the events up to its position make."""
+    found, stored = data.snapshot()
+    watermark = check_made(table, found)
+    mark, texts = fold(watermark.position)
+    differences = _differences(stored, texts)
+    if (folded := mark.watermark) != watermark:
+        state = {"stored": watermark.state, "folded": folded.state}
+        differences.append(Difference(kind="mark", key="", **state))
+    return _report(table, mark, texts, verified=True, differences=tuple(differences))
 
 
-def _compared(ledger: Ledger, table: Table[Any], folding: Callable[[int], Additions]) -> Rebuilt:
-    """How what is shown differs from what the events up to its position say."""
-    mark, stored = shelf_of(ledger, table).shown()
-    check_made(table, mark)
-    folded = folding(mark.position)
-    texts = _kept(folded)
-    total = sum_of(texts)
-    at = Standing(mark.fingerprint, mark.generation, mark.position, folded.events, total)
-    found = [
-        _difference(place, stored.get(place), texts.get(place))
-        for place in sorted(stored.keys() | texts.keys())
-        if stored.get(place) != texts.get(place)
+def _differences(stored: dict[str, str], folded: dict[str, str]) -> list[Difference]:
+    return [
+        Difference(
+            kind="run" if place.startswith(CARRY) else "row",
+            key=place.removeprefix(CARRY).removeprefix(ROW),
+            stored=_value(stored.get(place)),
+            folded=_value(folded.get(place)),
+        )
+        for place in sorted(stored.keys() | folded.keys())
+        if stored.get(place) != folded.get(place)
     ]
-    if at.mark != mark:
-        found.append(Difference(kind="mark", key="", stored=mark.state, folded=at.mark.state))
-    return _report(table, at, texts, verified=True, differences=tuple(found))
 
 
-def _difference(place: str, stored: str | None, folded: str | None) -> Difference:
-    if place.startswith(CARRY):
-        run = place.removeprefix(CARRY)
-        return Difference(kind="run", key=run, stored=_read(stored), folded=_read(folded))
-    key, new = _row(folded)
-    found, old = _row(stored)
-    if key is not None and found not in (None, key):
-        old = stored  # a row under another's key: show it as it is
-    shown = next((k for k in (key, found) if k is not None), place)
-    return Difference(kind="row", key=shown, stored=old, folded=new)
-
-
-def _row(text: str | None) -> tuple[str | None, Any]:
-    """A row's key and value; its text as it is where it can't be read."""
-    try:
-        return (None, None) if text is None else read_row(text, "")
-    except TableDamagedError:
-        return None, text
-
-
-def _read(text: str | None) -> Any:
+def _value(text: str | None) -> Any:
+    """A stored value; its text as it is if that can't be read."""
     try:
         return None if text is None else msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,21 +1,21 @@
-"""Where a table is kept: rows on a shelf of the ledger, and a mark that says what they are.
+"""How a table is stored: one row of derived data a key, and a watermark with a checksum.
 
-The mark holds how far the table was made, of how many events, and the sum of its rows'
-hashes. The sum is carried along from change to change, so a row that was edited, lost or
-added behind its back is found out whenever all rows are read, however much was written since.
+A row `row/KEY` holds the JSON of a table's row, `run/ID` what the table remembers of a run.
+The watermark says up to which position the table was made, from how many events, and the sum
+of its rows' hashes. The sum is kept current with each change, so that reading all rows finds
+any that was edited, lost or added behind the table's back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from threading import Event as Flag
 from typing import Any, NamedTuple
 
 import msgspec
 
-from turnledger.ledger import NO_MARK, Ledger, Mark, Record, Shelf
+from turnledger.ledger import DerivedData, Ledger, Record, Watermark
 from turnledger.ledger.integrity.verify import every_run
 from turnledger.projections.digests import combine, map_add, map_digest, map_remove
 from turnledger.projections.tables.table import (
@@ -29,66 +29,56 @@ from turnledger.projections.tables.table import (
 )
 
 PREFIX = "table:"
-# The shelf whose mark's generation is the last one that was given to any table.
-GENERATIONS = "tables"
-# Rows and carries stand beside each other. A key that is long or odd is known by its hash.
-ROW, HASHED_ROW, CARRY = "row/", "row#", "run/"
-LONGEST_KEY = 200
+ROW, CARRY = "row/", "run/"
 
 Load = Callable[[Sequence[str]], Mapping[str, str]]
 
 
 class _State(msgspec.Struct, frozen=True):
-    """What a mark's state says."""
+    """What a table's watermark has in `state`."""
 
     events: int
     sum: str
     check: str
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How far a table was made, and what its rows must come to."""
+class TableMark(msgspec.Struct, frozen=True):
+    """A table's watermark: what its rows mean, up to where it was made, and their checksum."""
 
     fingerprint: str
-    generation: int
     position: int = 0
     events: int = 0
     total: int = 0
 
     @property
-    def mark(self) -> Mark:
-        state = _State(self.events, f"{self.total:064x}", self._check())
-        text = msgspec.json.encode(state).decode()
-        return Mark(self.fingerprint, self.generation, self.position, text)
-
-    def _check(self) -> str:
-        """A digest of all the rest, for a mark that was edited."""
-        numbers = f"{self.generation} {self.position} {self.events}"
-        parts = (self.fingerprint.encode(), numbers.encode(), map_digest(self.total))
-        return combine("table", *parts).hex()
+    def watermark(self) -> Watermark:
+        # A digest of all the rest, so that an edited watermark is noticed too.
+        numbers = f"{self.position} {self.events}".encode()
+        parts = (self.fingerprint.encode(), numbers, map_digest(self.total))
+        state = _State(self.events, f"{self.total:064x}", combine("table", *parts).hex())
+        return Watermark(self.fingerprint, self.position, msgspec.json.encode(state).decode())
 
     @classmethod
-    def of(cls, mark: Mark, name: str) -> Standing:
-        """What a mark says; TableDamagedError if nobody wrote it so."""
-        try:
-            state = msgspec.json.decode(mark.state, type=_State)
-            found = cls(mark[0], mark[1], mark[2], state.events, int(state.sum, 16))
-            if found.mark == mark:
-                return found
-        except (msgspec.DecodeError, TypeError, ValueError, OverflowError):
-            pass
-        raise damaged(name, "its mark is not as it was written")
+    def of(cls, watermark: Watermark, name: str) -> TableMark:
+        """The mark that a stored watermark is of; TableDamagedError if it was edited."""
+        with suppress(msgspec.DecodeError, TypeError, ValueError, OverflowError):
+            state = msgspec.json.decode(watermark.state, type=_State)
+            total = int(state.sum, 16)
+            mark = cls(watermark.fingerprint, watermark.position, state.events, total)
+            if mark.watermark == watermark:
+                return mark
+        raise damaged(name, "its watermark is not as it was written")
 
 
 class TableRows(NamedTuple):
-    """A table as it was at one moment: of all events up to a position."""
+    """A table as it was at one moment: made from all events up to a position."""
 
     position: int
     rows: dict[str, Any]
 
 
 class KeptTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that a ledger holds, whoever's it is; `behind` is how many events came since."""
+    """A table that a ledger holds, known here or not; `behind` is how many events it lags."""
 
     name: str
     version: int
@@ -98,22 +88,22 @@ class KeptTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def kept_tables(ledger: Ledger) -> list[KeptTable]:
-    """Every table in a ledger, by its mark alone: its rows are not looked at."""
+    """All tables in a ledger, by their watermarks alone: the rows are not read."""
     total = sum(row.version - row.parent_version for row in every_run(ledger.store))
     found = []
-    for shelf in ledger.store.shelf_names():
-        name, mark = shelf.removeprefix(PREFIX), ledger.shelf(shelf).mark()
-        if not shelf.startswith(PREFIX) or mark == NO_MARK:
+    for stored, watermark in ledger.store.derived.watermarks().items():
+        if not stored.startswith(PREFIX):
             continue
+        name = stored.removeprefix(PREFIX)
         behind: int | None = None
         with suppress(TableDamagedError):
-            behind = max(total - Standing.of(mark, name).events, 0)
+            behind = max(total - TableMark.of(watermark, name).events, 0)
         found.append(
             KeptTable(
                 name=name,
-                version=version_of(mark),
-                reads=tuple(mark.fingerprint.split(" ")[1:]),
-                position=mark.position,
+                version=version_of(watermark),
+                reads=tuple(watermark.fingerprint.split(" ")[1:]),
+                position=watermark.position,
                 behind=behind,
             )
         )
@@ -121,92 +111,63 @@ def kept_tables(ledger: Ledger) -> list[KeptTable]:
 
 
 def fingerprint(table: Table[Any]) -> str:
-    """What the rows mean: the table's name and version, and what it reads."""
+    """What the rows mean: the table's name and version, and the events that it reads."""
     return " ".join((f"{table.name}/{table.version}", *sorted(kind.tag for kind in table.reads)))
 
 
-def version_of(mark: Mark) -> int:
-    """The version of the table that a mark is of; 0 if it doesn't say."""
-    version = mark.fingerprint.partition(" ")[0].rpartition("/")[2]
+def version_of(watermark: Watermark) -> int:
+    """The version of the table that a watermark is of; 0 if it doesn't say."""
+    version = watermark.fingerprint.partition(" ")[0].rpartition("/")[2]
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
-def shelf_of(ledger: Ledger, table: Table[Any]) -> Shelf:
-    return ledger.shelf(PREFIX + table.name)
-
-
-def new_generation(ledger: Ledger, above: int = 0) -> int:
-    """A number that no table here ever had: whoever writes rows under it does so alone."""
-    numbers = ledger.shelf(GENERATIONS)
-    while True:
-        last = numbers.mark()
-        number = max(last.generation, above) + 1
-        if numbers.put({}, number, expected=last, mark=Mark(GENERATIONS, number, 0, "")):
-            return number
+def data_of(ledger: Ledger, table: Table[Any]) -> DerivedData:
+    """The derived data that holds a table."""
+    return ledger.derived_data(PREFIX + table.name)
 
 
 def damaged(name: str, what: str) -> TableDamagedError:
     return TableDamagedError(
         f"The table {name} is damaged: {what}. Nothing is lost: the events are its source. "
-        f"`turnledger rebuild {name} --verify` says what differs, without --verify it is "
-        "made anew.",
+        f"`turnledger rebuild {name} --verify` says what differs, `turnledger rebuild {name}` "
+        "fixes it.",
         table=name,
     )
 
 
 def table_rows(ledger: Ledger, table: Table[Any]) -> TableRows:
-    """A table's rows, sorted by key, as far as it was made; `catch_up` takes it further."""
-    mark, texts = shelf_of(ledger, table).shown()
-    check_made(table, mark)
-    name = table.name
-    standing = Standing.of(mark, name)
-    if sum_of(texts) != standing.total:
-        raise damaged(name, "its rows are not those that were written")
-    rows = (read_row(text, name) for place, text in texts.items() if not place.startswith(CARRY))
-    return TableRows(mark.position, dict(sorted(rows, key=lambda row: row[0])))
+    """A table's rows, sorted by key, as far as it was made; `catch_up` brings it up to date."""
+    watermark, texts = data_of(ledger, table).snapshot()
+    mark = TableMark.of(check_made(table, watermark), table.name)
+    if sum_of(texts) != mark.total:
+        raise damaged(table.name, "its rows are not those that were written")
+    rows = {
+        place.removeprefix(ROW): _decoded(text, table.name)
+        for place, text in texts.items()
+        if place.startswith(ROW)
+    }
+    return TableRows(mark.position, dict(sorted(rows.items())))
 
 
-def check_made(table: Table[Any], mark: Mark) -> None:
-    """TableNotMadeError if no such table is shown, or one that means something else."""
+def check_made(table: Table[Any], watermark: Watermark | None) -> Watermark:
+    """The watermark; TableNotMadeError if there is none, or one of another meaning."""
     name, meaning = table.name, fingerprint(table)
-    if mark.fingerprint == meaning:
-        return
-    again = f"`turnledger rebuild {name}`"
-    if mark == NO_MARK:
-        message = f"There is no table {name} in this ledger yet. Make it with {again}, or catch_up."
+    if watermark is not None and watermark.fingerprint == meaning:
+        return watermark
+    command = f"`turnledger rebuild {name}`"
+    if watermark is None:
+        message = f"The ledger has no table {name} yet. Make it with {command}, or catch_up."
     else:
-        message = f"The table {name} is kept as {mark.fingerprint!r}, not as {meaning!r}. "
-        if version_of(mark) > table.version:
-            message += f"A newer program made it. Upgrade this one, or go back with {again}."
+        message = f"The table {name} is stored as {watermark.fingerprint!r}, not as {meaning!r}. "
+        if version_of(watermark) > table.version:
+            message += f"A newer program made it. Upgrade this one, or go back with {command}."
         else:
-            message += f"Bring it up to date with {again}, or catch_up."
+            message += f"Bring it up to date with {command}, or catch_up."
     raise TableNotMadeError(message, table=name)
 
 
-# --- rows --------------------------------------------------------------------------
-
-
-def row_place(key: str) -> str:
-    """Where a row stands on the shelf; its text holds the whole key."""
-    if isinstance(key, str) and len(key) <= LONGEST_KEY and key.isprintable():
-        return ROW + key
-    return HASHED_ROW + sha256(plain_text(key, "A table's key").encode()).hexdigest()
-
-
-def row_text(key: str, value: Any) -> str:
-    return plain_text([key, value], f"The row {key!r:.100}")
-
-
-def read_row(text: str, name: str) -> tuple[str, Any]:
-    """A row's key and value."""
-    try:
-        key, value = msgspec.json.decode(text, type=tuple[str, Any])
-    except msgspec.DecodeError as error:
-        raise damaged(name, f"a row can't be read ({error})") from error
-    return key, value
-
-
 def sum_of(texts: Mapping[str, str]) -> int:
+    """The checksum of stored rows."""
     total = 0
     for place, text in texts.items():
         total = map_add(total, place, text)
@@ -214,19 +175,28 @@ def sum_of(texts: Mapping[str, str]) -> int:
 
 
 def texts_of(rows: Mapping[str, Any], carries: Mapping[str, Any]) -> dict[str, str | None]:
-    """Rows and carries as they are kept; None where nothing is."""
-    texts: dict[str, str | None] = {row_place(k): row_text(k, v) for k, v in rows.items()}
+    """Rows and carries as they are stored; None for a carry that ended."""
+    texts: dict[str, str | None] = {
+        ROW + key: plain_text(value, f"The row {key!r:.100}") for key, value in rows.items()
+    }
     for run, carry in carries.items():
-        what = f"What is remembered of run {run}"
+        what = f"What the table remembers of run {run}"
         texts[CARRY + run] = None if carry is None else plain_text(carry, what)
     return texts
+
+
+def _decoded(text: str, name: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise damaged(name, f"a row can't be read ({error})") from error
 
 
 # --- a page of the ledger -----------------------------------------------------------
 
 
 class _OnePage(Flag):
-    """Stops a reader of the ledger after a page, or when the caller's own flag says so."""
+    """Stops a reader of the ledger after a page, or when the caller's own flag is set."""
 
     def __init__(self, outer: Flag | None) -> None:
         super().__init__()
@@ -239,7 +209,7 @@ class _OnePage(Flag):
 def next_page(
     ledger: Ledger, after: int, size: int, *, follow: bool = False, stop: Flag | None = None
 ) -> list[Record]:
-    """The next records after a position, none if there are none or if it was to stop."""
+    """The next records after a position; empty at the end, or if `stop` is set."""
     page: list[Record] = []
     enough = _OnePage(stop)
     for record in ledger.tail(after, follow=follow, stop=enough, page_size=size):
@@ -249,27 +219,31 @@ def next_page(
     return page
 
 
-def turned(
-    table: Table[Any], at: Standing, page: Sequence[Record], load: Load
-) -> tuple[dict[str, str | None], Standing]:
-    """What a page changes on the shelf, and how the table stands after it."""
+def fold_page(
+    table: Table[Any], mark: TableMark, page: Sequence[Record], load: Load
+) -> tuple[dict[str, str | None], TableMark]:
+    """The changes that a page of records makes to a table's stored rows, and its mark then.
+
+    Args:
+        table: The table.
+        mark: Its mark before the page.
+        page: The records that follow its position.
+        load: Gives the stored rows that have some keys.
+    """
     if not page:
-        return {}, at
+        return {}, mark
     name, tags = table.name, table_tags(table)
-    read = [record for record in page if record.row.tag in tags]
+    read = [record for record in page if record.tag in tags]
     runs = {record.row.run_id for record in read} if has_carry(table) else set()
     known = dict(load([CARRY + run for run in sorted(runs)]))
-    carries = {place.removeprefix(CARRY): _carry(text, name) for place, text in known.items()}
+    carries = {place.removeprefix(CARRY): _decoded(text, name) for place, text in known.items()}
     new = additions(table, read, carries)
-    known.update(load([row_place(key) for key in new.rows]))
+    known.update(load([ROW + key for key in new.rows]))
     for key, value in new.rows.items():
-        if (text := known.get(row_place(key))) is not None:
-            found, old = read_row(text, name)
-            if found != key:
-                raise damaged(name, f"the row {key!r:.100} holds another key")
-            new.rows[key] = table.merge(old, value)
+        if (text := known.get(ROW + key)) is not None:
+            new.rows[key] = table.merge(_decoded(text, name), value)
     changes: dict[str, str | None] = {}
-    total = at.total
+    total = mark.total
     for place, changed in texts_of(new.rows, new.carries).items():
         before = known.get(place)
         if changed == before:
@@ -277,12 +251,4 @@ def turned(
         total = total if before is None else map_remove(total, place, before)
         total = total if changed is None else map_add(total, place, changed)
         changes[place] = changed
-    position, events = page[-1].position, at.events + len(page)
-    return changes, Standing(at.fingerprint, at.generation, position, events, total)
-
-
-def _carry(text: str, name: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise damaged(name, f"what is remembered of a run can't be read ({error})") from error
+    return changes, TableMark(mark.fingerprint, page[-1].position, mark.events + len(page), total)

@@ -1,14 +1,14 @@
-"""Projections over all runs: what each event adds to the rows of a table, by key.
+"""Tables: projections over all runs that map events to rows by key.
 
-A table is a sum. Its rows are merged in any order and in any portions, so it can be kept up
-to date a few events at a time and made anew by many processes. Where it is kept is in
-projections/tables/storage.py, how it follows the ledger in projections/tables/catch_up.py.
+Rows are merged with a commutative, associative `merge`, so order and batching do not matter:
+a table can catch up a few events at a time and be rebuilt by many processes.
 """
 
 from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import msgspec
@@ -20,14 +20,17 @@ from turnledger.ledger import (
     Record,
     TurnledgerError,
 )
+from turnledger.ledger.stores.derived_data import is_storable
 from turnledger.projections.digests import canonical
 from turnledger.projections.projection import Projection, tags_read
 
 C = TypeVar("C")
+# Characters, of up to four bytes each, so that a key fits every store's index.
+LONGEST_KEY = 400
 
 
 class Table(ABC, Generic[C]):
-    """A projection over all runs. `version` grows when the meaning of its rows changes.
+    """A projection over all runs. Raise `version` when the meaning of its rows changes.
 
     `adds` says what an event adds. A table that has to remember something of a run between
     two of its events (a start that awaits its end) overrides `step` instead. Values and
@@ -39,20 +42,28 @@ class Table(ABC, Generic[C]):
     reads: ClassVar[tuple[type[Event], ...]]
 
     def adds(self, record: Record) -> Iterable[tuple[str, Any]]:
-        """What an event of the kinds that it reads adds to which rows."""
-        raise NotImplementedError(f"{type(self).__name__} says neither `adds` nor `step`.")
+        """The parts that an event adds to rows, as (key, part); only events in `reads` come."""
+        raise NotImplementedError(f"{type(self).__name__} has neither `adds` nor `step`.")
 
     def step(self, carry: C | None, record: Record) -> tuple[C | None, Iterable[tuple[str, Any]]]:
-        """What to remember of the run from here on (None: nothing), and what the event adds."""
+        """Like `adds`, with what the table remembers of the run.
+
+        Args:
+            carry: What the previous event of the run returned, None at first.
+            record: The event.
+
+        Returns:
+            What to remember for the run's next event (None: nothing), and the parts.
+        """
         return carry, self.adds(record)
 
     def merge(self, old: Any, new: Any) -> Any:
-        """Two parts of a row as one; in whatever order and portions, it must come to the same."""
+        """Two parts of a row as one; must be commutative and associative."""
         return added(old, new)
 
 
 class TableNotMadeError(TurnledgerError, LookupError):
-    """The ledger holds no such table, or one of another version."""
+    """The ledger has no such table, or one of another version."""
 
     def __init__(self, message: str, *, table: str = "") -> None:
         self.table = table
@@ -60,7 +71,7 @@ class TableNotMadeError(TurnledgerError, LookupError):
 
 
 class TableDamagedError(IntegrityFailureError):
-    """A table's rows are not those that were written."""
+    """A table's stored rows or watermark were changed by something else."""
 
     def __init__(self, message: str, *, table: str = "") -> None:
         self.table = table
@@ -68,7 +79,7 @@ class TableDamagedError(IntegrityFailureError):
 
 
 class RebuildOvertakenError(TurnledgerError):
-    """Somebody else made the table anew in the meantime; theirs is shown."""
+    """The table was replaced by one of another version during a rebuild, and that one is kept."""
 
     def __init__(self, message: str, *, table: str = "") -> None:
         self.table = table
@@ -76,7 +87,7 @@ class RebuildOvertakenError(TurnledgerError):
 
 
 def added(old: Any, new: Any) -> Any:
-    """Numbers add up, objects field by field, and what is equal stays."""
+    """The default merge: whole numbers add up, objects field by field, equal values stay."""
     if isinstance(old, dict) and isinstance(new, dict):
         both = dict(old)
         for name, value in new.items():
@@ -91,9 +102,23 @@ def added(old: Any, new: Any) -> Any:
     if type(old) is type(new) and old == new and not isinstance(old, float):
         return old
     raise InvalidInputError(
-        f"{old!r:.100} and {new!r:.100} can't be added: only whole numbers and objects of them "
-        "can. Use whole numbers (microseconds, cents), or override `merge` of the table."
+        f"Can't add {old!r:.100} and {new!r:.100}: expected whole numbers, or objects of them. "
+        "Use whole numbers (microseconds, cents), or override `merge` of the table."
     )
+
+
+def plain_key(key: str) -> str:
+    """A row's key as it is stored and shown.
+
+    A key that no store can index, because it is long or has a NUL, is cut and ends in a
+    digest: names that a model made up must not stop a table.
+    """
+    if not isinstance(key, str):
+        raise InvalidInputError(f"Invalid key of a row: got {key!r:.100}, expected text.")
+    if len(key) <= LONGEST_KEY and is_storable(key):
+        return key
+    start = key[:100].replace("\0", "?").encode(errors="replace").decode()
+    return f"{start}... sha256:{sha256(key.encode(errors='surrogatepass')).hexdigest()}"
 
 
 class Additions(msgspec.Struct):
@@ -109,7 +134,7 @@ class Additions(msgspec.Struct):
         rows[key] = table.merge(rows[key], value) if key in rows else value
 
     def join(self, table: Table[Any], other: Additions) -> None:
-        """Take in what other runs' records add."""
+        """Add what the records of other runs add."""
         for key, value in other.rows.items():
             self.put(table, key, value)
         self.carries.update(other.carries)
@@ -119,9 +144,9 @@ class Additions(msgspec.Struct):
 def additions(
     table: Table[Any], records: Iterable[Record], carries: Mapping[str, Any] | None = None
 ) -> Additions:
-    """What records add that the table reads, each run's in its order.
+    """What records add, of the kinds that the table reads, each run's in its order.
 
-    `carries` are what is remembered of runs; in the answer they are as they are afterwards.
+    `carries` is what is remembered of runs before; the result has it as it is afterwards.
     """
     found = Additions(carries=dict(carries or {}))
     remembers = has_carry(table)
@@ -132,23 +157,23 @@ def additions(
         else:
             parts = table.adds(record)
         for key, value in parts:
-            found.put(table, key, value)
+            found.put(table, plain_key(key), value)
     return found
 
 
 def has_carry(table: Table[Any]) -> bool:
-    """Whether a table remembers anything of a run."""
+    """Whether a table remembers something of runs."""
     return type(table).step is not Table.step
 
 
 def table_tags(table: Table[Any]) -> frozenset[str]:
     """The tags of the events that it reads, and the retired tags that are read as them."""
-    # It asks for nothing but `reads`, which both kinds of projection have.
+    # It only uses `reads`, which both kinds of projection have.
     return tags_read(cast("Projection[Any]", table))
 
 
 def plain_text(value: Any, what: str) -> str:
-    """A value's one JSON text; InvalidInputError if it would be read as something else."""
+    """A value as canonical JSON; InvalidInputError if it would be read as something else."""
     try:
         text = canonical(value)
         same = msgspec.json.decode(text) == value

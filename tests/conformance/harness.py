@@ -76,8 +76,8 @@ class Vandal(ABC):
     def delete_blob(self, name: str) -> None: ...
 
     @abstractmethod
-    def empty_shelves(self) -> None:
-        """Delete every mark and row of every shelf."""
+    def empty_derived_data(self) -> None:
+        """Delete all watermarks and rows of derived data."""
 
     @abstractmethod
     def honest_attempts(self) -> Sequence[Callable[[], object]]:
@@ -160,7 +160,7 @@ class SqlVandal(Vandal):
     def delete_blob(self, name: str) -> None:
         self._do(f"DELETE FROM blobs WHERE name={self.mark}", (name,))
 
-    def empty_shelves(self) -> None:
+    def empty_derived_data(self) -> None:
         self._do("DELETE FROM shelves")
         self._do("DELETE FROM shelf_rows")
 
@@ -319,9 +319,9 @@ class MemoryVandal(Vandal):
     def delete_blob(self, name: str) -> None:
         del self._tables.blobs[name]
 
-    def empty_shelves(self) -> None:
-        self._tables.marks.clear()
-        self._tables.shelves.clear()
+    def empty_derived_data(self) -> None:
+        self._tables.watermarks.clear()
+        self._tables.derived.clear()
 
     def close(self) -> None:
         pass

@@ -1,10 +1,10 @@
-"""Tables made anew on every store: equal to those that were kept, whatever happens meanwhile."""
+"""Tables rebuilt on every store: equal to those that caught up, whatever happens meanwhile."""
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -13,8 +13,20 @@ import msgspec
 import pytest
 
 from tests.conformance.harness import StoreUnderTest
-from tests.tables import TABLES, Deadly, Faulty, Notes, clean_fold, completes, fill, note, starts
-from turnledger.ledger import ANY, NEW, InvalidInputError, Ledger, new_run_id
+from tests.tables import (
+    TABLES,
+    Deadly,
+    Faulty,
+    Notes,
+    NotesAnew,
+    clean_fold,
+    completes,
+    fill,
+    note,
+    starts,
+)
+from turnledger.ledger import ANY, NEW, DerivedData, InvalidInputError, Ledger, new_run_id
+from turnledger.ledger.runs.transaction import Transaction
 from turnledger.projections import (
     RebuildOvertakenError,
     Table,
@@ -33,39 +45,34 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many portions and many commits, of few events."""
     monkeypatch.setattr(over_runs, "SMALLEST_PORTION", 5)
     monkeypatch.setattr(over_runs, "LARGEST_PORTION", 5)
-    monkeypatch.setattr(rebuilding, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(rebuilding, "EVENTS_AT_ONCE", 3)
 
 
-def shelf_size(ledger: Ledger, table: Table[Any], generations: Iterable[int]) -> int:
-    shelf = ledger.shelf(f"table:{table.name}")
-    return sum(len(dict(shelf.items(generation))) for generation in generations)
+def data_of(ledger: Ledger, table: Table[Any]) -> DerivedData:
+    return ledger.derived_data(f"table:{table.name}")
 
 
 # --- equal to catching up ------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small")
-def test_made_anew_it_is_what_it_was(ledger: Ledger) -> None:
-    """Rows, what is remembered of runs, and the mark's sum: as if it had caught up."""
+def test_a_rebuild_gives_what_catching_up_gave(ledger: Ledger) -> None:
+    """Rows, what is remembered of runs, and the watermark with its checksum."""
     fill(ledger)
     for table in TABLES:
         catch_up(ledger, table, batch=7)
-        shelf = ledger.shelf(f"table:{table.name}")
-        before, kept = shelf.shown()
+        before = data_of(ledger, table).snapshot()
         report = rebuild(ledger, table)
-        after, made = shelf.shown()
-        assert (made, table_rows(ledger, table).rows) == (kept, clean_fold(ledger, table))
-        assert (after.position, after.fingerprint) == (before.position, before.fingerprint)
-        assert after.generation > before.generation
+        assert data_of(ledger, table).snapshot() == before
+        position, rows = table_rows(ledger, table)
+        assert rows == clean_fold(ledger, table)
         assert report.ok
         assert (report.name, report.version) == (table.name, 1)
-        assert (report.position, report.events) == (after.position, sum(1 for _ in ledger.tail()))
-        assert report.rows == len(table_rows(ledger, table).rows)
-        assert shelf_size(ledger, table, range(after.generation)) == 0
+        assert (report.position, report.events) == (position, sum(1 for _ in ledger.tail()))
+        assert report.rows == len(rows)
 
 
-def test_it_can_be_made_before_it_was_ever_kept(ledger: Ledger) -> None:
+def test_it_can_be_made_before_it_was_ever_stored(ledger: Ledger) -> None:
     """Of nothing too; catching up goes on from there."""
     rebuild(ledger, Notes())
     assert table_rows(ledger, Notes()) == (0, {})
@@ -145,18 +152,18 @@ def at_the_last_look(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, deed: Callable[[], object]
 ) -> None:
     """Have something done right after a rebuild has looked at what it will replace."""
-    whole, looks = ledger.store.shelf_mark, 0
+    whole, looks = ledger.store.derived.watermark, 0
 
-    def look(shelf: str) -> Any:
+    def look(name: str) -> Any:
         nonlocal looks
-        found = whole(shelf)
-        looks += shelf.startswith("table:")
+        found = whole(name)
+        looks += 1
         if looks == 2:
             looks += 1
             deed()
         return found
 
-    monkeypatch.setattr(ledger.store, "shelf_mark", look)
+    monkeypatch.setattr(ledger.store.derived, "watermark", look)
 
 
 def test_the_swap_is_of_what_was_looked_at(
@@ -180,42 +187,43 @@ def test_the_swap_is_of_what_was_looked_at(
 def test_the_swap_is_not_of_what_was_replaced(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If another rebuild is complete at the last moment, that one stays."""
-    ledger, other, table = store.open(), store.open(), Notes()
+    """If a newer version of the table is complete at the last moment, that one stays."""
+    ledger, other = store.open(), store.open()
     fill(ledger, 2)
-    catch_up(ledger, table)
-    at_the_last_look(ledger, monkeypatch, lambda: rebuild(other, table))
+    catch_up(ledger, Notes())
+    at_the_last_look(ledger, monkeypatch, lambda: rebuild(other, NotesAnew()))
     with pytest.raises(RebuildOvertakenError):
-        rebuild(ledger, table)
-    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
+        rebuild(ledger, Notes())
+    assert table_rows(ledger, NotesAnew()).rows == clean_fold(ledger, NotesAnew())
 
 
 # --- at once, or interrupted ----------------------------------------------------------
 
 
 @pytest.mark.usefixtures("small")
-def test_of_two_rebuilds_one_is_shown(store: StoreUnderTest) -> None:
-    """The one that comes second is told so, and leaves nothing behind."""
-    ledger, other, table = store.open(), store.open(), ToolStatistics()
+@pytest.mark.parametrize("was_there", [True, False])
+def test_a_newer_version_that_came_meanwhile_is_kept(
+    store: StoreUnderTest, was_there: bool
+) -> None:
+    """The rebuild of the older one says so, and leaves nothing behind; one of the same is fine."""
+    ledger, other = store.open(), store.open()
     fill(ledger)
-    catch_up(ledger, table)
-    again = iter([True])
-
-    def meanwhile(done: int, total: int) -> None:
-        if next(again, False):
-            rebuild(other, table)
-
-    with pytest.raises(RebuildOvertakenError, match="Theirs is shown") as error:
-        rebuild(ledger, table, progress=meanwhile)
-    assert error.value.table == table.name
-    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
-    shown = ledger.shelf(f"table:{table.name}").mark().generation
-    assert shelf_size(ledger, table, set(range(20)) - {shown}) == 0
+    if was_there:
+        catch_up(ledger, Notes())
+    rebuild(ledger, Notes(), progress=lambda done, total: rebuild(other, Notes()) and None)
+    assert table_rows(ledger, Notes()).rows == clean_fold(ledger, Notes())
+    if not was_there:
+        data_of(ledger, Notes()).drop()
+    with pytest.raises(RebuildOvertakenError, match="thrown away") as error:
+        rebuild(ledger, Notes(), progress=lambda done, total: rebuild(other, NotesAnew()) and None)
+    assert error.value.table == Notes.name
+    assert table_rows(ledger, NotesAnew()).rows == clean_fold(ledger, NotesAnew())
+    assert rebuild(ledger, NotesAnew(), verify=True).ok
 
 
 @pytest.mark.usefixtures("small")
 def test_many_rebuilds_at_once_spoil_nothing(store: StoreUnderTest) -> None:
-    """At least one wins; afterwards the table is what the events say."""
+    """Afterwards the table is what the events say."""
     table, barrier = ToolStatistics(), threading.Barrier(4)
     fill(store.open())
     outcomes: list[str] = []
@@ -224,10 +232,7 @@ def test_many_rebuilds_at_once_spoil_nothing(store: StoreUnderTest) -> None:
         barrier.wait()
         for _ in range(3):
             try:
-                rebuild(ledger, table)
-                outcomes.append("won")
-            except RebuildOvertakenError:
-                outcomes.append("overtaken")
+                outcomes.append(str(rebuild(ledger, table).ok))
             except BaseException as error:
                 outcomes.append(repr(error))
 
@@ -237,8 +242,7 @@ def test_many_rebuilds_at_once_spoil_nothing(store: StoreUnderTest) -> None:
     for thread in threads:
         thread.join()
     ledger = store.open()
-    assert set(outcomes) <= {"won", "overtaken"}
-    assert "won" in outcomes
+    assert outcomes == ["True"] * 12
     assert table_rows(ledger, table).rows == clean_fold(ledger, table)
     assert rebuild(ledger, table, verify=True).ok
 
@@ -247,46 +251,34 @@ def test_many_rebuilds_at_once_spoil_nothing(store: StoreUnderTest) -> None:
 def test_one_that_is_interrupted_leaves_the_old_one(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it is: between portions, between commits, before the swap."""
+    """Wherever it is: between portions, and at every step of the swap."""
     table = Notes()
     fill(ledger)
     catch_up(ledger, table)
-    before = table_rows(ledger, table)
-    mark = ledger.shelf("table:test.notes").mark()
-    write, commits = ledger.store.write, 0
+    before = data_of(ledger, table).snapshot()
+    write = ledger.store.write
 
-    def fail_at(number: int, work: Any) -> Any:
-        nonlocal commits
-        commits += 1
-        if commits == number:
-            raise KeyboardInterrupt
-        return write(work)
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-    # The number of a generation, clearing it, two commits of rows, the swap.
-    for number in range(1, 6):
-        commits = 0
-        monkeypatch.setattr(ledger.store, "write", partial(fail_at, number))
+    def within(step: str, work: Callable[[Transaction], Any]) -> Any:
+        def interrupted(tx: Transaction) -> Any:
+            for owner in (tx, tx.derived):
+                if hasattr(owner, step):
+                    monkeypatch.setattr(type(owner), step, interrupt)
+            return work(tx)
+
+        return write(interrupted)
+
+    for step in ("watermark", "set_watermark", "clear", "put", "commit"):
+        monkeypatch.setattr(ledger.store, "write", partial(within, step))
         with pytest.raises(KeyboardInterrupt):
             rebuild(ledger, table)
         monkeypatch.undo()
-        monkeypatch.setattr(rebuilding, "ROWS_AT_ONCE", 2)
-        assert table_rows(ledger, table) == before
-        assert ledger.shelf("table:test.notes").mark() == mark
-        assert shelf_size(ledger, table, range(mark.generation + 1, 30)) == 0
-
-
-def test_what_a_killed_one_left_behind_is_cleared(ledger: Ledger) -> None:
-    """By the next that is complete."""
-    table = Notes()
-    fill(ledger, 1)
-    catch_up(ledger, table)
-    shelf = ledger.shelf("table:test.notes")
-    for generation in (0, 5, 6, 77):
-        shelf.put({"row/rubbish": '["rubbish",1]'}, generation)
-    rebuild(ledger, table)
-    assert table_rows(ledger, table).rows == clean_fold(ledger, table)
-    shown = shelf.mark().generation
-    assert shelf_size(ledger, table, (g for g in range(100) if g != shown)) == 0
+        assert data_of(ledger, table).snapshot() == before
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(ledger, table, progress=interrupt)
+    assert data_of(ledger, table).snapshot() == before
 
 
 # --- executors -----------------------------------------------------------------------
@@ -396,18 +388,19 @@ def test_verifying_finds_what_differs(ledger: Ledger) -> None:
     fill(ledger, 3)
     catch_up(ledger, table)
     true = table_rows(ledger, table).rows
-    shelf = ledger.shelf("table:tool-statistics")
-    mark, kept = shelf.shown()
+    data = data_of(ledger, table)
+    kept = dict(data.items())
     run = next(key for key in kept if key.startswith("run/"))
-    changes = {
-        "row/search": '["search",{"started":999}]',
-        "row/pay": None,
-        "row/write": "{broken",
-        "row/more": '["more",1]',
-        run: '{"x":1}',
-    }
-    shelf.put(changes, mark.generation)
-    damaged = shelf.shown()
+    data.put(
+        {
+            "row/search": '{"started":999}',
+            "row/pay": None,
+            "row/write": "{broken",
+            "row/more": "1",
+            run: '{"x":1}',
+        }
+    )
+    damaged = data.snapshot()
     report = rebuild(ledger, table, verify=True)
     found = {(d.kind, d.key): (d.stored, d.folded) for d in report.differences}
     assert found == {
@@ -417,26 +410,26 @@ def test_verifying_finds_what_differs(ledger: Ledger) -> None:
         ("row", "more"): (1, None),
         ("run", run.removeprefix("run/")): ({"x": 1}, msgspec.json.decode(kept[run])),
     }
-    assert "row pay: kept is nothing, the events say {" in "\n".join(map(str, report.differences))
+    assert "row pay: stored is nothing, the events say {" in "\n".join(map(str, report.differences))
     assert (report.ok, report.verified) == (False, True)
-    assert shelf.shown() == damaged
+    assert data.snapshot() == damaged
 
 
-def test_verifying_finds_a_changed_mark(ledger: Ledger) -> None:
+def test_verifying_finds_an_edited_watermark(ledger: Ledger) -> None:
     """A position that is not where the rows end."""
     table = Notes()
     fill(ledger, 2)
     catch_up(ledger, table)
-    shelf = ledger.shelf("table:test.notes")
-    mark = shelf.mark()
-    first = next(ledger.tail()).position
-    shelf.put({}, mark.generation, mark=mark._replace(position=first))
+    data, first = data_of(ledger, table), next(ledger.tail()).position
+    watermark = data.watermark()
+    assert watermark is not None
+    assert data.advance(watermark, watermark._replace(position=first), {})
     kinds = {difference.kind for difference in rebuild(ledger, table, verify=True).differences}
     assert kinds == {"row", "mark"}
 
 
 def test_verifying_looks_no_further_than_the_table(ledger: Ledger) -> None:
-    """What came since is no difference."""
+    """What came since is not a difference."""
     table = ToolStatistics()
     runs = fill(ledger, 2)
     catch_up(ledger, table)

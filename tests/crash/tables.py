@@ -24,8 +24,8 @@ from turnledger.projections.tables import parallel as over_runs
 from turnledger.projections.tables import rebuild as rebuilding
 
 TABLE = ToolStatistics()
-READS = ("rows_after", "rows", "list_runs", "max_notification_id", "shelf_mark", "shelf_get")
-WRITES = ("locked_mark", "put_mark", "put_rows", "drop_rows", "commit")
+READS = ("rows_after", "rows", "list_runs", "max_notification_id")
+WRITES = ("watermark", "set_watermark", "put", "clear")
 BATCH = 9
 MOST = 500
 
@@ -59,7 +59,6 @@ def _last_words(crew: Crew, victim: Child) -> list[Any]:
 def _make_small() -> None:
     """A few events are many portions, pages and commits."""
     over_runs.SMALLEST_PORTION = over_runs.LARGEST_PORTION = 12
-    rebuilding.ROWS_AT_ONCE = 2
     rebuilding.EVENTS_AT_ONCE = 5
 
 
@@ -70,8 +69,8 @@ def _write(voice: Voice, url: str, work: str) -> None:
 
 
 def _prepare(ledger: Ledger, work: str) -> None:
-    """A table that is to be caught up with is not there yet; one to be made anew is behind."""
-    ledger.shelf(f"table:{TABLE.name}").drop()
+    """A table that is to catch up is not there yet; one that is to be rebuilt is behind."""
+    ledger.derived_data(f"table:{TABLE.name}").drop()
     if work != "rebuild":
         return
     rows_after, half = ledger.store.rows_after, 15
@@ -111,17 +110,21 @@ def _lay_fuse(voice: Voice, ledger: Ledger, length: int, *, with_workers: bool) 
         _wrap(Future, "result", burn)
         return
     ledger.store.write(lambda tx: None)  # so that there is a connection to write with
+    transaction = ledger.store._transaction(careful=False)
     for name in READS:
         _wrap(type(ledger.store), name, burn)
+    for name in ("watermark", "get", "page"):
+        _wrap(type(ledger.store.derived), name, burn, f"read {name}")
     for name in WRITES:
-        _wrap(type(ledger.store._transaction(careful=False)), name, burn)
+        _wrap(type(transaction.derived), name, burn)
+    _wrap(type(transaction), "commit", burn)
 
 
-def _wrap(owner: Any, name: str, burn: Callable[[str], None]) -> None:
+def _wrap(owner: Any, name: str, burn: Callable[[str], None], moment: str = "") -> None:
     whole = getattr(owner, name)
 
     def fused(*args: Any, **kwargs: Any) -> Any:
-        burn(name)
+        burn(moment or name)
         answer = whole(*args, **kwargs)
         if name == "commit":
             burn("committed")
@@ -133,8 +136,7 @@ def _wrap(owner: Any, name: str, burn: Callable[[str], None]) -> None:
 def _check(voice: Voice, url: str, work: str) -> None:
     problems = []
     with Ledger.open(url) as ledger:
-        shelf = ledger.shelf(f"table:{TABLE.name}")
-        if shelf.mark().fingerprint:
+        if ledger.derived_data(f"table:{TABLE.name}").watermark():
             position, rows = table_rows(ledger, TABLE)
             if rows != clean_fold(ledger, TABLE, position):
                 problems.append(f"what is shown is not of the events up to {position}")
@@ -145,10 +147,6 @@ def _check(voice: Voice, url: str, work: str) -> None:
         if table_rows(ledger, TABLE).rows != clean_fold(ledger, TABLE):
             problems.append("the table is not what all events come to")
         if not rebuild(ledger, TABLE, verify=True).ok:
-            problems.append("what is remembered, or the mark, is not what the events say")
-        shown = shelf.mark().generation
-        left = [number for number in range(shown + 5) if dict(shelf.items(number))]
-        if left != [shown]:
-            problems.append(f"rows are left in {left}, and {shown} is shown")
+            problems.append("what is remembered, or the watermark, is not what the events say")
         _prepare(ledger, work)
     voice.say("found", problems)

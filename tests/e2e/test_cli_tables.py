@@ -44,8 +44,7 @@ def run(cli: InProcess) -> UUID:
 
 def spoil(ledger: Ledger, table: str, place: str, text: str | None) -> None:
     """Change a row behind the back of its table."""
-    shelf = ledger.shelf(f"table:{table}")
-    shelf.put({place: text}, shelf.mark().generation)
+    ledger.derived_data(f"table:{table}").put({place: text})
 
 
 def cells(text: str) -> list[list[str]]:
@@ -170,7 +169,7 @@ def test_verify_says_what_differs(cli: InProcess, run: UUID) -> None:
     cli("rebuild")
     assert cells(cli("rebuild", "--verify").out)[1][-1] == "ok"
     with cli.ledger() as ledger:
-        spoil(ledger, "tool-statistics", "row/save", '["save",{"started":99}]')
+        spoil(ledger, "tool-statistics", "row/save", '{"started":99}')
         spoil(ledger, "usage-by-day", "row/2023-11-14 large", None)
     done = cli("rebuild", "--verify", "-o", "json")
     assert done.code == 5
@@ -199,7 +198,7 @@ def test_verify_skips_what_was_never_made(cli: InProcess, run: UUID) -> None:
 
 
 def test_a_damaged_table_is_not_shown(cli: InProcess, run: UUID) -> None:
-    """The commands that would show it exit with 5 and say how to mend it."""
+    """The commands that would show it exit with 5 and say how to fix it."""
     cli("rebuild")
     with cli.ledger() as ledger:
         spoil(ledger, "tool-statistics", "row/save", None)
@@ -227,14 +226,15 @@ def test_projections_says_how_far_tables_are(cli: InProcess, run: UUID) -> None:
 
 
 def test_projections_shows_what_another_program_keeps(cli: InProcess) -> None:
-    """With the version that is kept; a mark that was changed tells nothing of its distance."""
+    """With the version that is kept; one that was edited gives no distance."""
     record(cli, [RunStarted(), note()])
     with cli.ledger() as ledger:
         catch_up(ledger, NotesAnew())
         catch_up(ledger, Notes2())
-        shelf = ledger.shelf("table:test.other")
-        mark = shelf.mark()
-        shelf.put({}, mark.generation, mark=mark._replace(position=1))
+        data = ledger.derived_data("table:test.other")
+        watermark = data.watermark()
+        assert watermark is not None
+        assert data.advance(watermark, watermark._replace(position=1), {})
     others = cli("projections", "-o", "json").json[-2:]
     assert [(t["name"], t["version"], t["behind"]) for t in others] == [
         ("test.notes", 2, 0),

@@ -48,9 +48,9 @@ def _look(url: str, accounts: Sequence[dict[str, Any]]) -> tuple[list[str], int]
         there = [str(record.event_id) for record in ledger.tail()]
         for account in accounts:
             found += broken_promises(set(there), account)
-            shelf = ledger.shelf("fault.shelf").get(list(account.get("shelf", {})), 0)
-            if shelf != account.get("shelf", {}):
-                found.append("the shelf lacks rows")
+            derived = account.get("derived", {})
+            if ledger.derived_data("fault.rows").get(list(derived)) != derived:
+                found.append("the derived data lacks rows")
             for run, events in account.get("open_ends", ()):
                 was_there = events[0][0] in there
                 stored += was_there

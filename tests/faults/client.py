@@ -44,7 +44,7 @@ class Account:
         self.unknown: list[list[str]] = []
         # The unknown ones once more, to be appended again by somebody else: run, events.
         self.open_ends: list[tuple[str, list[tuple[str, str]]]] = []
-        self.shelf: dict[str, str] = {}
+        self.derived: dict[str, str] = {}
         self.wrong: list[str] = []
         self.figures: Counter[str] = Counter()
 
@@ -102,7 +102,7 @@ class Client:
 
     def work(self, steps: int) -> None:
         deeds = [self._append] * 6 + [self._append_blob, self._fork, self._claim, self._begin]
-        deeds += [self._put_on_shelf, self._rebuild]
+        deeds += [self._put_derived_data, self._rebuild]
         for _ in range(steps):
             self._disk.next_step()
             self._random.choice(deeds)()
@@ -224,11 +224,11 @@ class Client:
         self.account.acknowledged.append([str(started.event_id)])
         self.surely(claim.release)
 
-    def _put_on_shelf(self) -> None:
-        shelf = self.ledger.shelf("fault.shelf")
+    def _put_derived_data(self) -> None:
+        data = self.ledger.derived_data("fault.rows")
         rows = {str(new_run_id()): "y" * self._random.choice((5, 5000)) for _ in range(3)}
-        self.surely(lambda: shelf.put(rows, 0))
-        self.account.shelf |= rows
+        self.surely(lambda: data.put(rows))
+        self.account.derived |= rows
 
     def _rebuild(self) -> None:
         self.surely(self.ledger.rebuild_index)

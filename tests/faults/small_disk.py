@@ -100,7 +100,7 @@ def full(folder: Path) -> dict[str, Any]:
         error = append_until_full(ledger, stored)
         others = {
             "blob": error_of(ledger.append, RUN, fact(10**6), ANY),
-            "shelf": error_of(ledger.shelf("s").put, {"k": "v" * 10**6}, 0),
+            "derived data": error_of(ledger.derived_data("s").put, {"k": "v" * 10**6}),
         }
         read, elsewhere = ids(ledger), look(folder)
         ballast.unlink()

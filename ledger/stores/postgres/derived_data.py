@@ -1,103 +1,106 @@
-"""Shelves in PostgreSQL: the part of the transaction and of the store that keeps them."""
+"""Derived data in PostgreSQL, written."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from psycopg import Cursor
 
-from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.transaction import Mark, Transaction
-from turnledger.ledger.stores.base import LedgerRecorder
-from turnledger.ledger.stores.sql_shelf_rows import MARK, SHELF_NAMES, generations
+from turnledger.ledger.runs.transaction import DerivedWriter, Watermark
+from turnledger.ledger.stores.sql import PLAIN, WATERMARK
 
-# The space of advisory locks that stand for shelves.
-_SHELVES = 0x544C5348  # "TLSH"
-# What one statement carries at most, give or take a row: it is held in memory on both sides.
+# The space of advisory locks that stand for names of derived data.
+_LOCKS = 0x544C5348  # "TLSH"
+# Limits of one statement, give or take a row: it is held in memory on both sides.
 _ROWS_AT_ONCE = 1000
 _CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
-_DOING = "writing to a shelf"
-_SELECT_MARK = f"SELECT {MARK} FROM shelves WHERE name = %s"
-_PUT_MARK = f"""INSERT INTO shelves (name, {MARK}) VALUES (%s, %s, %s, %s, %s)
-    ON CONFLICT (name) DO UPDATE SET fingerprint = excluded.fingerprint,
-        generation = excluded.generation, position = excluded.position, state = excluded.state
+_DOING = "writing derived data"
+_SELECT_WATERMARK = f"SELECT {WATERMARK} FROM shelves WHERE {PLAIN} AND name = %s"
+_SET_WATERMARK = f"""INSERT INTO shelves (name, generation, {WATERMARK}) VALUES (%s, 0, %s, %s, %s)
+    ON CONFLICT (name) DO UPDATE SET generation = 0, fingerprint = excluded.fingerprint,
+        position = excluded.position, state = excluded.state
     RETURNING xmin::text"""
 _PUT_ROWS = """INSERT INTO shelf_rows (shelf, generation, key, value)
-    SELECT %s, %s::bigint, key, value FROM unnest(%s::text[], %s::text[]) AS new (key, value)
+    SELECT %s, 0, key, value FROM unnest(%s::text[], %s::text[]) AS new (key, value)
     ON CONFLICT (shelf, generation, key) DO UPDATE SET value = excluded.value"""
 
 
-class PostgresShelfTransaction(Transaction):
-    """Shelves, written; `_shelved` is the last mark that it set, and with which number.
+class Execute(Protocol):
+    """Runs a statement within the transaction; `doing` is for its errors."""
 
-    `_erased` means that it removed that one again: nothing then shows that it was committed.
-    """
-
-    __slots__ = ("_erased", "_shelved", "_wrote")
-
-    def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
-        super().__init__(heads, careful=careful)
-        self._wrote = False
-        self._erased = False
-        self._shelved: tuple[str, Mark, str] | None = None
-
-    @abstractmethod
-    def _execute(
-        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    def __call__(
+        self, doing: str, statement: str, values: Any = ...
     ) -> Cursor[tuple[Any, ...]]: ...
 
-    def locked_mark(self, shelf: str) -> Mark | None:
+
+class Trace(NamedTuple):
+    """What shows whether a transaction was committed whose answer was lost.
+
+    `written` is the last watermark that it set: name, watermark, transaction number. `erased`
+    means that it removed that one again: nothing then shows that it was committed.
+    """
+
+    written: tuple[str, Watermark, str] | None = None
+    erased: bool = False
+
+
+class PostgresDerivedWriter(DerivedWriter):
+    """Derived data, written through the transaction's `execute`."""
+
+    __slots__ = ("_execute", "trace", "wrote")
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self.wrote = False
+        self.trace = Trace()
+
+    def watermark(self, name: str) -> Watermark | None:
         # Not a lock on the row: to wait for that one, a transaction takes a number, and
-        # whoever follows the ledger would wait with it.
-        place = int.from_bytes(blake2b(shelf.encode(), digest_size=4).digest(), signed=True)
+        # readers that follow the ledger would wait with it.
+        place = int.from_bytes(blake2b(name.encode(), digest_size=4).digest(), signed=True)
         lock = "SELECT pg_advisory_xact_lock(%s, %s)"
-        self._execute("waiting for a shelf", lock, (_SHELVES, place))
+        self._execute("waiting for derived data", lock, (_LOCKS, place))
         # A statement of its own: it sees what was committed while the first one waited.
-        found = self._execute("reading a shelf's mark", _SELECT_MARK, (shelf,)).fetchone()
-        return Mark(*found) if found else None
+        found = self._execute("reading a watermark", _SELECT_WATERMARK, (name,)).fetchone()
+        return Watermark(*found) if found else None
 
-    def put_mark(self, shelf: str, mark: Mark | None) -> None:
-        self._wrote = True
-        if mark is None:
-            self._execute(_DOING, "DELETE FROM shelves WHERE name = %s", (shelf,))
-            if self._shelved is not None and self._shelved[0] == shelf:
-                self._shelved, self._erased = None, True
+    def set_watermark(self, name: str, watermark: Watermark | None) -> None:
+        self.wrote = True
+        if watermark is None:
+            self._execute(_DOING, "DELETE FROM shelves WHERE name = %s", (name,))
+            if self.trace.written is not None and self.trace.written[0] == name:
+                self.trace = Trace(erased=True)
             return
-        found = self._execute(_DOING, _PUT_MARK, (shelf, *mark)).fetchone()
+        found = self._execute(_DOING, _SET_WATERMARK, (name, *watermark)).fetchone()
         assert found is not None
-        self._shelved, self._erased = (shelf, mark, found[0]), False
+        self.trace = Trace((name, watermark, found[0]))
 
-    def put_rows(self, shelf: str, generation: int, rows: Mapping[str, str | None]) -> None:
+    def put(self, name: str, rows: Mapping[str, str | None]) -> None:
         for keys, texts in _portions(rows):
-            self._wrote = True
-            self._execute(_DOING, _PUT_ROWS, (shelf, generation, keys, texts))
-        dropped = [key for key, text in rows.items() if text is None]
-        if dropped:
-            self._wrote = True
+            self.wrote = True
+            self._execute(_DOING, _PUT_ROWS, (name, keys, texts))
+        removed = [key for key, text in rows.items() if text is None]
+        if removed:
+            self.wrote = True
             self._execute(
                 _DOING,
-                "DELETE FROM shelf_rows WHERE shelf = %s AND generation = %s AND key = ANY(%s)",
-                (shelf, generation, dropped),
+                f"DELETE FROM shelf_rows WHERE shelf = %s AND {PLAIN} AND key = ANY(%s)",
+                (name, removed),
             )
 
-    def drop_rows(self, shelf: str, *, only: int | None = None, all_but: int | None = None) -> None:
-        self._wrote = True
-        for first, last in generations(only, all_but):
-            self._execute(
-                _DOING,
-                "DELETE FROM shelf_rows WHERE shelf = %s AND generation BETWEEN %s AND %s",
-                (shelf, first, last),
-            )
+    def clear(self, name: str) -> None:
+        # With the rows of every generation: an older version may have left some.
+        self.wrote = True
+        self._execute(_DOING, "DELETE FROM shelf_rows WHERE shelf = %s", (name,))
 
 
 def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[str]]]:
     """Keys and texts for one statement each.
 
-    In one order everywhere, so that two who write the same rows don't wait for each other.
+    In the order of the keys, so that two writers of the same rows can't deadlock.
     """
     keys: list[str] = []
     texts: list[str] = []
@@ -114,35 +117,3 @@ def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[
             keys, texts, characters = [], [], 0
     if keys:
         yield keys, texts
-
-
-class PostgresShelves(LedgerRecorder):
-    """Shelves, read."""
-
-    @abstractmethod
-    def _all(self, statement: str, values: Any = ()) -> list[Any]: ...
-
-    def shelf_mark(self, shelf: str) -> Mark | None:
-        found = self._all(_SELECT_MARK, (shelf,))
-        return Mark(*found[0]) if found else None
-
-    def shelf_get(self, shelf: str, generation: int, keys: Sequence[str]) -> dict[str, str]:
-        return dict(
-            self._all(
-                "SELECT key, value FROM shelf_rows "
-                "WHERE shelf = %s AND generation = %s AND key = ANY(%s)",
-                (shelf, generation, list(keys)),
-            )
-        )
-
-    def shelf_page(
-        self, shelf: str, generation: int, after: str, limit: int
-    ) -> list[tuple[str, str]]:
-        return self._all(
-            "SELECT key, value FROM shelf_rows "
-            "WHERE shelf = %s AND generation = %s AND key > %s ORDER BY key LIMIT %s",
-            (shelf, generation, after, limit),
-        )
-
-    def shelf_names(self) -> list[str]:
-        return sorted(name for (name,) in self._all(SHELF_NAMES))

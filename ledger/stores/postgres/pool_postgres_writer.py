@@ -10,7 +10,7 @@ from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 
 from turnledger.ledger.errors import StoreUnavailableError
-from turnledger.ledger.runs.transaction import Mark
+from turnledger.ledger.runs.transaction import Watermark
 from turnledger.ledger.stores.postgres.connection import (
     Address,
     Db,
@@ -107,8 +107,8 @@ class Writer:
             raise unavailable(error, "looking for what was committed", db) from error
         return found[0] if found is not None else None
 
-    def shows(self, shelf: str, mark: Mark, xid: str) -> bool:
-        """Whether a shelf's mark is the one that a lost transaction wrote.
+    def shows(self, name: str, watermark: Watermark, xid: str) -> bool:
+        """Whether the watermark of derived data is the one that a lost transaction wrote.
 
         Its number alone would not tell: a server that crashed, or took over, may give the
         number of a transaction that left no trace to another one.
@@ -116,9 +116,9 @@ class Writer:
         db = self.db()
         try:
             found = db.execute(
-                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s AND generation = %s "
+                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s "
                 "AND position = %s AND state = %s AND xmin::text = %s",
-                (shelf, *mark, xid),
+                (name, *watermark, xid),
             ).fetchone()
         except psycopg.Error as error:
             raise unavailable(error, "looking for what was committed", db) from error

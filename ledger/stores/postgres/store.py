@@ -30,7 +30,6 @@ from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import DEFAULT_WAIT, parse
-from turnledger.ledger.stores.postgres.derived_data import PostgresShelves
 from turnledger.ledger.stores.postgres.errors import (
     CrowdedError,
     LostConnectionError,
@@ -52,6 +51,7 @@ from turnledger.ledger.stores.postgres.transaction import (
     PostgresLedgerTransaction,
     TransactionFullError,
 )
+from turnledger.ledger.stores.sql import SQLDerivedReader
 from turnledger.ledger.stores.sql_run_conditions import run_conditions
 from turnledger.ledger.stores.wakeup import Bell
 
@@ -62,7 +62,7 @@ SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
 RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
 
 
-class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicationRecorder):
+class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
     """The store over one schema of a database."""
 
     datastore: LedgerPostgresDatastore
@@ -72,6 +72,9 @@ class PostgresLedgerRecorder(PostgresShelves, PostgresRawRows, PostgresApplicati
         self, datastore: LedgerPostgresDatastore, *, events_table_name: str = "events"
     ) -> None:
         super().__init__(datastore, events_table_name=events_table_name)
+        self.derived = SQLDerivedReader(
+            lambda statement, values: self._all(statement.replace("?", "%s"), values)
+        )
         self._address = datastore.address
         self._writer = datastore.writer
         self._patient = False

@@ -29,6 +29,7 @@ from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError
 from turnledger.ledger.stores.postgres.connection import close_quietly
+from turnledger.ledger.stores.postgres.derived_data import PostgresDerivedWriter
 from turnledger.ledger.stores.postgres.errors import (
     RIGHTS,
     CrowdedError,
@@ -72,11 +73,14 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         "_recalled",
         "_saved",
     )
+    derived: PostgresDerivedWriter
 
     def __init__(
         self, writer: Writer, heads: dict[str, RunRow], *, careful: bool, patient: bool
     ) -> None:
         super().__init__(heads, careful=careful)
+        self.derived = PostgresDerivedWriter(self._execute)
+        self._wrote = False
         self._writer = writer
         self._db, self._cursor = writer.cursor()
         self._db.unconfirmed = False
@@ -165,10 +169,10 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
                 f"through can't be found out now ({trouble}), so the outcome is unknown. "
                 "Append the same events again, with the same ids."
             ) from error
-        if found is None and self._erased:
+        if found is None and self.derived.trace.erased:
             raise StoreUnavailableError(
-                "The connection to PostgreSQL was lost during the commit, and a shelf that was "
-                "written and dropped in it shows no trace, so the outcome is unknown."
+                "The connection to PostgreSQL was lost during the commit, and derived data that "
+                "was written and dropped in it shows no trace, so the outcome is unknown."
             ) from error
         if found is None:
             raise LostConnectionError(
@@ -179,8 +183,9 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
     def _find(self) -> int | None:
         if self._landmark is not None:
             return self._writer.find(*self._landmark)
-        if self._shelved is not None and self._writer.shows(*self._shelved):
-            return 0  # a shelf's mark, and no event that would have a position
+        written = self.derived.trace.written
+        if written is not None and self._writer.shows(*written):
+            return 0  # a watermark, and no event that would have a position
         return None
 
     def rollback(self) -> None:
@@ -193,7 +198,7 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
             close_quietly(self._db)
 
     def _evidence(self) -> tuple[Any, ...]:
-        return self._landmark, self._shelved, self._erased
+        return self._landmark, self.derived.trace
 
     def savepoint(self) -> None:
         self._saved = self._evidence()
@@ -203,11 +208,12 @@ class PostgresLedgerTransaction(PostgresIndexTransaction):
         self._execute("releasing a savepoint", "RELEASE SAVEPOINT job", prepare=False)
 
     def rollback_to_savepoint(self) -> None:
-        self._landmark, self._shelved, self._erased = self._saved
+        self._landmark, self.derived.trace = self._saved
         self._execute("going back to a savepoint", "ROLLBACK TO SAVEPOINT job", prepare=False)
 
     def wrote(self) -> bool:
-        wrote, self._wrote = self._wrote, False
+        wrote = self._wrote or self.derived.wrote
+        self._wrote = self.derived.wrote = False
         return wrote
 
     def _execute(

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
-from turnledger.ledger.runs.transaction import Lease
-from turnledger.ledger.stores.postgres.derived_data import PostgresShelfTransaction
+from psycopg import Cursor
+
+from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.postgres.pool_postgres_life import key_of
 from turnledger.ledger.stores.postgres.pool_postgres_writer import Writer
 from turnledger.ledger.stores.postgres.sql import PUT_LEASE
 
 
-class PostgresLeaseTransaction(PostgresShelfTransaction):
+class PostgresLeaseTransaction(Transaction):
     """Leases, read and written."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_writer", "_wrote")
     _writer: Writer
+    _wrote: bool
+
+    @abstractmethod
+    def _execute(
+        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    ) -> Cursor[tuple[Any, ...]]: ...
 
     def _one(self, statement: str, *values: Any) -> Any:
         return self._execute("reading before an append", statement, values).fetchone()

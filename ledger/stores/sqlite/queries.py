@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,10 +12,9 @@ from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import Lease
-from turnledger.ledger.stores.base import RunQuery
+from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
 from turnledger.ledger.stores.sql import catalogue_number
 from turnledger.ledger.stores.sql_run_conditions import run_conditions
-from turnledger.ledger.stores.sqlite.derived_data import SQLiteShelves
 from turnledger.ledger.stores.sqlite.schema import (
     RAW_ROW,
     ROW,
@@ -29,8 +28,11 @@ from turnledger.ledger.stores.sqlite.schema import (
 FINDINGS = 20
 
 
-class SQLiteRows(SQLiteShelves):
+class SQLiteRows(LedgerRecorder):
     """Events, runs, blobs and leases, read."""
+
+    @abstractmethod
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]: ...
 
     @abstractmethod
     def _undecoded(self) -> AbstractContextManager[sqlite3.Connection]:

@@ -28,7 +28,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.transaction import Transaction
-from turnledger.ledger.stores.sql import catalogue_number
+from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number
 from turnledger.ledger.stores.sqlite.connection import DEFAULT_WAIT, NAP, LedgerDatastore
 from turnledger.ledger.stores.sqlite.connection_sqlite_reading import (
     ChangedMeanwhileError,
@@ -84,6 +84,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         if not self._read_only:
             self._lock = FairLock(self._folder, datastore.wait)
         super().__init__(datastore, events_table_name)
+        self.derived = SQLDerivedReader(self._all)
         self._writer: sqlite3.Connection | None = None
         self._tx: SQLiteLedgerTransaction | None = None
         # Whether this process has the lock, or may have it: it came to ask for it.

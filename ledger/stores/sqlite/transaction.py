@@ -12,9 +12,9 @@ from typing import Any
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, RedoError
-from turnledger.ledger.stores.sqlite.derived_data import SQLiteShelfTransaction
-from turnledger.ledger.stores.sqlite.errors import RETRY, unknown
+from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, RedoError, Transaction
+from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
+from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.file_lock import is_alive
 from turnledger.ledger.stores.sqlite.schema import ROW, RUN
 
@@ -35,15 +35,35 @@ INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 
 
-class SQLiteLedgerTransaction(SQLiteShelfTransaction):
+class SQLiteLedgerTransaction(Transaction):
     """A transaction on the writer's connection, under the writer's lock."""
 
-    __slots__ = ("_execute", "_folder", "_moves", "_recalled", "_unplaced", "_unwritten")
+    __slots__ = (
+        "_bytes_written",
+        "_db",
+        "_execute",
+        "_failing",
+        "_folder",
+        "_moves",
+        "_recalled",
+        "_unplaced",
+        "_unwritten",
+        "_wrote",
+        "begun",
+    )
+    derived: SQLiteDerivedWriter
 
     def __init__(
         self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
     ) -> None:
-        super().__init__(db, heads, careful=careful)
+        super().__init__(heads, careful=careful)
+        self._db = db
+        self.derived = SQLiteDerivedWriter(db)
+        self._wrote = False
+        self._bytes_written = 0
+        # Whether SQLite's own lock was ours: what is at the end of the WAL is then ours, too.
+        self.begun = False
+        self._failing = False
         self._execute = db.execute
         self._folder = folder
         # An optimistic transaction holds its writes back, to do many with one statement.
@@ -52,6 +72,19 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         self._unplaced: list[tuple[int, list[int]]] = []
         # Whether an answer is what an earlier transaction recorded.
         self._recalled = False
+
+    @property
+    def bytes_written(self) -> int:
+        return self._bytes_written + self.derived.bytes_written
+
+    @property
+    def failed(self) -> bool:
+        """The disk may be full: moving the WAL into the database can make room in it."""
+        return self._failing or self.derived.failed
+
+    def _failed(self, error: sqlite3.Error, doing: str) -> StoreUnavailableError:
+        self._failing = True
+        return unwritten(error, doing)
 
     def begin(self) -> None:
         try:
@@ -66,7 +99,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
                 self._execute(CONFIRM)
             self._execute("COMMIT")
         except sqlite3.Error as error:
-            self.failed = True
+            self._failing = True
             self.rollback()
             raise unknown(error) from error
 
@@ -89,7 +122,8 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         self._one("ROLLBACK TO job")
 
     def wrote(self) -> bool:
-        wrote, self._wrote = self._wrote, False
+        wrote = self._wrote or self.derived.wrote
+        self._wrote = self.derived.wrote = False
         return wrote
 
     def _advance(
@@ -114,7 +148,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
             self._wrote = True
             for name, content in blobs.items():
                 self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
-                self.bytes_written += len(content)
+                self._bytes_written += len(content)
         except sqlite3.Error as error:
             raise self._failed(error, "appending") from error
         positions: list[int] = []
@@ -172,7 +206,7 @@ class SQLiteLedgerTransaction(SQLiteShelfTransaction):
         for row in rows[done:]:
             last = self._execute(INSERT_ONE, row).lastrowid
         for row in rows:
-            self.bytes_written += len(row.data)
+            self._bytes_written += len(row.data)
         assert last is not None
         return last
 

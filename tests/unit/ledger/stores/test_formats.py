@@ -19,20 +19,27 @@ from tests.conformance.samples import PICTURE, note, one_of_each, started
 from tests.postgres import new_database
 from turnledger.ledger import (
     NEW,
-    NO_MARK,
     Ledger,
-    Mark,
     NotALedgerError,
     StoreUnavailableError,
+    Watermark,
     new_run_id,
 )
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.projections import (
+    TableNotMadeError,
+    ToolStatistics,
+    catch_up,
+    rebuild,
+    table_rows,
+)
+from turnledger.projections.tables.storage import kept_tables
 
 FORMATS = Path(__file__).parent / "formats"
 ROOT = Path(__file__).parents[4]
 RUN = new_run_id()
 TABLES = ("events", "blobs", "runs", "run_tags", "leases")
-MARK = Mark("f", 1, 3, "")
+WATERMARK = Watermark("f", 3, "")
 
 
 class OldLedger(ABC):
@@ -156,8 +163,8 @@ def use(ledger: Ledger) -> None:
     """Read and write what an old ledger holds, and what it lacked."""
     assert ledger.verify_all().problems == ()
     assert ledger.head(RUN) == len(one_of_each()) + 2
-    assert ledger.shelf("totals").put({"k": "v"}, 1, expected=NO_MARK, mark=MARK)
-    assert ledger.shelf("totals").shown() == (MARK, {"k": "v"})
+    assert ledger.derived_data("totals").advance(None, WATERMARK, {"k": "v"})
+    assert ledger.derived_data("totals").snapshot() == (WATERMARK, {"k": "v"})
     assert ledger.append(new_run_id(), note(), NEW).version == 1
 
 
@@ -170,7 +177,7 @@ def test_an_old_ledger_gets_what_is_new_and_keeps_all_else(old: OldLedger, creat
         assert (old.format(), old.layout()) == (2, old.new_layout())
         use(ledger)
     with Ledger.open(old.url, create=create) as ledger:
-        assert ledger.shelf("totals").shown() == (MARK, {"k": "v"})
+        assert ledger.derived_data("totals").snapshot() == (WATERMARK, {"k": "v"})
     assert old.sql("SELECT value FROM meta WHERE key = 'catalogue'") == [(str(CATALOGUE),)]
 
 
@@ -178,15 +185,15 @@ def test_threads_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) -> N
     """Whoever comes second finds the tables that the first has made."""
     together = Barrier(8)
 
-    def open_and_put(number: int) -> bool:
+    def open_and_put(number: int) -> None:
         together.wait(30)
         with Ledger.open(old.url) as ledger:
-            return ledger.shelf("opened").put({str(number): "v"}, 1)
+            ledger.derived_data("opened").put({str(number): "v"})
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(open_and_put, range(8)))
+        assert list(pool.map(open_and_put, range(8))) == [None] * 8
     with Ledger.open(old.url) as ledger:
-        assert len(list(ledger.shelf("opened").items(1))) == 8
+        assert len(list(ledger.derived_data("opened").items())) == 8
         use(ledger)
 
 
@@ -196,7 +203,7 @@ from turnledger.ledger import Ledger
 print("ready", flush=True)
 sys.stdin.read(1)
 with Ledger.open(sys.argv[1], create=False) as ledger:
-    assert ledger.shelf("opened").put({sys.argv[2]: "v"}, 1)
+    ledger.derived_data("opened").put({sys.argv[2]: "v"})
 print("done", flush=True)
 """
 
@@ -222,7 +229,7 @@ def test_processes_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) ->
     answers = [worker.communicate(timeout=60)[0] for worker in workers]
     assert answers == [b"done\n"] * 4
     with Ledger.open(old.url) as ledger:
-        assert len(list(ledger.shelf("opened").items(1))) == 4
+        assert len(list(ledger.derived_data("opened").items())) == 4
         use(ledger)
 
 
@@ -270,3 +277,27 @@ def test_a_role_that_may_not_make_tables_is_told_who_must(tmp_path: Path) -> Non
     finally:
         old.sql(f"DROP OWNED BY {name}")
         old.sql(f"DROP ROLE {name}")
+
+
+def test_tables_of_the_version_with_generations_are_ignored_and_made_again(old: OldLedger) -> None:
+    """Its watermarks and rows are in the same tables, under a generation from 1 on."""
+    with Ledger.open(old.url) as ledger:
+        table = ToolStatistics()
+        old.sql(
+            "INSERT INTO shelves (name, fingerprint, generation, position, state) VALUES "
+            "('table:tool-statistics', 'tool-statistics/1', 3, 2, '{}'), ('tables', '', 3, 0, '')"
+        )
+        old.sql(
+            "INSERT INTO shelf_rows (shelf, generation, key, value) VALUES "
+            """('table:tool-statistics', 3, 'row/search', '["search",{"started":9}]')"""
+        )
+        assert kept_tables(ledger) == []
+        with pytest.raises(TableNotMadeError):
+            table_rows(ledger, table)
+        catch_up(ledger, table)
+        made = table_rows(ledger, table)
+        assert made.rows
+        rebuild(ledger, table)
+        assert table_rows(ledger, table) == made
+        assert old.sql("SELECT DISTINCT generation FROM shelf_rows") == [(0,)]
+        assert [kept.name for kept in kept_tables(ledger)] == ["tool-statistics"]

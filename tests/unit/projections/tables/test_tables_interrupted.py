@@ -62,18 +62,24 @@ class KilledError(BaseException):
 class Fuse:
     """Lets a ledger's store work so many times, and then never again."""
 
-    METHODS = ("rows_after", "rows", "list_runs", "shelf_mark", "shelf_get", "write")
-
     def __init__(self, ledger: Ledger, length: int) -> None:
         self._left = length
-        for name in self.METHODS:
-            setattr(ledger.store, name, self._wrapped(getattr(ledger.store, name)))
+        self._methods = [
+            *((ledger.store, name) for name in ("rows_after", "rows", "list_runs", "write")),
+            *((ledger.store.derived, name) for name in ("watermark", "get", "page")),
+        ]
+        for owner, name in self._methods:
+            setattr(owner, name, self._wrapped(getattr(owner, name)))
+
+    def remove(self) -> None:
+        for owner, name in self._methods:
+            delattr(owner, name)
 
     def _wrapped(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def limited(*args: Any, **kwargs: Any) -> Any:
             self._burn()
             answer = method(*args, **kwargs)
-            self._burn()  # it was done, but nobody hears of it
+            self._burn()  # it was done, but the answer is lost
             return answer
 
         return limited
@@ -86,7 +92,7 @@ class Fuse:
 
 def check_what_is_shown(ledger: Ledger, table: Table[Any]) -> None:
     """At every moment a table is exactly what the events up to its position come to."""
-    if ledger.shelf(f"table:{table.name}").mark().fingerprint:
+    if ledger.derived_data(f"table:{table.name}").watermark():
         position, rows = table_rows(ledger, table)
         assert rows == clean_fold(ledger, table, position)
 
@@ -94,14 +100,13 @@ def check_what_is_shown(ledger: Ledger, table: Table[Any]) -> None:
 def interrupted(url: str, length: int, work: Callable[[Ledger], object]) -> None:
     """Do something through a handle that may break in the middle of it."""
     with Ledger.open(url) as ledger:
-        Fuse(ledger, length)
+        fuse = Fuse(ledger, length)
         try:
             work(ledger)
         except KilledError:
             pass
         finally:
-            for name in Fuse.METHODS:
-                delattr(ledger.store, name)
+            fuse.remove()
 
 
 def change(ledger: Ledger, current: list[UUID], kind: str, first: int, second: Any) -> None:
@@ -118,7 +123,7 @@ def change(ledger: Ledger, current: list[UUID], kind: str, first: int, second: A
 def test_rows_are_those_of_a_plain_fold(
     table: Table[Any], given_rounds: list[Any], batch: int
 ) -> None:
-    """However the events came, were taken in, and who died over it; made anew it is the same."""
+    """However the events came, were taken in, and what was killed; a rebuild gives the same."""
     url = f"memory://{new_run_id()}"
     with Ledger.open(url) as ledger:
         current = [new_run_id() for _ in range(3)]

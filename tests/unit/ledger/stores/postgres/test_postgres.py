@@ -41,8 +41,8 @@ from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.events.types import ResourceSnapshotted
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.transaction import Mark, Transaction
-from turnledger.ledger.stores.derived_data import _drop, _put
+from turnledger.ledger.runs.transaction import Transaction, Watermark
+from turnledger.ledger.stores.derived_data import advance, drop
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
@@ -626,41 +626,41 @@ def test_a_query_that_nobody_waits_for_any_more_is_stopped(
 
 
 @pytest.mark.parametrize("neighbour", ["refused", "drops another"])
-def test_a_shelf_whose_answer_was_lost_is_put_once(
+def test_derived_data_whose_answer_was_lost_is_written_once(
     url: str, opened: Callable[..., Ledger], neighbour: str
 ) -> None:
     """What a neighbour in the group took back does not hide that the commit went through."""
-    before, after = Mark("f", 1, 1, "a"), Mark("f", 1, 2, "b")
+    before, after = Watermark("f", 1, "a"), Watermark("f", 2, "b")
 
     def other(tx: Transaction) -> None:
-        tx.locked_mark("t")
-        tx.put_mark("t", after if neighbour == "refused" else None)
+        tx.derived.watermark("t")
+        tx.derived.set_watermark("t", after if neighbour == "refused" else None)
         if neighbour == "refused":
             raise LookupError
 
     with proxied(url) as proxy:
         ledger = opened(proxy.url(url))
-        ledger.shelf("s").put({"k": "0"}, 1, mark=before)
-        put = Job[Transaction](lambda tx: _put(tx, "s", {"k": "1"}, 1, before, after))
+        ledger.derived_data("s").advance(None, before, {"k": "0"})
+        put = Job[Transaction](lambda tx: advance(tx, "s", before, after, {"k": "1"}))
         proxy.cut(b"COMMIT", "after")
         ledger.store._commit_group([put, Job(other)])
         assert (proxy.cuts, put.result, put.error) == (1, True, None)
-        assert ledger.shelf("s").shown() == (after, {"k": "1"})
+        assert ledger.derived_data("s").snapshot() == (after, {"k": "1"})
         ledger.close()
 
 
-def test_a_shelf_that_is_put_and_dropped_at_once_is_not_said_to_have_been_in_the_way(
+def test_derived_data_that_is_written_and_dropped_at_once_has_an_unknown_outcome(
     url: str, opened: Callable[..., Ledger]
 ) -> None:
     """With no trace left of it, a commit whose answer was lost has an unknown outcome."""
-    before, after = Mark("f", 1, 1, "a"), Mark("f", 1, 2, "b")
+    before, after = Watermark("f", 1, "a"), Watermark("f", 2, "b")
     with proxied(url) as proxy:
         ledger = opened(proxy.url(url))
-        ledger.shelf("s").put({"k": "0"}, 1, mark=before)
-        put = Job[Transaction](lambda tx: _put(tx, "s", {"k": "1"}, 1, before, after))
-        drop = Job[Transaction](lambda tx: _drop(tx, "s"))
+        ledger.derived_data("s").advance(None, before, {"k": "0"})
+        put = Job[Transaction](lambda tx: advance(tx, "s", before, after, {"k": "1"}))
+        dropped = Job[Transaction](lambda tx: drop(tx, "s"))
         proxy.cut(b"COMMIT", "after")
-        ledger.store._commit_group([put, drop])
+        ledger.store._commit_group([put, dropped])
         assert proxy.cuts == 1
         with pytest.raises(StoreUnavailableError, match="outcome is unknown"):
             raise put.error or AssertionError

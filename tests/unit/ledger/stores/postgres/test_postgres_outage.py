@@ -30,7 +30,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import ResourceSnapshotted
-from turnledger.ledger.runs.transaction import Mark
+from turnledger.ledger.runs.transaction import Watermark
 from turnledger.ledger.transfer.backup import snapshot_of
 
 MIB = 1024 * 1024
@@ -53,7 +53,7 @@ def opened() -> Iterator[Callable[..., Ledger]]:
 
 
 class Everything:
-    """Every operation of a ledger, on a run with a claim, a blob and a shelf."""
+    """Every operation of a ledger, on a run with a claim, a blob and derived data."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -66,7 +66,7 @@ class Everything:
 
     def operations(self) -> dict[str, Callable[[], Any]]:
         ledger, run = self.ledger, self.run
-        shelf = ledger.shelf("shelf")
+        data = ledger.derived_data("name")
         return {
             "append": lambda: ledger.append(run, note(), ANY),
             "append to a claimed run": lambda: ledger.append(
@@ -82,8 +82,10 @@ class Everything:
             "blob": lambda: ledger.blob(blob_name(b"x")),
             "claim": lambda: ledger.claim(run).release(),
             "heartbeat": self.claim.heartbeat,
-            "put on a shelf": lambda: shelf.put({"k": "v"}, 1, mark=Mark("f", 1, 1, "s")),
-            "read a shelf": shelf.shown,
+            "write derived data": lambda: data.advance(
+                data.watermark(), Watermark("f", 1, "s"), {"k": "v"}
+            ),
+            "read derived data": data.snapshot,
             "verify": lambda: ledger.verify(run),
             "verify all": ledger.verify_all,
             "rebuild the index": ledger.rebuild_index,

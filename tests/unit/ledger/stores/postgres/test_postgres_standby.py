@@ -32,7 +32,7 @@ from turnledger.ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from turnledger.ledger.runs.transaction import Mark, Transaction
+from turnledger.ledger.runs.transaction import Transaction, Watermark
 from turnledger.ledger.stores.postgres import connection_postgres_line as postgres_line
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.transfer.backup import snapshot_of
@@ -422,7 +422,7 @@ def test_a_read_that_replay_is_in_the_way_of_is_asked_again(
         eventually(lambda: _asleep(pair.standby))
         for _ in range(20):
             claim.heartbeat()
-        trial.ledger.shelf("done").put({"k": "v"}, 1, mark=Mark("f", 1, 1, "s"))
+        trial.ledger.derived_data("done").advance(None, Watermark("f", 1, "s"), {"k": "v"})
         with psycopg.connect(trial.ledger.url, autocommit=True) as db:
             db.execute("VACUUM leases")
         assert reading.result(30)[0][1] == 1
@@ -553,22 +553,22 @@ def _on(server: PostgresServer, url: str) -> str:
 def test_a_transaction_number_that_a_crash_gave_to_another_proves_nothing(
     opened: Callable[..., Ledger],
 ) -> None:
-    """Rows of a shelf whose commit was lost in a crash are written again, not taken for written."""
+    """Derived rows whose commit was lost in a crash are written again, not taken for written."""
     with PostgresServer({"wal_writer_delay": "'10s'"}) as server:
         ledger = opened(new_database(server.url()))
-        mark, crashed = Mark("print", 1, 5, "state"), []
+        watermark, crashed = Watermark("print", 5, "state"), []
 
         def put(tx: Transaction) -> None:
-            tx.locked_mark("shelf")
-            tx.put_mark("shelf", mark)
-            tx.put_rows("shelf", 1, {"key": "text"})
+            tx.derived.watermark("name")
+            tx.derived.set_watermark("name", watermark)
+            tx.derived.put("name", {"key": "text"})
             if not crashed:
                 crashed.append(True)
                 _crash_and_give_the_number_away(server)
 
         ledger.store.write(put)
         assert crashed
-        assert ledger.shelf("shelf").shown() == (mark, {"key": "text"})
+        assert ledger.derived_data("name").snapshot() == (watermark, {"key": "text"})
 
 
 def _crash_and_give_the_number_away(server: PostgresServer) -> None:

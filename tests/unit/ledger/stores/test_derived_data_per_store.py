@@ -1,4 +1,4 @@
-"""What shelves mean for each store: the WAL of SQLite, the locks and lost answers of PostgreSQL."""
+"""Derived data of each store: the WAL of SQLite, the locks and lost answers of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from tests.postgres_proxy import Proxy
 from turnledger.ledger import (
     ANY,
     NEW,
-    NO_MARK,
     CustomEvent,
     Ledger,
-    Mark,
     StoreBusyError,
     StoreUnavailableError,
+    Watermark,
     new_run_id,
 )
 from turnledger.ledger.runs.transaction import Transaction
-from turnledger.ledger.stores.postgres import derived_data as postgres_shelves
+from turnledger.ledger.stores.postgres import derived_data as postgres_derived_data
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.stores.sqlite.store import CHECKPOINT_PAGES, PAGE_BYTES
 
 NOTE = CustomEvent(kind="test.note")
-FIRST, SECOND = Mark("f", 1, 1, "one"), Mark("f", 2, 2, "two")
+FIRST, SECOND = Watermark("f", 1, "one"), Watermark("f", 2, "two")
 
 
 @pytest.fixture
@@ -55,14 +54,14 @@ def test_short_rows_all_over_the_place_do_not_make_the_wal_grow(tmp_path: Path) 
     """Each of them changes a page, however few bytes it has, and that is what is counted."""
     path, random = tmp_path / "runs.db", Random(7)
     with Ledger.open(path) as ledger:
-        shelf = ledger.shelf("totals")
+        data = ledger.derived_data("totals")
         keys = [f"{random.getrandbits(128):032x}" for _ in range(50_000)]
-        shelf.put(dict.fromkeys(keys, "x" * 100), 1)
+        data.put(dict.fromkeys(keys, "x" * 100))
         largest = 2 * CHECKPOINT_PAGES * PAGE_BYTES
         for turn in range(40):
-            shelf.put(dict.fromkeys(random.sample(keys, 500), str(turn)), 1)
+            data.put(dict.fromkeys(random.sample(keys, 500), str(turn)))
             assert Path(f"{path}-wal").stat().st_size < largest
-        shelf.put({}, 2, mark=SECOND)
+        assert data.advance(None, FIRST, {}, replace=True)
         assert Path(f"{path}-wal").stat().st_size < largest
 
 
@@ -84,17 +83,16 @@ def test_damaged_tables_of_a_file_are_an_error_of_ours(tmp_path: Path) -> None:
 
 
 def assert_unusable(ledger: Ledger) -> None:
-    shelf = ledger.shelf("totals")
+    data = ledger.derived_data("totals")
     for act in (
-        shelf.mark,
-        shelf.drop,
-        lambda: shelf.get(["k"], 1),
-        lambda: list(shelf.items(1)),
-        lambda: shelf.put({"k": "v"}, 1),
-        lambda: shelf.put({"k": None}, 1),
-        lambda: shelf.put({}, 1, mark=FIRST),
-        lambda: shelf.clear(1),
-        ledger.store.shelf_names,
+        data.watermark,
+        data.drop,
+        lambda: data.get(["k"]),
+        lambda: list(data.items()),
+        lambda: data.put({"k": "v"}),
+        lambda: data.put({"k": None}),
+        lambda: data.advance(None, FIRST, {}),
+        ledger.store.derived.watermarks,
     ):
         with pytest.raises(StoreUnavailableError, match="shel"):
             act()
@@ -120,46 +118,47 @@ def test_a_put_that_takes_many_statements_is_one_transaction(
     url: str, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More rows, and more text, than one statement carries."""
-    monkeypatch.setattr(postgres_shelves, "_ROWS_AT_ONCE", 100)
-    monkeypatch.setattr(postgres_shelves, "_CHARACTERS_AT_ONCE", 5_000)
+    monkeypatch.setattr(postgres_derived_data, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(postgres_derived_data, "_CHARACTERS_AT_ONCE", 5_000)
     with Ledger.open(url) as ledger:
-        shelf = ledger.shelf("totals")
+        data = ledger.derived_data("totals")
         rows = {f"k{number}": str(number) for number in range(503)}
         rows |= {f"long{number}": "é" * 3_000 for number in range(5)}
-        assert shelf.put(rows, 1, expected=NO_MARK, mark=FIRST)
-        assert shelf.shown() == (FIRST, rows)
+        assert data.advance(None, FIRST, rows)
+        assert data.snapshot() == (FIRST, rows)
         found = sql.execute("SELECT count(DISTINCT xmin::text) FROM shelf_rows").fetchone()
         assert found == (1,)
 
 
 @pytest.mark.parametrize("how", ["before", "after", "silently"])
 def test_a_put_whose_answer_was_lost_is_there_once(url: str, how: str) -> None:
-    """Its writer is not told that somebody else was quicker, when that was itself."""
+    """Its writer is not told that another one was quicker, when that was itself."""
     with Proxy(parse(url).parameters["host"]) as proxy, Ledger.open(proxy.url(url)) as ledger:
-        shelf = ledger.shelf("totals")
-        assert shelf.put({"k": "1"}, 1, expected=NO_MARK, mark=FIRST)
+        data = ledger.derived_data("totals")
+        assert data.advance(None, FIRST, {"k": "1", "old": "x"})
         proxy.cut(b"COMMIT", how)
-        assert shelf.put({"k": "2"}, 2, expected=FIRST, mark=SECOND)
-        assert (proxy.cuts, shelf.shown()) == (1, (SECOND, {"k": "2"}))
+        assert data.advance(FIRST, SECOND, {"k": "2"}, replace=True)
+        assert (proxy.cuts, data.snapshot()) == (1, (SECOND, {"k": "2"}))
         proxy.cut(b"COMMIT", how)
-        assert shelf.put({"k": "3"}, 2)
+        data.put({"k": "3"})
         proxy.cut(b"COMMIT", how)
-        assert not shelf.put({"k": "4"}, 2, expected=FIRST, mark=SECOND)
+        assert not data.advance(FIRST, SECOND, {"k": "4"})
+        assert data.snapshot() == (SECOND, {"k": "3"})
         proxy.cut(b"COMMIT", how)
-        shelf.drop()
-        assert (proxy.cuts, shelf.shown()) == (4, (NO_MARK, {}))
+        data.drop()
+        assert (proxy.cuts, data.snapshot()) == (4, (None, {}))
 
 
 class Holder:
-    """A transaction that has locked a shelf's mark, until it is let go."""
+    """A transaction that has locked a watermark, until it is let go."""
 
-    def __init__(self, ledger: Ledger, shelf: str) -> None:
+    def __init__(self, ledger: Ledger, name: str) -> None:
         self._locked, self._leave = Event(), Event()
-        self._shelf = shelf
+        self._name = name
         self._thread = Thread(target=lambda: ledger.store.write(self._hold))
 
     def _hold(self, tx: Transaction) -> None:
-        tx.locked_mark(self._shelf)
+        tx.derived.watermark(self._name)
         self._locked.set()
         assert self._leave.wait(30)
 
@@ -173,11 +172,12 @@ class Holder:
         self._thread.join(30)
 
 
-def test_who_waits_for_a_shelf_holds_nobody_up(url: str, sql: psycopg.Connection[Any]) -> None:
-    """It has no transaction number yet, so whoever follows the ledger need not wait for it."""
+def test_a_writer_that_waits_holds_no_reader_up(url: str, sql: psycopg.Connection[Any]) -> None:
+    """It has no transaction number yet, so readers that follow the ledger don't wait for it."""
     with Ledger.open(url) as one, Ledger.open(url) as other, Ledger.open(url) as third:
         with Holder(one, "totals"):
-            waiter = Thread(target=lambda: other.shelf("totals").put({"k": "v"}, 1, mark=FIRST))
+            data = other.derived_data("totals")
+            waiter = Thread(target=lambda: data.advance(None, FIRST, {"k": "v"}))
             waiter.start()
             eventually(
                 lambda: (
@@ -190,22 +190,22 @@ def test_who_waits_for_a_shelf_holds_nobody_up(url: str, sql: psycopg.Connection
             )
             appended = third.append(new_run_id(), NOTE, NEW)
             assert next(third.tail(follow=True)).position == appended.position
-            assert third.shelf("totals").mark() == NO_MARK
-            assert third.shelf("another").put({"k": "v"}, 1, expected=NO_MARK, mark=FIRST)
+            assert third.derived_data("totals").watermark() is None
+            assert third.derived_data("another").advance(None, FIRST, {"k": "v"})
         waiter.join(30)
-        assert third.shelf("totals").shown() == (FIRST, {"k": "v"})
+        assert third.derived_data("totals").snapshot() == (FIRST, {"k": "v"})
 
 
-def test_a_shelf_that_is_never_let_go_is_given_up(url: str) -> None:
+def test_a_watermark_that_stays_locked_is_given_up(url: str) -> None:
     """After the wait that the ledger was opened with, and nothing was written."""
     with Ledger.open(url) as one, Ledger.open(url, wait=0.1) as other:
         with Holder(one, "totals"), pytest.raises(StoreBusyError, match="nothing was written"):
-            other.shelf("totals").put({"k": "v"}, 1, mark=FIRST)
-        assert other.shelf("totals").shown() == (NO_MARK, {})
-        assert other.shelf("totals").put({"k": "v"}, 1, mark=FIRST)
+            other.derived_data("totals").advance(None, FIRST, {"k": "v"})
+        assert other.derived_data("totals").snapshot() == (None, {})
+        assert other.derived_data("totals").advance(None, FIRST, {"k": "v"})
 
 
-def test_two_who_lock_two_shelves_crosswise_both_get_through(url: str) -> None:
+def test_two_that_lock_two_watermarks_crosswise_both_get_through(url: str) -> None:
     """PostgreSQL ends one of them, which is then run again."""
     with Ledger.open(url) as one, Ledger.open(url) as other:
         together = Barrier(2)
@@ -214,11 +214,11 @@ def test_two_who_lock_two_shelves_crosswise_both_get_through(url: str) -> None:
         def write(ledger: Ledger, first: str, second: str) -> None:
             def work(tx: Transaction) -> None:
                 tries.append(first)
-                tx.locked_mark(first)
+                tx.derived.watermark(first)
                 if tries.count(first) == 1:
                     together.wait(30)
-                tx.locked_mark(second)
-                tx.put_mark(second, FIRST)
+                tx.derived.watermark(second)
+                tx.derived.set_watermark(second, FIRST)
 
             ledger.store.write(work)
 
@@ -231,4 +231,4 @@ def test_two_who_lock_two_shelves_crosswise_both_get_through(url: str) -> None:
         for thread in threads:
             thread.join(60)
         assert len(tries) > 2
-        assert (one.shelf("a").mark(), one.shelf("b").mark()) == (FIRST, FIRST)
+        assert one.store.derived.watermarks() == {"a": FIRST, "b": FIRST}
