@@ -64,7 +64,9 @@ class _Silent(ProviderAdapter[Any]):
 
 class _Clerk(MainLoop[Order, Any]):
     def create_session(self) -> Session:
-        return Session(bus=self._bus)
+        session = Session(bus=self._bus)
+        session.install(Order)
+        return session
 
     def create_prompt(self, request: Order) -> Prompt[Any]:
         tool = Tool[Order, Any](name="book", description="Book it.", handler=_book)

@@ -33,6 +33,7 @@ from turnledger.ledger import (
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
@@ -241,8 +242,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None, session: Session
     ) -> PromptResponse[OutputT]:
         run = run_id or new_run_id()
-        started, request = self._recorded(run, self._started(asked, session), asked.request)
-        with self._journal(run, started, session) as journal:
+        entry, started, request = self._recorded(run, self._started(asked, session), asked.request)
+        with self._journal(run, entry or started, session) as journal:
             work = RunWork(
                 host=self.host,
                 run_id=run,
@@ -262,7 +263,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         name, payload = recorded_request(self.request_type, asked.request)
         limit = asked.deadline or self._config.deadline
         budget = asked.budget or self._config.budget
-        return RunStarted(
+        started = RunStarted(
             request_id=asked.request_id,
             request_type=name,
             request=payload,
@@ -273,21 +274,30 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
         )
+        parent = session.run_in(self._ledger) if self._ledger is not None else None
+        if self._ledger is None or parent is None:
+            return started
+        at = self._ledger.head(parent)
+        return msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
 
-    def _recorded(self, run: UUID, started: RunStarted, request: Any) -> tuple[RunStarted, Any]:
+    def _recorded(
+        self, run: UUID, started: RunStarted, request: Any
+    ) -> tuple[Entry | None, RunStarted, Any]:
         """The run's beginning and its request as they will be on record: without secrets.
 
-        A recovery has only these, so the first attempt has no more.
+        A recovery has only these, so the first attempt has no more. With a ledger, the
+        beginning is encoded here, and recorded as it is.
         """
-        ledger = self._ledger
-        recorded = ledger.redact(started) if ledger is not None else redacted(started, STANDARD)
+        entry = self._ledger.prepare(started) if self._ledger is not None else None
+        recorded = entry.event if entry is not None else redacted(started, STANDARD)
         assert isinstance(recorded, RunStarted)
         if msgspec.json.encode(recorded.request) == msgspec.json.encode(started.request):
-            return recorded, request
+            return entry, recorded, request
         try:
-            return recorded, request_from(
+            shown = request_from(
                 str(run), self.request_type, recorded.request_type, recorded.request
             )
+            return entry, recorded, shown
         except CheckpointCorruptedError as error:
             raise InvalidInputError(
                 f"The request holds a secret, and is no {recorded.request_type} without it: "
@@ -296,15 +306,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             ) from None
 
     @contextmanager
-    def _journal(self, run: UUID, started: RunStarted, session: Session) -> Iterator[Journal]:
+    def _journal(
+        self, run: UUID, started: Entry | RunStarted, session: Session
+    ) -> Iterator[Journal]:
         """The journal of a new run: in the ledger, claimed, or in the session's own memory."""
         if self._ledger is None:
+            assert isinstance(started, RunStarted)
             yield session.begin_run(started)
             return
-        parent = session.run_in(self._ledger)
-        if parent is not None:
-            at = self._ledger.head(parent)
-            started = msgspec.structs.replace(started, parent=parent, at=at, kind="continuation")
         try:
             claim = self._ledger.begin(
                 run, started, worker=worker_name(self._ledger), ttl=self._lease
@@ -312,7 +321,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with claimed(self.host, run, session, claim) as journal:
+        with claimed(self.host, run, session, claim=claim) as journal:
             session.attach(journal)
             yield journal
 

@@ -66,6 +66,11 @@ class RunState:
         states, last = fold_pages(records, self._projections, self._states)
         return RunState(last.version if last else self.version, self._projections, states)
 
+    def with_slices(self, declarations: Declarations, slices: SlicesState) -> RunState:
+        """The same with session state that was folded by these declarations."""
+        states = (*self._states[:2], slices, *self._states[3:])
+        return RunState(self.version, built_in(declarations), states)
+
     def __reduce__(self) -> tuple[object, ...]:
         """Copied packed, so that all of it keeps its JSON and its digests."""
         return (_unpacked, (packed((self.version, self._projections, self._states)),))

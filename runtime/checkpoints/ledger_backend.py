@@ -15,22 +15,17 @@ import msgspec
 from turnledger.ledger import (
     ANY,
     CheckpointCleared,
+    CheckpointReached,
     CheckpointStored,
     Ledger,
+    Record,
     RunStarted,
 )
-from turnledger.projections import (
-    CheckpointEntry,
-    CheckpointView,
-    Declarations,
-    fold,
-    fold_together,
-    state_at,
-)
+from turnledger.projections import CheckpointEntry, CheckpointView, Declarations, fold
+from turnledger.projections.views.checkpoints import CheckpointsState
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
-from turnledger.runtime.journal.loop_progress import Progress
-from turnledger.runtime.journal.session_index import SessionIndex
+from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.session.snapshot import Snapshot
 
 
@@ -67,14 +62,11 @@ class LedgerCheckpointBackend:
         latest = self._latest(run_id)
         if latest is None:
             return None
-        if latest.is_users:
-            event = self.ledger.record(run_id, latest.version).event
-            assert isinstance(event, CheckpointStored)
-            return Checkpoint.from_json(event.checkpoint)
-        state = state_at(self.ledger, run_id, latest.version, declarations=self.declarations)
+        if latest.stored is not None:
+            return Checkpoint.from_json(latest.stored)
         records = self.ledger.read(run_id, until=latest.version)
-        progress, index = fold_together(records, (Progress(), SessionIndex()))
-        started = progress.started
+        known = Known.initial(self.declarations).after(records)
+        started = known.progress.started
         if started is None or started.request_id is None:
             return None
         return Checkpoint(
@@ -82,10 +74,10 @@ class LedgerCheckpointBackend:
             request_id=started.request_id,
             created_at=latest.created_at,
             composite_snapshot=CompositeSnapshot(
-                session=Snapshot.of_slices(state.slices, self.declarations),
+                session=Snapshot.of_slices(known.run.slices, self.declarations),
                 resources={
                     name: resource_at(files, self.ledger.blob)
-                    for name, files in index.resources.items()
+                    for name, files in known.session.resources.items()
                 },
             ),
             request_payload=msgspec.json.encode(started.request),
@@ -110,7 +102,7 @@ class LedgerCheckpointBackend:
 
     def _latest(self, run_id: UUID) -> CheckpointEntry | None:
         """The run's last checkpoint, unless it was cleared."""
-        return fold(self.ledger.read(run_id), CheckpointView()).latest
+        return recent_checkpoints(self.ledger, run_id).latest
 
     def _redacted(self, checkpoint: Checkpoint) -> Checkpoint:
         """The bytes in it are base64 in its JSON, where nobody would find a secret any more."""
@@ -132,6 +124,28 @@ class LedgerCheckpointBackend:
         worker = f"{self.ledger.worker}/checkpoints"
         with self.ledger.claim(run_id, worker=worker) as claim:
             self.ledger.append(run_id, event, ANY, claim.epoch)
+
+
+def recent_checkpoints(ledger: Ledger, run_id: UUID) -> CheckpointsState:
+    """The run's last checkpoint, and whether it was cleared, without those before it.
+
+    It is read from the run's end, so that it costs what was recorded since that checkpoint.
+    """
+    found: list[Record] = []
+    for record in ledger.read(run_id, backwards=True, page_size=_FEW):
+        if record.tag in _CHECKPOINTS:
+            found.append(record)
+        if record.tag in _CHECKPOINTS and record.tag != CheckpointCleared.tag:
+            break
+        if record.tag == RunStarted.tag:  # what a run goes on from has checkpoints of its own
+            break
+    return fold(reversed(found), CheckpointView())
+
+
+_FEW = 50
+_CHECKPOINTS = frozenset(
+    kind.tag for kind in (CheckpointReached, CheckpointStored, CheckpointCleared)
+)
 
 
 def _json_or_none(payload: bytes) -> Any:

@@ -17,6 +17,7 @@ Any thread may use a journal; a loop's events come from its own thread only.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ from turnledger.ledger import (
     blob_name,
 )
 from turnledger.ledger.runs.append import Entry
-from turnledger.projections import Declarations, RunState, fold_together
+from turnledger.projections import Declarations, RunState, SessionSlices, fold, fold_together
 from turnledger.projections.projection import PAGE, tags_of
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
 from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
@@ -99,6 +100,23 @@ class Known(NamedTuple):
         # A continuation has a prompt of its own, a fork goes on with its parent's.
         base = self.prompt_base if progress.prompted_at is not None else None
         return Known(self.run.after(page), progress, session, base)
+
+    def declared(self, declarations: Declarations, records: Sequence[Record]) -> Known:
+        """The same with session state folded by these declarations.
+
+        Args:
+            declarations: The types and reducers of a session.
+            records: All records up to here that `SessionSlices` reads, in their order.
+        """
+        slices, base, place = SessionSlices(declarations), self.prompt_base, 0
+        state = slices.initial()
+        if base is not None:
+            place = bisect_right(records, base.version, key=lambda record: record.version)
+            state = fold(records[:place], slices, state)
+            base = base._replace(run=base.run.with_slices(declarations, state))
+        state = fold(records[place:], slices, state)
+        run = self.run.with_slices(declarations, state)
+        return self._replace(run=run, prompt_base=base)
 
     def is_outdated(self, changes: Iterable[str]) -> bool:
         """Whether it may have to be folded again, as these names mean something else now."""
@@ -170,6 +188,7 @@ class Journal:
         declarations: Declarations | None = None,
         claim: Claim | None = None,
         clock: Clock | None = None,
+        known: Known | None = None,
         at: int | None = None,
     ) -> None:
         """Read and fold the run.
@@ -180,6 +199,7 @@ class Journal:
             declarations: The types and reducers of its session.
             claim: The worker's claim; its epoch goes with every append.
             clock: Gives event ids and provisional times.
+            known: The run's state by these declarations, if it is folded already.
             at: The version to begin with, instead of the last one.
         """
         self.ledger = ledger
@@ -199,8 +219,9 @@ class Journal:
         self._unheard: deque[tuple[Known, Known]] = deque()
         self._notifying = Lock()
         self._changes = len(self.declarations.changes)
-        self._committed = self.folded(ledger.head(run_id) if at is None else at)
-        self._known = self._committed
+        if known is None:
+            known = self.folded(ledger.head(run_id) if at is None else at)
+        self._committed = self._known = known
 
     # --- state ---
 

@@ -6,7 +6,7 @@ of a replay with live parts, which would be live as a whole from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from uuid import UUID
 
 from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
@@ -16,6 +16,7 @@ from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
 )
+from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints
 from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
@@ -44,12 +45,12 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
                 continue
             if ledger.worker_of(info.run_id) is not None:
                 continue
-            state = state_at(ledger, info.run_id)
-            if info.kind == "fork" and in_doubt(ledger, info.run_id, state):
+            if info.kind == "fork" and _has_open_calls(ledger, info.run_id):
                 continue
-            latest = state.checkpoints.latest
-            if latest is None and len(state.checkpoints.entries):
-                continue
+            checkpoints = recent_checkpoints(ledger, info.run_id)
+            latest = checkpoints.latest
+            if latest is None and len(checkpoints.entries):
+                continue  # cleared
             found.append(
                 RecoverableRun(
                     run_id=info.run_id,
@@ -61,6 +62,10 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
             )
     elsewhere = [run for run in _saved_ones(host) if not ledger.head(run.run_id)]
     return _in_order([*found, *elsewhere])
+
+
+def _has_open_calls(ledger: Ledger, run_id: UUID) -> bool:
+    return bool(in_doubt(ledger, run_id, state_at(ledger, run_id)))
 
 
 def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
@@ -78,18 +83,28 @@ def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
 
 
 def in_doubt(ledger: Ledger, run_id: UUID, state: RunState) -> tuple[ToolCallView, ...]:
-    """The calls that were started, that nobody knows the end of, and nobody decided about.
+    """The calls in doubt that no person has decided about."""
+    is_repeated = any(call.decision == "retry" for call in state.tools.pending())
+    if not is_repeated or state.summary.kind != "fork":
+        return undecided(state)
+    own = ledger.read(run_id, after=state.summary.parent_version)
+    decided = (record.event for record in own if record.tag == ToolCallDecided.tag)
+    return undecided(state, {e.call_id for e in decided if isinstance(e, ToolCallDecided)})
 
-    To run a call again is decided for one run: a fork does not inherit that.
+
+def undecided(state: RunState, decided: Container[str] | None = None) -> tuple[ToolCallView, ...]:
+    """The calls that were started, whose outcome is unknown, and about which nobody decided.
+
+    That a call is to run again is decided for one run, and a fork does not inherit it: with
+    `decided`, the calls that were decided about in this run itself, only those count.
     """
     calls = [c for c in state.tools.pending() if c.status in ("started", "in_doubt")]
-    to_retry = {call.call_id for call in calls if call.decision == "retry"}
-    inherited = set[str]()
-    if to_retry and state.summary.kind == "fork":
-        own = ledger.read(run_id, after=state.summary.parent_version)
-        decided = (one.event for one in own if one.tag == ToolCallDecided.tag)
-        inherited = to_retry - {e.call_id for e in decided if isinstance(e, ToolCallDecided)}
-    return tuple(c for c in calls if c.decision is None or c.call_id in inherited)
+    return tuple(
+        call
+        for call in calls
+        if call.decision is None
+        or (decided is not None and call.decision == "retry" and call.call_id not in decided)
+    )
 
 
 def _saved_ones(host: LoopHost) -> list[RecoverableRun]:

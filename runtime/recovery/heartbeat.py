@@ -10,8 +10,10 @@ from uuid import UUID
 
 from turnledger.ledger import Claim, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.projections import Declarations
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
 
 logger = logger_of("turnledger.lease")
@@ -71,7 +73,12 @@ def worker_name(ledger: Ledger) -> str:
 
 @contextmanager
 def claimed(
-    host: LoopHost, run: UUID, session: Session | None = None, claim: Claim | None = None
+    host: LoopHost,
+    run: UUID,
+    session: Session | None = None,
+    *,
+    claim: Claim | None = None,
+    reader: RunReader | None = None,
 ) -> Iterator[Journal]:
     """The journal of a run in the host's ledger, for as long as this worker has its claim.
 
@@ -80,10 +87,17 @@ def claimed(
         run: The run.
         session: Whose types and reducers fold the run; None if none are needed.
         claim: A claim that this worker has already; without one the run is claimed here.
+        reader: What has read the run already: only what came since is read.
     """
     assert host.ledger is not None
     if claim is None:
         claim = host.ledger.claim(run, worker=worker_name(host.ledger), ttl=host.lease)
     with KeptAlive(claim):
-        declared = session.declarations if session is not None else None
-        yield Journal(host.ledger, run, declarations=declared, claim=claim, clock=host.clock)
+        declared = session.declarations if session is not None else Declarations()
+        known = None
+        if reader is not None:
+            reader.read_on()
+            known = reader.declared(declared)
+        yield Journal(
+            host.ledger, run, declarations=declared, claim=claim, clock=host.clock, known=known
+        )

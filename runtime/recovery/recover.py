@@ -11,21 +11,19 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from turnledger.ledger import (
-    CheckpointCleared,
     CheckpointStored,
-    CustomEvent,
     EvaluationSuperseded,
     Ledger,
-    RunClaimed,
     RunParked,
     RunResumed,
     RunStarted,
-    ToolCallDecided,
     ToolCallStarted,
 )
 from turnledger.ledger.clock import to_datetime
-from turnledger.projections import RunState, state_at
+from turnledger.projections import RunState
 from turnledger.projections.views.checkpoints import CheckpointEntry
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint
@@ -47,16 +45,11 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
-from turnledger.runtime.recovery.find import asked_for, in_doubt
+from turnledger.runtime.recovery.find import undecided
 from turnledger.runtime.recovery.heartbeat import claimed
 from turnledger.runtime.recovery.request_types import request_from
+from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
-
-# What is recorded while nobody works on a run, or before its worker begins.
-_NOT_WORK = frozenset(
-    kind.tag
-    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
-)
 
 # --- from the ledger -----------------------------------------------------------------
 
@@ -69,23 +62,23 @@ def recover_from_ledger(
     assert ledger is not None
     if not ledger.head(run_id):
         _take_over(host, ledger, run_id)
-    found = state_at(ledger, run_id)
-    _check_state(host, run_id, found)
+    reader = RunReader(ledger, run_id)
+    _check_state(host, run_id, reader.known.run)
     if ledger.worker_of(run_id) is None:
-        _check_doubts(ledger, run_id, found)
-    _check_request(host, ledger, run_id)
+        _check_doubts(run_id, reader)
+    _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
-    with claimed(host, run_id, session) as journal:
+    with claimed(host, run_id, session, reader=reader) as journal:
         started = journal.progress.started
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
-        # Between the first look and the claim others may have gone on with it.
+        # Between the first look and the claim another worker may have gone on with it.
         _check_state(host, run_id, journal.state)
-        _check_doubts(ledger, run_id, journal.state)
+        _check_doubts(run_id, reader)
         request = request_from(
             str(run_id), host.request_type, started.request_type, started.request
         )
-        used = time_used(ledger, run_id)
+        used = reader.time_used
         latest = journal.state.checkpoints.latest
         _count_attempt(host, run_id, journal)
         opening = session.attach(journal)
@@ -93,9 +86,8 @@ def recover_from_ledger(
             journal.add(*opening)
         session.session_id = started.session_id or session.session_id
         state = ExecutionState(session=session, resources=host.resources())
-        if latest is not None and latest.is_users:
-            checkpoint = LedgerCheckpointBackend(ledger).load(run_id)
-            assert checkpoint is not None
+        if latest is not None and latest.stored is not None:
+            checkpoint = Checkpoint.from_json(latest.stored)
             _go_back_to(checkpoint, state, journal)
             # From here on the run's own events say how it stands.
             journal.add(checkpoint_event(journal, checkpoint.phase.value))
@@ -132,11 +124,10 @@ def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
 
 
-def _check_request(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
-    """Before anything is made for it: a request of another loop's is left alone."""
-    asked = asked_for(ledger, run_id)
-    if asked is not None and asked.request_id is not None:
-        request_from(str(run_id), host.request_type, asked.request_type, asked.request)
+def _check_request(host: LoopHost, run_id: UUID, started: RunStarted | None) -> None:
+    """Before a session is made for it: a request of another loop's type is refused."""
+    if started is not None and started.request_id is not None:
+        request_from(str(run_id), host.request_type, started.request_type, started.request)
 
 
 def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
@@ -181,18 +172,19 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
     if created is not None:
         _check_age(host, run_id, created)
     waiting = set(state.summary.waiting_for)
-    undecided = [
+    open_calls = [
         call.call_id
         for call in state.tools.pending()
         if call.call_id in waiting and call.decision is None
     ]
-    if status == "waiting" and undecided:
-        raise DecisionRequiredError(str(run_id), undecided)
+    if status == "waiting" and open_calls:
+        raise DecisionRequiredError(str(run_id), open_calls)
 
 
-def _check_doubts(ledger: Ledger, run_id: UUID, state: RunState) -> None:
-    """What may have happened, in a fork's parent perhaps, no policy repeats: only a person."""
-    calls = in_doubt(ledger, run_id, state) if state.summary.kind == "fork" else ()
+def _check_doubts(run_id: UUID, reader: RunReader) -> None:
+    """A fork's open calls may have happened in its parent: only a person can have them repeated."""
+    state = reader.known.run
+    calls = undecided(state, reader.decided) if state.summary.kind == "fork" else ()
     if calls:
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
 
@@ -219,21 +211,6 @@ def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
     journal.add(RunResumed(attempt=attempt, from_version=journal.committed.version))
 
 
-def time_used(ledger: Ledger, run_id: UUID) -> timedelta:
-    """How long the run was worked on so far: pauses between attempts do not count."""
-    used, began, last = timedelta(0), None, None
-    for record in ledger.read(run_id):
-        if record.tag in _NOT_WORK:
-            continue
-        if record.tag == RunStarted.tag:
-            used, began = timedelta(0), record.recorded_at
-        elif record.tag == RunResumed.tag:
-            used += last - began if began is not None and last is not None else timedelta(0)
-            began = record.recorded_at
-        last = record.recorded_at
-    return used + (last - began) if began is not None and last is not None else used
-
-
 # --- from a checkpoint ---------------------------------------------------------------
 
 
@@ -256,7 +233,7 @@ def recover_from_checkpoint(
             f"Run {run_id} was tried {saved.attempts} times and got nowhere.", run_id=str(run_id)
         )
     session = host.create_session()
-    started = saved.started or _started_by(checkpoint)
+    started = _started_by(checkpoint, saved)
     journal = session.begin_run(started)
     # What the run did before is in no ledger; where it stands is.
     journal.add(
@@ -285,7 +262,10 @@ def recover_from_checkpoint(
     return _recovered(work, journal.state.checkpoints.latest), session
 
 
-def _started_by(checkpoint: Checkpoint) -> RunStarted:
+def _started_by(checkpoint: Checkpoint, saved: Saved) -> RunStarted:
+    """The beginning of a run whose events are elsewhere, if anywhere: it has no parent here."""
+    if saved.started is not None:
+        return msgspec.structs.replace(saved.started, parent=None, at=0, kind="run")
     return RunStarted(
         request_id=checkpoint.request_id,
         request_type=checkpoint.request_type,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +20,8 @@ from tests.unit.runtime.loops import (
 )
 from turnledger.ledger import (
     ANY,
+    CheckpointCleared,
+    CheckpointReached,
     CustomEvent,
     InvalidInputError,
     InvalidRunIdError,
@@ -111,6 +113,32 @@ def test_what_is_listed(ledger: Ledger) -> None:
     ]
     assert found[0].request_id == UUID(state_at(ledger, runs[0]).summary.request_id or "")
     assert found[0].created_at <= found[1].created_at
+
+
+def test_listing_reads_the_end_of_a_run(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last checkpoint is found from the end, and the rest of a long run is not read."""
+    run_id, moment = new_run_id(), datetime(2026, 1, 2, tzinfo=UTC)
+    started = RunStarted(request_id=uuid4(), request_type="Goal")
+    reached = CheckpointReached(
+        phase="post_tool", tool_calls_completed=7, state_digest="", created_at=moment
+    )
+    ledger.append(run_id, [started, *[CustomEvent(kind="a.b")] * 900, reached], ANY)
+    read: list[int] = []
+    rows = ledger.store.rows
+
+    def counted(*given: Any, **more: Any) -> Any:
+        found = rows(*given, **more)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(ledger.store, "rows", counted)
+    loop = Planner(ledger=ledger)
+    (found,) = loop.list_recoverable()
+    assert (found.phase, found.tool_calls_completed) == (CheckpointPhase.POST_TOOL, 7)
+    assert found.created_at == moment
+    assert sum(read) <= 60
+    ledger.append(run_id, CheckpointCleared(reason="enough"), ANY)
+    assert loop.list_recoverable() == []
 
 
 def test_the_order_of_recovering(ledger: Ledger) -> None:

@@ -1,0 +1,95 @@
+"""`RunReader`: the one pass over a run's records that a recovery makes.
+
+It begins before the run is claimed, so that a run that can't be recovered is refused before
+anything is written, and goes on after the claim with what was recorded in between. The session,
+whose declarations say how its state is folded, exists only after the first checks: the records
+that session state is folded from are kept until then, instead of being read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from turnledger.ledger import (
+    CheckpointCleared,
+    CheckpointStored,
+    CustomEvent,
+    Ledger,
+    Record,
+    RunClaimed,
+    RunResumed,
+    RunStarted,
+    ToolCallDecided,
+)
+from turnledger.projections import Declarations, SessionSlices
+from turnledger.projections.projection import tags_read
+from turnledger.runtime.journal.journal import Known
+
+# What is recorded while no worker has a run, or before its worker begins.
+_NOT_WORK = frozenset(
+    kind.tag
+    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
+)
+_OF_SLICES = tags_read(SessionSlices())
+
+
+class RunReader:
+    """A run, read once: its state, the time that was spent on it, and its own decisions.
+
+    `known` has session state as plain JSON; `declared` gives it in a session's types.
+    """
+
+    def __init__(self, ledger: Ledger, run_id: UUID) -> None:
+        self.known = Known.initial()
+        # Calls that a person decided about in this run itself: a fork does not inherit that.
+        self.decided: set[str] = set()
+        self._ledger = ledger
+        self._run_id = run_id
+        self._of_slices: list[Record] = []
+        self._used = timedelta(0)
+        self._began: datetime | None = None
+        self._last: datetime | None = None
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Read and fold what was recorded since the last time."""
+        records = self._ledger.read(self._run_id, after=self.known.version)
+        self.known = self.known.after(self._noted(records))
+
+    def declared(self, declarations: Declarations) -> Known:
+        """The state with the session's part folded by these declarations."""
+        return self.known.declared(declarations, self._of_slices)
+
+    @property
+    def time_used(self) -> timedelta:
+        """How long the run was worked on so far: pauses between attempts do not count."""
+        return self._used + self._since_began()
+
+    def _noted(self, records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            if record.tag in _OF_SLICES:
+                self._of_slices.append(record)
+            if record.tag == ToolCallDecided.tag:
+                assert isinstance(record.event, ToolCallDecided)
+                self.decided.add(record.event.call_id)
+            elif record.tag == RunStarted.tag:
+                self.decided.clear()
+            if record.tag not in _NOT_WORK:
+                self._note_time(record)
+            yield record
+
+    def _note_time(self, record: Record) -> None:
+        if record.tag == RunStarted.tag:
+            self._used, self._began = timedelta(0), record.recorded_at
+        elif record.tag == RunResumed.tag:
+            # The attempt before it ended, whenever its process did, with its last record.
+            self._used += self._since_began()
+            self._began = record.recorded_at
+        self._last = record.recorded_at
+
+    def _since_began(self) -> timedelta:
+        if self._began is None or self._last is None:
+            return timedelta(0)
+        return self._last - self._began
