@@ -23,6 +23,7 @@ from benchmarks import (
     postgres,
     reading,
     replaying,
+    start_up,
     tables,
 )
 from benchmarks.measuring import Result
@@ -36,6 +37,7 @@ PARTS = {
     "encode": encoding,
     "event_cost": event_cost,
     "replay": replaying,
+    "start_up": start_up,
     "disk": disk,
     "postgres": postgres,
     "long_run": long_run,
@@ -64,7 +66,7 @@ def main() -> int:
                 table.add_row(
                     result.name,
                     f"{result.reached:.2f}",
-                    f"{sign} {result.bar:g}",
+                    f"{sign} {result.bar:g}" if result.bar is not None else "",
                     ("ok" if result.ok else "[red]missed[/red]") + f"  {result.detail}",
                 )
                 console.print(f"{result.name}: {result.reached:.2f}", style="dim")

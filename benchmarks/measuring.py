@@ -15,16 +15,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table: what was reached, and what had to be."""
+    """One line of the table: what was reached, and what had to be; None where there is no goal."""
 
     name: str
     reached: float
-    bar: float
+    bar: float | None
     at_least: bool
     detail: str = ""
 
     @property
     def ok(self) -> bool:
+        if self.bar is None:
+            return True
         return self.reached >= self.bar if self.at_least else self.reached <= self.bar
 
 

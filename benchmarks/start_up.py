@@ -1,0 +1,62 @@
+"""Start-up: CPU time of importing the ledger, of a first state, and of `turnledger --version`.
+
+Each is a process of its own, measured in turns with `python -c pass`.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.measuring import Result
+from benchmarks.workload import run_of
+from turnledger.ledger import NEW, Ledger, new_run_id
+
+EVENTS, ROUNDS = 1_000, 15
+STATE = """
+import sys
+from turnledger.ledger import Ledger
+from turnledger.projections import state_at
+
+with Ledger.open(sys.argv[1], create=False) as ledger:
+    assert state_at(ledger, sys.argv[2]).version == int(sys.argv[3])
+"""
+
+
+def measure(folder: Path) -> Iterator[Result]:
+    file, run = folder / "start_up.db", new_run_id()
+    with Ledger.open(file) as ledger:
+        version = ledger.append(run, list(run_of(EVENTS)), NEW).version
+    python = sys.executable
+    commands: dict[str, list[str]] = {
+        "pass": [python, "-c", "pass"],
+        "import": [python, "-c", "from turnledger.ledger import Ledger"],
+        "state": [python, "-c", STATE, str(file), str(run), str(version)],
+        "version": [str(Path(python).with_name("turnledger")), "--version"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(ROUNDS + 1):  # the first round fills the disk's cache
+        for name, command in commands.items():
+            times[name].append(_cpu_seconds(command))
+    medians = {name: statistics.median(found[1:]) for name, found in times.items()}
+    least = medians["pass"]
+    detail = f"CPU time, python -c pass takes {least * 1000:.0f} ms"
+
+    def result(name: str, measured: str, bar: float | None) -> Result:
+        return Result(name, medians[measured] / least, bar, at_least=False, detail=detail)
+
+    # Names are imported on first use: without one the import would measure nothing.
+    yield result("import Ledger of turnledger.ledger, times python -c pass", "import", 10)
+    yield result(f"open and state of {EVENTS} events, times python -c pass", "state", None)
+    yield result("turnledger --version, times python -c pass", "version", 8)
+
+
+def _cpu_seconds(command: Sequence[str]) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
