@@ -28,7 +28,7 @@ from turnledger.ledger.events.messages import (
     TextContent,
     ToolCallRecord,
 )
-from turnledger.ledger.events.types import CATALOGUE, Event, TokenLimits, TokenUsage
+from turnledger.ledger.events.types import CATALOGUE, Event, TokenLimits, TokenUsage, fields_since
 from turnledger.ledger.events.upcasters import UPCASTERS
 
 FOLDER = Path(__file__).parent / "reference"
@@ -126,7 +126,9 @@ def _fields(kind: type[msgspec.Struct]) -> str:
     if info.tag_field is not None:
         rows.append((f"`{info.tag_field}`", f"`{msgspec.json.encode(info.tag).decode()}`", ""))
     for field in info.fields:
-        rows.append((f"`{field.encode_name}`", type_text(field.type), _default(field)))
+        since = fields_since(kind).get(field.name)
+        kept = f"{_default(field)}; since catalogue {since}" if since else _default(field)
+        rows.append((f"`{field.encode_name}`", type_text(field.type), kept))
     return _table(("field", "type", "default"), rows)
 
 

@@ -122,8 +122,11 @@ class PromptEvaluationError(TurnledgerError, RuntimeError):
         prompt_name: str,
         phase: EvaluationPhase,
         provider_payload: Mapping[str, Any] | None = None,
+        step: str = "",
     ) -> None:
         self.message, self.prompt_name, self.phase = message, prompt_name, phase
+        # As `RunFailed.step`: what could not be done, where the phase does not tell it.
+        self.step = step
         self.provider_payload = None if provider_payload is None else dict(provider_payload)
         super().__init__(f"{prompt_name} ({phase}): {message}" if prompt_name else message)
 

@@ -30,6 +30,7 @@ from turnledger.ledger import (
     SystemClock,
     new_run_id,
 )
+from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
@@ -273,6 +274,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             deadline=limit.expires_at if isinstance(limit, Deadline) else None,
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
+            catalogue=CATALOGUE,
         )
         parent = session.run_in(self._ledger) if self._ledger is not None else None
         if self._ledger is None or parent is None:

@@ -9,8 +9,9 @@ MessageAppended, and other events name it by `message_id`.
 
 from __future__ import annotations
 
+from functools import cache
 from math import isfinite
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, get_type_hints
 from uuid import UUID
 
 import msgspec
@@ -18,9 +19,17 @@ import msgspec
 from turnledger.ledger.events.messages import Count, InnerMessage, Moment
 
 # Grows by one with every release that adds a tag or a field. A ledger remembers the
-# highest that wrote to it, so that an unknown tag can be told from a damaged one.
-CATALOGUE = 1
+# highest that wrote to it, so that an unknown tag can be told from a damaged one; a run
+# names that of its writer, so that a replay compares only fields that the writer knew.
+CATALOGUE = 2
 
+
+def since(catalogue: int) -> msgspec.Meta:
+    """Marks a field with the catalogue that brought it. Fields of catalogue 1 have no mark."""
+    return msgspec.Meta(extra={"since": catalogue})
+
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 # A key in the run index: short enough to index, and text that every store can hold.
 Key = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00]*$")]
 CustomKind = Annotated[
@@ -85,6 +94,8 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
     deadline: Moment | None = None
     time_limit: Annotated[float, msgspec.Meta(ge=0)] | None = None
     budget: TokenLimits | None = None
+    # The event catalogue of the program that writes what follows; 0 is one before catalogue 2.
+    catalogue: Annotated[Count, since(2)] = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.time_limit, float) and not isfinite(self.time_limit):
@@ -111,6 +122,8 @@ class RunResumed(BaseEvent, frozen=True, kw_only=True):
 
     attempt: Count
     from_version: Count
+    # As in RunStarted: another program may go on with a run.
+    catalogue: Annotated[Count, since(2)] = 0
 
 
 class CheckpointReached(BaseEvent, frozen=True, kw_only=True):
@@ -173,6 +186,9 @@ class RunFailed(BaseEvent, frozen=True, kw_only=True):
     phase: str = ""
     # The type of the error behind it, if one was: a deadline's, say.
     cause: str = ""
+    # What could not be done, where the phase does not tell it: "encode" is a request that the
+    # adapter could not build.
+    step: Annotated[str, since(2)] = ""
 
 
 class RunParked(BaseEvent, frozen=True, kw_only=True):
@@ -302,6 +318,8 @@ class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
     retryable: bool = False
     status: int | None = None
     attempt: Count = 1
+    # What is wrong with the reply; empty if none came.
+    reply_error: Annotated[str, since(2)] = ""
 
 
 # --- the tools ---------------------------------------------------------------------
@@ -452,3 +470,41 @@ Event: TypeAlias = (
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event)}
+
+
+# --- catalogues --------------------------------------------------------------------
+
+
+@cache
+def fields_since(kind: type[msgspec.Struct]) -> dict[str, int]:
+    """The fields of a type that catalogue 1 did not have, and the catalogue that brought each."""
+    found: dict[str, int] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        for mark in getattr(hint, "__metadata__", ()):
+            if isinstance(mark, msgspec.Meta) and mark.extra:
+                found[name] = mark.extra["since"]
+    return found
+
+
+def as_of(value: StructT, catalogue: int) -> StructT:
+    """An event as a program with this catalogue would make it: later fields have their default.
+
+    So an event of today's can be compared with one that an older program recorded. Parts of the
+    event, a message say, are treated alike.
+    """
+    if catalogue >= CATALOGUE:
+        return value
+    changed: dict[str, Any] = {}
+    added = fields_since(type(value))
+    for field in msgspec.structs.fields(value):
+        now = getattr(value, field.name)
+        if added.get(field.name, 0) > catalogue:
+            made = field.default_factory
+            changed[field.name] = field.default if made is msgspec.NODEFAULT else made()
+        elif isinstance(now, msgspec.Struct):
+            changed[field.name] = as_of(now, catalogue)
+        elif isinstance(now, tuple) and any(isinstance(one, msgspec.Struct) for one in now):
+            changed[field.name] = tuple(
+                as_of(one, catalogue) if isinstance(one, msgspec.Struct) else one for one in now
+            )
+    return msgspec.structs.replace(value, **changed) if changed else value

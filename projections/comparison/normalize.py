@@ -55,7 +55,7 @@ LEFT_OUT: Final = frozenset(
         *("call_id", "call_ids", "tool_call_id"),
         *("requested_at", "deadline", "created_at"),
         *("at", "from_version", "sequence", "turn"),
-        *("worker", "state_digest", "checkpoint"),
+        *("worker", "state_digest", "checkpoint", "catalogue"),
     }
 )
 BOOKKEEPING_FIELDS: Final = frozenset(
@@ -63,6 +63,8 @@ BOOKKEEPING_FIELDS: Final = frozenset(
         *("prompt_digest", "request_digest", "outcome_digest", "digest"),
         *("epoch", "attempt", "attempts", "tags", "decided_by"),
         *("usage", "provider_data"),
+        # In short what an error's text says, since catalogue 2.
+        *("step", "reply_error"),
     }
 )
 BOOKKEEPING_EVENTS: Final = (

@@ -207,14 +207,27 @@ class EvaluationContext(Generic[OutputT]):
     # --- failing ---
 
     def failed(
-        self, message: str, phase: EvaluationPhase, payload: dict[str, Any] | None = None
+        self,
+        message: str,
+        phase: EvaluationPhase,
+        payload: dict[str, Any] | None = None,
+        *,
+        step: str = "",
     ) -> PromptEvaluationError:
-        """The error that ends the evaluation."""
+        """The error that ends the evaluation.
+
+        Args:
+            message: What is wrong; secrets are redacted.
+            phase: In which phase it went wrong.
+            payload: What the provider sent, if it is not its last answer.
+            step: `RunFailed.step`.
+        """
         return PromptEvaluationError(
             self.journal.ledger.redact_text(message),
             prompt_name=self.prompt.label,
             phase=phase,
             provider_payload=payload or self.notes.payload,
+            step=step,
         )
 
 

@@ -42,6 +42,7 @@ from turnledger.runtime.errors import (
 from turnledger.runtime.journal.journal import Journal, Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
+from turnledger.runtime.loop.failures import MOST_ERROR_TEXT, error_type
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
@@ -49,8 +50,6 @@ from turnledger.runtime.session.session import Session
 
 logger = logger_of("turnledger.recovery")
 MOST_EXPANSIONS = 10
-# How much of what an error says is recorded: some hold whole pages.
-_MOST_SAID = 20_000
 # These leave the run as it is: it can be resumed, and nothing about it has failed.
 _NO_FAILURE = (
     ConversationNotFound,
@@ -211,12 +210,13 @@ def _complete(work: RunWork) -> None:
 def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if it can be: the error itself is what the caller gets."""
     journal = work.journal
-    said = str(error)[:_MOST_SAID].encode(errors="replace").decode()
+    said = str(error)[:MOST_ERROR_TEXT].encode(errors="replace").decode()
     failed = RunFailed(
         error_type=type(error).__name__,
         error_message=said,
         phase=getattr(error, "phase", ""),
-        cause=type(error.__cause__).__name__ if error.__cause__ is not None else "",
+        cause=error_type(error.__cause__) if error.__cause__ is not None else "",
+        step=getattr(error, "step", ""),
     )
 
     def record() -> None:

@@ -23,6 +23,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.events.types import CATALOGUE
 from turnledger.projections import RunState
 from turnledger.projections.views.checkpoints import CheckpointEntry
 from turnledger.runtime.agent.models.limits import Deadline
@@ -208,7 +209,9 @@ def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
             f"Run {run_id} was tried {attempt - 1} times and got nowhere: it is parked now.",
             run_id=str(run_id),
         )
-    journal.add(RunResumed(attempt=attempt, from_version=journal.committed.version))
+    journal.add(
+        RunResumed(attempt=attempt, from_version=journal.committed.version, catalogue=CATALOGUE)
+    )
 
 
 # --- from a checkpoint ---------------------------------------------------------------
@@ -265,11 +268,15 @@ def recover_from_checkpoint(
 def _started_by(checkpoint: Checkpoint, saved: Saved) -> RunStarted:
     """The beginning of a run whose events are elsewhere, if anywhere: it has no parent here."""
     if saved.started is not None:
-        return msgspec.structs.replace(saved.started, parent=None, at=0, kind="run")
+        # What follows is this program's, whichever program saved the checkpoint.
+        return msgspec.structs.replace(
+            saved.started, parent=None, at=0, kind="run", catalogue=CATALOGUE
+        )
     return RunStarted(
         request_id=checkpoint.request_id,
         request_type=checkpoint.request_type,
         request=payload_of(checkpoint),
+        catalogue=CATALOGUE,
     )
 
 

@@ -26,22 +26,23 @@ from turnledger.runtime.agent.models.request import Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.agent.tools.call import Invocation
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
-from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError, EvaluationPhase
-from turnledger.runtime.loop.context import EvaluationContext
-from turnledger.runtime.loop.perform.call_model import (
-    UNMADE,
-    BadReplyError,
-    EmptyReplyError,
-    speechless,
+from turnledger.runtime.errors import (
+    BudgetExceededError,
+    DeadlineExceededError,
+    EvaluationPhase,
+    PromptEvaluationError,
 )
+from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
 from turnledger.runtime.replaying.journal import ReplayJournal
+from turnledger.runtime.replaying.older_records import with_failure_fields
 
 OutputT = TypeVar("OutputT")
 # What a tool, and whoever listens to it, may have changed before its outcome.
 _BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
 _CUT_OFF = object()
-_LIMITS = {kind.__name__: kind for kind in (DeadlineExceededError, BudgetExceededError)}
+_LIMITS = frozenset(kind.__name__ for kind in (DeadlineExceededError, BudgetExceededError))
 
 
 class RecordedEffects:
@@ -62,7 +63,7 @@ class RecordedEffects:
         """Time and tokens were used up where the record says so, and nowhere else."""
         failed = self._failed_by_a_limit()
         if failed is not None and failed.phase in (phase, "budget"):
-            _fail(context, failed)
+            _fail(failed)
 
     def _peek(self) -> Record | None:
         self._journal.take_inputs()
@@ -79,9 +80,9 @@ class RecordedEffects:
         record = self._peek()
         event = record.event if record is not None else None
         if isinstance(event, RunFailed):
-            said = _message_of(context, event)
-            if said.startswith(UNMADE):
-                raise _error(event.cause, said.removeprefix(UNMADE))
+            failed = with_failure_fields(event, self._journal.catalogue)
+            if failed.step == "encode":
+                raise _ended_by(failed)
         return _RecordedTurn(self._journal, context)
 
     # --- tools ---
@@ -111,7 +112,7 @@ class RecordedEffects:
         """A handler said that time is up, and the calls beside it have ended."""
         late = self._failed_by_a_limit()
         if late is not None and late.phase == "tool":
-            _fail(context, late)
+            _fail(late)
 
     def _begin(
         self, context: EvaluationContext[Any], call: ToolCallView, running: dict[str, ToolCallView]
@@ -191,7 +192,7 @@ class _RecordedTurn:
         journal.take_notes()
         said = journal.expected()
         if isinstance(said.event, ModelCallFailed):
-            raise failure_of(said.event)
+            raise RecordedError(with_failure_fields(said.event, journal.catalogue))
         came = journal.recording.peek(1)
         is_said = isinstance(said.event, MessageAppended)
         if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
@@ -219,20 +220,9 @@ class _RecordedTurn:
     def _give_up(self, record: Record, error: Exception) -> NoReturn:
         event = record.event
         if isinstance(event, RunFailed) and event.cause == DeadlineExceededError.__name__:
-            said = _message_of(self._context, event)
-            raise DeadlineExceededError(said) from error
+            raise _ended_by(event) from error
         self._journal.expected()  # the attempt may have ended here
         raise error
-
-
-class RecordedError(Exception):
-    """What a model call raised when it was live."""
-
-    retryable = False
-    status_code: int | None = None
-
-
-_OWN = {kind.__name__: kind for kind in (EmptyReplyError, BadReplyError)}
 
 
 def _reason(refused: Any) -> tuple[str, str] | None:
@@ -242,38 +232,22 @@ def _reason(refused: Any) -> tuple[str, str] | None:
     return refused.error_type, refused.error_message
 
 
-def failure_of(event: ModelCallFailed) -> Exception:
-    """The error of a model call, as it was recorded."""
-    error: Any = _error(event.error_type, event.error_message)
-    error.retryable = event.retryable
-    error.status_code = event.status
-    return error  # type: ignore[no-any-return]
+def _ended_by(failed: RunFailed) -> EvaluationEnded:
+    """The recorded failure, to end the evaluation as it did when the run was live.
 
-
-def _error(name: str, said: str) -> Exception:
-    """An error of a name, of which is said what was said of the recorded one."""
-    kind: Any = _OWN.get(name) or type(name, (RecordedError,), {})
-    if said == name:
-        return kind()  # type: ignore[no-any-return]
-    if said == speechless(name):
-        kind.__str__ = _speechless
-        return kind()  # type: ignore[no-any-return]
-    return kind(said.removeprefix(f"{name}: "))  # type: ignore[no-any-return]
-
-
-def _speechless(error: Exception) -> str:
-    raise RuntimeError("it could not say why")
-
-
-def _message_of(context: EvaluationContext[Any], failed: RunFailed) -> str:
-    return failed.error_message.removeprefix(f"{context.prompt.label} ({failed.phase}): ")
-
-
-def _fail(context: EvaluationContext[Any], failed: RunFailed) -> NoReturn:
-    """End the evaluation by the limit that ended it when it was live."""
+    The recorded text names prompt and phase already, so the error is given no prompt's name.
+    """
     phase: Any = failed.phase
-    cause = _LIMITS[failed.cause].__new__(_LIMITS[failed.cause])
-    raise context.failed(_message_of(context, failed), phase) from cause
+    error = PromptEvaluationError(
+        failed.error_message, prompt_name="", phase=phase, step=failed.step
+    )
+    return EvaluationEnded(error, RecordedCause(failed.cause))
+
+
+def _fail(failed: RunFailed) -> NoReturn:
+    """End the evaluation by the limit that ended it when it was live."""
+    ended = _ended_by(failed)
+    raise ended.error from ended.cause
 
 
 def expansion_of(event: EvaluationSuperseded) -> VisibilityExpansionRequired:

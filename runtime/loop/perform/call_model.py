@@ -27,20 +27,13 @@ from turnledger.runtime.journal.loop_progress import ByPlace, provider_data
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel
 from turnledger.runtime.loop.effects import Effects
-
-# How much of what an error says is recorded: some hold whole pages.
-_MOST_SAID = 20_000
-
-
-UNMADE = "The request can't be made: "
-
-
-class EmptyReplyError(ValueError):
-    """A model answered with neither text nor calls."""
-
-
-class BadReplyError(ValueError):
-    """A model answered with something that can't be recorded."""
+from turnledger.runtime.loop.failures import (
+    BadReplyError,
+    EvaluationEnded,
+    error_text,
+    error_type,
+    reply_error,
+)
 
 
 class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and nobody else sees it
@@ -85,9 +78,12 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
     digest = request.digest
     try:
         model = effects.model_turn(context, request)
+    except EvaluationEnded as ended:
+        raise ended.error from ended.cause
     except Exception as error:
         journal.commit()
-        raise context.failed(f"{UNMADE}{error_text(error)}", "request") from error
+        why = f"The request can't be made: {error_text(error)}"
+        raise context.failed(why, "request", step="encode") from error
 
     def attempt(number: int) -> None:
         _commit(
@@ -114,8 +110,9 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
             ModelCallFailed(
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
-                error_type=type(error).__name__,
+                error_type=error_type(error),
                 error_message=error_text(error),
+                reply_error=reply_error(error),
                 retryable=failure.retryable,
                 status=_status(error),
                 attempt=effect.attempt + failure.attempt - 1,
@@ -128,13 +125,15 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
         raise
     except _NotRecorded as refused:
         raise refused.error from None
+    except EvaluationEnded as ended:
+        raise ended.error from ended.cause
     except DeadlineExceededError as error:
         journal.commit()
         late = deadline_provider_payload(context.deadline)
         raise context.failed(str(error), "request", late) from error
-    except (EmptyReplyError, BadReplyError) as error:
-        raise context.failed(str(error), "response") from error
     except Exception as error:
+        if wrong := reply_error(error):
+            raise context.failed(wrong, "response") from error
         raise context.failed(f"The model call failed: {error_text(error)}", "request") from error
 
 
@@ -180,16 +179,3 @@ def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
         raise BadReplyError(f"The reply can't be recorded: {error_text(error)}") from error
     if context.options.budget_tracker is not None:
         context.options.budget_tracker.record(reply.usage)
-
-
-def speechless(name: str) -> str:
-    return f"{name} (it can't say why)"
-
-
-def error_text(error: BaseException) -> str:
-    """An exception in words that can be stored."""
-    try:
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:
-        said = speechless(type(error).__name__)
-    return said[:_MOST_SAID].encode(errors="replace").decode()

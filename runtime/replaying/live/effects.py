@@ -32,11 +32,12 @@ from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
 from turnledger.runtime.journal.journal import Known, Pending
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
+from turnledger.runtime.loop.failures import RecordedError
 from turnledger.runtime.loop.live_effects import LiveTurn
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
 from turnledger.runtime.loop.perform.run_tools import ParallelCalls, run_tools
-from turnledger.runtime.replaying.effects import expansion_of, failure_of
+from turnledger.runtime.replaying.effects import expansion_of
 from turnledger.runtime.replaying.live.outcomes import Outcome, RecordedOutcomes, Replied
 from turnledger.runtime.replaying.live.selection import MODEL, TOOL, Live, Part
 from turnledger.runtime.session.overlay import Overlay
@@ -131,7 +132,7 @@ class _RecordedTurn:
 
     def reply(self, attempt: int) -> Reply:
         if isinstance(self._came, ModelCallFailed):
-            raise failure_of(self._came)
+            raise RecordedError(self._came)
         return self._came
 
     def run_attempts(

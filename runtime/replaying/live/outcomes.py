@@ -24,6 +24,7 @@ from turnledger.ledger import (
     Record,
     ResourceSnapshotted,
     RunFailed,
+    RunResumed,
     RunStarted,
     SliceEventApplied,
     StateRestored,
@@ -35,6 +36,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.request import Reply, ToolCall
+from turnledger.runtime.replaying.older_records import with_failure_fields
 
 Ending: TypeAlias = ToolCallCompleted | ToolCallFailed | EvaluationSuperseded
 
@@ -104,6 +106,7 @@ class _Gathering:
         self.outcomes: dict[tuple[str, int, str], tuple[ToolCallRecord, Outcome]] = {}
         self._after = after
         self._evaluations = 0
+        self._catalogue = 0  # of the program that wrote what is gone through
         # What was asked for, with its turn, and of that what was started and has not ended.
         self._asked: dict[tuple[str, str], tuple[int, ToolCallRecord]] = {}
         self._started: dict[tuple[str, str], None] = {}
@@ -149,6 +152,8 @@ class _Gathering:
             self.outcomes[key] = (call, outcome._replace(text=message.content))
 
     def _step(self, record: Record, event: Event) -> None:
+        if isinstance(event, RunStarted | RunResumed):
+            self._catalogue = event.catalogue
         match event:
             case RunStarted() if event.kind != "fork":
                 self._evaluations = 0
@@ -182,8 +187,8 @@ class _Gathering:
         """A failed call is an answer where it ended the run; else it was tried again."""
         record, self._failed = self._failed, None
         if record is not None and record.version > self._after:
-            event = record.event
-            assert isinstance(event, ModelCallFailed)
+            assert isinstance(record.event, ModelCallFailed)
+            event = with_failure_fields(record.event, self._catalogue)
             self.replies[self._evaluations, event.turn] = Replied(record.version, event)
 
     def _end(self, key: tuple[str, str], outcome: Outcome) -> None:

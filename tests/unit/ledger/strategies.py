@@ -38,7 +38,7 @@ def of_hint(hint: Any, meta: msgspec.Meta | None = None) -> st.SearchStrategy[An
     """Values of a type as events spell it."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        found = [one for one in args[1:] if isinstance(one, msgspec.Meta)]
+        found = [one for one in args[1:] if isinstance(one, msgspec.Meta) and not one.extra]
         return of_hint(args[0], found[0] if found else None)
     if origin in (Union, UnionType):
         return st.one_of([of_hint(one) for one in args])

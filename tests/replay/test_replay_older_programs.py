@@ -1,0 +1,114 @@
+"""Failures that a program before catalogue 2 recorded: in words alone, and they run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from tests.replay.farm import Farm
+from tests.replay.shepherd import Shepherd, check_again, says
+from turnledger.ledger import Event, Ledger, ModelCallFailed, RunFailed, RunStarted
+from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.events.types import CATALOGUE, as_of
+from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
+from turnledger.runtime import Budget, MainLoopConfig, PromptEvaluationError, Reply, replay
+from turnledger.runtime.replaying.older_records import with_failure_fields
+
+
+def _unencodable(self: Any, request: Any) -> Any:
+    raise ValueError("no such picture")
+
+
+def _refuses(made: Any) -> None:
+    made.encode = lambda request: _unencodable(made, request)
+
+
+_CASES: dict[str, dict[str, Any]] = {
+    "no request": {"prepares": _refuses},
+    "an empty reply": {"replies": [Reply()]},
+    "an unreadable reply": {"replies": ["text"]},
+    "a provider's error": {"replies": [ValueError("ValueError: oh")]},
+    "no tokens left": {
+        "replies": [says("ok")],
+        "config": MainLoopConfig(budget=Budget(max_total_tokens=1)),
+    },
+}
+
+
+def _retold(ledger: Ledger, run: UUID, change: Callable[[Event], Event]) -> Ledger:
+    """The run in another ledger, each event changed."""
+    other, clock = Ledger.open("memory://"), SystemClock()
+    for record in ledger.read(run):
+        event = change(record.event)
+        tag, data = other.codec.encode(event)
+        entry = Entry(str(record.event_id), tag, data, event)
+        epoch = 1 if record.version > 2 else None
+        request = AppendRequest(str(run), [entry], ANY_VERSION, epoch, {})
+        other.store.write(lambda tx, request=request: append(tx, request, clock))
+    return other
+
+
+def _failed(farm: Farm, name: str) -> UUID:
+    options = dict(_CASES[name])
+    prepares = options.pop("prepares", None)
+    if prepares is None:
+        return farm.record(PromptEvaluationError, **options)
+    make = farm.loop
+
+    def loop(**changed: Any) -> Shepherd:
+        made = make(**changed)
+        prepares(made._adapter)
+        return made
+
+    farm.loop = loop  # type: ignore[method-assign]
+    return farm.record(PromptEvaluationError, **options)
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_a_failure_in_words_alone_runs_again(farm: Farm, name: str) -> None:
+    """The fields that its program did not know are read from its words, and not compared."""
+    run = _failed(farm, name)
+    farm.check(run, "run.failed")
+    with _retold(farm.ledger, run, lambda event: as_of(event, 0)) as old:
+        assert isinstance(old.record(run, 1).event, RunStarted)
+        assert b"catalogue" not in old.record(run, 1).data.encode()
+        check_again(old, run, farm.dead)
+
+
+@pytest.mark.parametrize("name", _CASES)
+def test_words_come_to_the_fields_that_todays_program_writes(farm: Farm, name: str) -> None:
+    """One function reads them; of today's events it changes nothing."""
+    run = _failed(farm, name)
+    for event in farm.events(run):
+        assert with_failure_fields(as_of(event, 0), 0) == replace_catalogue(event)
+        assert with_failure_fields(event, CATALOGUE) is event
+
+
+def replace_catalogue(event: Event) -> Event:
+    return replace(event, catalogue=0) if isinstance(event, RunStarted) else event
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "changed"),
+    [
+        ("no request", RunFailed, {"step": ""}),
+        ("an empty reply", ModelCallFailed, {"reply_error": "something else"}),
+    ],
+)
+def test_a_field_that_its_program_knew_is_compared(
+    farm: Farm, name: str, kind: type[Event], changed: dict[str, str]
+) -> None:
+    """Its words stay, and the field says otherwise: that is a divergence."""
+    run = _failed(farm, name)
+
+    def change(event: Event) -> Event:
+        return replace(event, **changed) if isinstance(event, kind) else event
+
+    with _retold(farm.ledger, run, change) as other:
+        found = replay(other, run, loop=farm.dead())
+        assert found.divergence is not None
+        assert found.divergence.tag in (kind.tag, "run.failed")

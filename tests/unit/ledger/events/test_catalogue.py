@@ -1,0 +1,118 @@
+"""Catalogues of events: which fields came when, and events as an older program would make them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from tests.unit.projections.given import folded
+from turnledger.ledger import (
+    Codec,
+    Event,
+    MessageAppended,
+    ModelCallFailed,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+)
+from turnledger.ledger.events import messages, types
+from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, as_of, fields_since, since
+
+FIRST: dict[str, list[str]] = json.loads(
+    (Path(__file__).parent / "catalogue-1.json").read_text(encoding="utf-8")
+)
+PARTS = (
+    types.OfferedTool,
+    types.TokenLimits,
+    types.TokenUsage,
+    messages.InnerMessage,
+    messages.MediaContent,
+    messages.TextContent,
+    messages.ToolCallRecord,
+)
+KINDS: dict[str, type[msgspec.Struct]] = {
+    kind.__name__: kind for kind in (*EVENT_TYPES.values(), *PARTS)
+}
+LATER: list[Event] = [
+    RunStarted(catalogue=2),
+    RunResumed(attempt=1, from_version=3, catalogue=2),
+    RunFailed(error_type="E", error_message="m", step="encode"),
+    ModelCallFailed(
+        evaluation_id="e1", turn=1, error_type="E", error_message="m", reply_error="empty"
+    ),
+]
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """A part of an event, with a field that came later."""
+
+    kept: int = 1
+    later: Annotated[int, since(CATALOGUE)] = 0
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """An event with parts."""
+
+    leaf: Leaf
+    leaves: tuple[Leaf, ...]
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_field_without_a_mark_was_in_the_first_catalogue(name: str) -> None:
+    """A new field says since when it is there: replays of older runs do not compare it."""
+    kind = KINDS[name]
+    assert [f for f in kind.__struct_fields__ if f not in fields_since(kind)] == FIRST[name]
+
+
+def test_marks_are_numbers_of_catalogues() -> None:
+    """None is of a catalogue that is yet to come."""
+    marks = {mark for kind in KINDS.values() for mark in fields_since(kind).values()}
+    assert marks == set(range(2, CATALOGUE + 1))
+
+
+@pytest.mark.parametrize("event", LATER, ids=lambda event: event.tag)
+def test_a_program_of_an_older_catalogue_made_no_such_field(event: Event) -> None:
+    """As of its catalogue, the event has the bytes that it wrote."""
+    old = as_of(event, CATALOGUE - 1)
+    assert old != event
+    assert not {f for f in fields_since(type(event)) if f.encode() in Codec().encode(old)[1]}
+    assert as_of(event, CATALOGUE) is event
+
+
+def test_parts_of_an_event_are_treated_alike() -> None:
+    """A field of a message, or of one tool among several."""
+    found = as_of(Tree(Leaf(2, 2), (Leaf(3, 3), Leaf(4, 4))), CATALOGUE - 1)
+    assert found == Tree(Leaf(2, 0), (Leaf(3, 0), Leaf(4, 0)))
+
+
+def test_the_state_does_not_depend_on_them() -> None:
+    """Digests of runs by older and newer programs are the same."""
+    started = RunStarted(catalogue=CATALOGUE)
+    states = [
+        folded(*(as_of(event, catalogue) for event in (started, *LATER[1:])))
+        for catalogue in (0, CATALOGUE)
+    ]
+    assert states[0].state_digest == states[1].state_digest
+    assert states[0].outcome_digest == states[1].outcome_digest
+
+
+def test_a_message_without_later_fields_is_itself() -> None:
+    """What no catalogue has changed is compared whole."""
+    message = MessageAppended(
+        message=msgspec.convert(
+            {
+                "role": "user",
+                "content": "hello",
+                "evaluation_id": "e1",
+                "sequence": 1,
+                "created_at": "2025-01-31T18:00:00Z",
+                "message_id": "11111111-1111-4111-8111-111111111111",
+            },
+            messages.InnerMessage,
+        )
+    )
+    assert as_of(message, 0) == message
