@@ -1,1 +1,1 @@
-"""Integrity: verify runs against their hash chain, and seal a ledger with a signature."""
+"""Integrity: verifies runs against their hash chains, and seals a ledger with a signature."""

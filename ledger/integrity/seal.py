@@ -1,8 +1,10 @@
-"""The seal: one statement over the heads of all runs, to be kept where no forger reaches it.
+"""Seals: a signed statement of the last digest of every run, to be stored out of a forger's reach.
 
-A head (run, version, digest of that record) stands for everything in its run up to there,
-so a ledger that fits a seal has lost and changed nothing that was in it then. It may have
-grown. Costs memory for each run, never for each event.
+Verification alone finds damage, but not a forger who rewrites a run and recomputes its digests, or
+removes a run: the result is consistent. A seal from before shows both. Since each digest covers
+all records before it, a head (run, version, digest) covers its run up to there. A ledger that
+fits a seal may have grown and has lost and changed nothing. Memory grows with the number of runs,
+not of events.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ FORMAT: Final = 1
 
 
 class SealableLedger(Protocol):
-    """What sealing needs of a ledger; `Ledger` is one."""
+    """The part of `Ledger` that sealing needs."""
 
     @property
     def store(self) -> LedgerRecorder: ...
@@ -37,7 +39,7 @@ class SealableLedger(Protocol):
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Where a run stood: its last record's version and digest (hexadecimal)."""
+    """A run's last record: its version and digest (hexadecimal)."""
 
     run_id: str
     version: int
@@ -65,10 +67,20 @@ class Head(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a ledger held at a moment. `root` covers the heads, the signature all but itself.
+    """The state of a ledger at a time.
 
-    `heads` are sorted by run; `events` counts records, of a fork only its own; `position`
-    is the highest that a head has. The key and the signature are raw bytes in base64.
+    Attributes:
+        turnledger_seal: The version of this format.
+        signed: Whether there is a signature. It is not part of the statement; it tells a seal
+            without a signature from one whose signature was removed.
+        sealed_at: ISO 8601, UTC.
+        runs: The number of heads.
+        events: The number of records; of a fork only its own.
+        position: The highest position of a head.
+        root: SHA-256 over the heads (hexadecimal).
+        public_key: The raw key in base64, or None.
+        signature: Over `statement`, in base64, or None.
+        heads: Sorted by run id.
     """
 
     turnledger_seal: int
@@ -84,7 +96,11 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def statement(self) -> bytes:
-        """The bytes that are signed."""
+        """The bytes that are signed: every field but the key and the signature.
+
+        Each field has its length before it, so that no two seals share a statement. The heads
+        are covered by `root`.
+        """
         numbers = (self.runs, self.events, self.position)
         return b"".join(
             (
@@ -98,19 +114,28 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def make_seal(ledger: SealableLedger, at: int, signer: Signer | None = None) -> Seal:
-    """Seal a ledger as it stands; `at` is the time, in microseconds since 1970.
+    """Seal a ledger as it is now.
 
-    Others may go on appending meanwhile: each run is taken as it is when it is looked at.
-    Raises IntegrityFailureError where the index and the records part: a seal over damage
-    would vouch for it. Whether all records fit their digests is for `verify_all` to say:
-    call it first, as the command `turnledger seal` does.
+    Writers may append meanwhile: each run is sealed as it is when it is read. Only the last
+    record of each run is compared with the index; call `verify_all` first, as the command
+    `turnledger seal` does, so that no damage is sealed.
+
+    Args:
+        ledger: The ledger to seal.
+        at: The time, in microseconds since 1970.
+        signer: Signs the seal; None for a seal without a signature.
+
+    Raises:
+        IntegrityFailureError: The index and the records differ.
     """
     heads, events, position = [], 0, 0
     for run in every_run(ledger.store):
         check_types(run)
         head = Head(run.run_id, run.version, run.digest.hex())
         if not _is_head(head):
-            raise _not_sealed(run, f"{run.run_id!r:.80} at version {run.version} is no run's head")
+            raise _not_sealed(
+                run, f"{run.run_id!r:.80} at version {run.version} is an invalid head"
+            )
         position = max(position, _position_of_head(ledger.store, run))
         events += run.version - run.parent_version
         heads.append(head)
@@ -139,7 +164,7 @@ def make_seal(ledger: SealableLedger, at: int, signer: Signer | None = None) -> 
 def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
     last = store.rows(run.run_id, 0, run.version, backwards=True, limit=1)
     if not last or (last[0][2], last[0][6]) != (run.version, run.digest):
-        why = f"the index says version {run.version} with a digest that no record has there"
+        why = f"the index has version {run.version} with another digest than its record"
         raise _not_sealed(run, why)
     position: object = last[0][0]
     if not isinstance(position, int):
@@ -149,13 +174,12 @@ def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
 
 def _not_sealed(run: RunRow, why: str) -> IntegrityFailureError:
     return IntegrityFailureError(
-        f"Run {run.run_id!s:.80} is not as it was recorded: {why}. Nothing is sealed; "
-        "`turnledger verify` says more."
+        f"Run {run.run_id!s:.80} is damaged: {why}. Nothing was sealed. Run `turnledger verify`."
     )
 
 
 def seal_lines(seal: Seal) -> Iterator[bytes]:
-    """The file: a JSON document with a line for each field, and one for each head."""
+    """The lines of a seal's file: a JSON document with one line per field and per head."""
     yield b"{\n"
     for name in seal.__struct_fields__:
         if name != "heads":
@@ -168,20 +192,25 @@ def seal_lines(seal: Seal) -> Iterator[bytes]:
 
 
 def read_seal(content: bytes, public_key: bytes | None = None) -> Seal:
-    """A seal from its file, if it is as it was made: its root, and then its signature.
+    """Read a seal from its file and check its root and its signature.
 
-    With `public_key` (raw) it must be signed, and with that key. Without, a signature is
-    checked with the key in the seal, which shows that it is whole, not who made it.
-    Raises IntegrityFailureError.
+    Args:
+        content: The bytes of the file.
+        public_key: The raw key that the seal must be signed with. Without it a signature is
+            checked with the key in the seal, which shows that the seal is complete, not who
+            made it.
+
+    Raises:
+        IntegrityFailureError: Not a seal, damaged, or not signed with that key.
     """
     try:
         seal = msgspec.json.decode(content, type=Seal)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = f"This is no seal of a ledger, or a damaged one: {error}."
+        why = f"Not a seal of a ledger, or a damaged one: {error}."
         raise IntegrityFailureError(why) from error
     if seal.turnledger_seal != FORMAT:
         raise IntegrityFailureError(
-            f"The seal is of format {seal.turnledger_seal}, this program knows format {FORMAT}."
+            f"Unknown seal format {seal.turnledger_seal}: this program knows format {FORMAT}."
         )
     _check_heads(seal)
     _check_signature(seal, public_key)
@@ -189,22 +218,22 @@ def read_seal(content: bytes, public_key: bytes | None = None) -> Seal:
 
 
 def _is_head(head: Head) -> bool:
-    """Whether a run can have it: spelt the one way that a root covers."""
-    spelt = UUID_TEXT.fullmatch(head.run_id) and DIGEST_TEXT.fullmatch(head.digest)
-    return spelt is not None and head.version >= 1
+    """Whether a head is spelled in the one way that a root covers."""
+    matches = UUID_TEXT.fullmatch(head.run_id) and DIGEST_TEXT.fullmatch(head.digest)
+    return matches is not None and head.version >= 1
 
 
 def _check_heads(seal: Seal) -> None:
     before = ""
     for head in seal.heads:
         if not _is_head(head) or head.run_id <= before:
-            raise _edited(f"its list of runs is out of order at {head.run_id!r}")
+            raise _edited(f"its list of runs is invalid or out of order at {head.run_id!r}")
         before = head.run_id
     if seal.runs != len(seal.heads):
-        raise _edited(f"it counts {seal.runs} runs and lists {len(seal.heads)}")
+        raise _edited(f"it says {seal.runs} runs and lists {len(seal.heads)}")
     root = _root(seal.heads)
     if seal.root != root:
-        raise _edited(f"the root of the runs that it lists is {root}, it says {seal.root}")
+        raise _edited(f"the root of the runs that it lists is {root}, it has {seal.root}")
 
 
 def _check_signature(seal: Seal, public_key: bytes | None) -> None:
@@ -213,41 +242,46 @@ def _check_signature(seal: Seal, public_key: bytes | None) -> None:
             raise _edited("it is half signed")
         if public_key is not None:
             raise IntegrityFailureError(
-                "The seal is not signed, and one signed with the given key is wanted."
+                "The seal is not signed: expected one that is signed with the given key."
             )
         return
     try:
         own = b64decode(seal.public_key, validate=True)
         signature = b64decode(seal.signature, validate=True)
     except (NotBase64, ValueError) as error:
-        raise _edited("its key or signature is no base64") from error
+        raise _edited("its key or signature is not base64") from error
     if (b64encode(own).decode(), b64encode(signature).decode()) != (
         seal.public_key,
         seal.signature,
     ):
-        # Bits that decoding drops: the file would not be the one that was made.
-        raise _edited("its key or signature is not in the usual spelling of base64")
+        # Decoding ignores some bits of the last character, so two spellings would be accepted.
+        raise _edited("its key or signature is not in the canonical spelling of base64")
     if public_key is not None and own != public_key:
         raise IntegrityFailureError(
-            f"The seal is signed with another key than the given one: {seal.public_key}."
+            f"The seal is signed with another key, {seal.public_key}, than the given one."
         )
     if not is_signed_by(own, signature, seal.statement):
-        raise _edited("its signature does not fit what it says")
+        raise _edited("its signature does not match its content")
 
 
 def check_seal(
     ledger: SealableLedger, seal: Seal, progress: Callable[[int], None] | None = None
 ) -> Report:
-    """Verify the whole ledger, and that all that was sealed is there, unchanged.
+    """Verify the whole ledger, and that everything that was sealed is still in it, unchanged.
 
-    That the highest position is lower than it was is a note: the seal has the head of every
-    run, so no lost record can hide behind it, and an import gives new positions.
+    A highest position below the seal's is a note, not a problem: an import gives new positions,
+    and since the seal has the head of every run, no lost record is missed.
+
+    Args:
+        ledger: The ledger to check.
+        seal: A seal that `read_seal` has accepted.
+        progress: Called now and then with the number of records so far.
     """
     report = ledger.verify_all(progress)
     missed, highest = _missed(ledger.store, seal)
     notes = list(report.notes)
     if highest < seal.position:
-        why = "records are missing, or it" if missed else "all that was sealed is there, so this"
+        why = "records are missing, or this" if missed else "nothing sealed is missing, so this"
         notes.append(
             f"the highest position is {highest}, the seal has {seal.position}: {why} is an "
             "imported copy"
@@ -256,9 +290,9 @@ def check_seal(
 
 
 def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
-    """What the seal has and the store has not, and the highest position that there is.
+    """The heads that the store lacks, and its highest position.
 
-    Rows are read raw, whatever became of them, and only those of the heads.
+    Only the rows of the heads are read, and raw: they may be damaged.
     """
     missed: list[Problem] = []
     highest = 0
@@ -279,7 +313,7 @@ def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
 
 
 def _higher(highest: int, position: object) -> int:
-    """What is no number is no position: verify has reported it."""
+    """The higher position; one that is not a number is reported by verify."""
     return max(highest, position) if isinstance(position, int) else highest
 
 
@@ -294,7 +328,7 @@ def digest_text(digest: object) -> str:
 
 
 def _root(heads: Iterable[Head]) -> str:
-    """SHA-256 over the heads, each field with its length before it, as in the chain."""
+    """SHA-256 over the heads, each field with its length before it, as in the hash chain."""
     whole = sha256()
     for head in heads:
         whole.update(_field(head.run_id.encode()))
@@ -308,4 +342,4 @@ def _field(value: bytes) -> bytes:
 
 
 def _edited(why: str) -> IntegrityFailureError:
-    return IntegrityFailureError(f"The seal is not as it was made: {why}.")
+    return IntegrityFailureError(f"The seal was edited or damaged: {why}.")

@@ -1,7 +1,7 @@
-"""Ed25519 keys as files, and signatures; the one place that needs the package `cryptography`.
+"""Ed25519 keys in PEM files, and signatures: the only module that imports `cryptography`.
 
-Keys are PEM, as `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write
-them. Nothing here knows what is signed.
+Keys are as `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write them. What is
+signed is up to the caller.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _LONGEST_KEY = 64 * 1024
 
 
 class Signer(NamedTuple):
-    """A private key in use: what signs, and the raw public key that checks it."""
+    """A private key: the function that signs, and the raw public key."""
 
     sign: Callable[[bytes], bytes]
     public_key: bytes
 
 
 def read_signer(path: Path) -> Signer:
-    """The private key in a PEM file (PKCS 8, not encrypted)."""
+    """Read a private key from a PEM file (PKCS 8, not encrypted)."""
     private = _private_key(path)
     return Signer(private.sign, private.public_key().public_bytes_raw())
 
 
 def read_public_key(path: Path) -> bytes:
-    """The raw public key in a PEM file."""
+    """Read a raw public key from a PEM file."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -43,14 +43,14 @@ def read_public_key(path: Path) -> bytes:
         raise _missing() from error
     key = _loaded(path, load_pem_public_key, "a public key, `openssl pkey -in KEY -pubout`")
     if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInputError(f"{path} holds a key of another kind than Ed25519.")
+        raise InvalidInputError(f"Invalid key in {path}: expected Ed25519.")
     return key.public_bytes_raw()
 
 
 def new_key(path: Path) -> bytes:
-    """Make a key, write it where nothing is yet, readable by its owner only.
+    """Create a private key in a new file, readable by its owner only.
 
-    Gives the public key in PEM, for those who are to check what is signed.
+    Returns the public key in PEM, for those who check what is signed.
     """
     try:
         from cryptography.hazmat.primitives import serialization as form
@@ -63,7 +63,7 @@ def new_key(path: Path) -> bytes:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidInputError(
-            f"{path} is there already, and a key is never overwritten. Name another file."
+            f"{path} exists, and a key is never overwritten. Name another file."
         ) from None
     with os.fdopen(file, "wb") as out:
         out.write(pem)
@@ -74,7 +74,7 @@ def new_key(path: Path) -> bytes:
 
 
 def is_signed_by(public_key: bytes, signature: bytes, statement: bytes) -> bool:
-    """Whether the holder of this key has signed exactly these bytes."""
+    """Whether a signature is of these bytes and this key."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -99,7 +99,7 @@ def _private_key(path: Path) -> Ed25519PrivateKey:
         "a private key that is not encrypted, `turnledger seal --new-key`",
     )
     if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInputError(f"{path} holds a key of another kind than Ed25519.")
+        raise InvalidInputError(f"Invalid key in {path}: expected Ed25519.")
     return key
 
 
@@ -107,11 +107,11 @@ def _loaded(path: Path, load: Callable[[bytes], Any], wanted: str) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     with path.open("rb") as file:
-        content = file.read(_LONGEST_KEY)  # of a device that never ends, too
+        content = file.read(_LONGEST_KEY)  # a device may have no end
     try:
         return load(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise InvalidInputError(f"{path} is no key in PEM of the kind wanted: {wanted}.") from None
+        raise InvalidInputError(f"Invalid key in {path}: expected, in PEM, {wanted}.") from None
 
 
 def _missing() -> MissingDependencyError:

@@ -1,7 +1,8 @@
-"""Recomputing the chain: is everything as it was recorded?
+"""Verification: recomputes the hash chains, and checks blobs, tags and the run index against them.
 
-Reads what is stored as it is, undecoded, so that damage of any kind can be named
-rather than stumbled over. For each run the first bad record is reported.
+Rows are read raw, undecoded and with any type in any column, so that every kind of damage is
+reported instead of raising an error half way. For each run the first bad record is reported:
+every digest after it depends on it, so later ones tell nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _UUID: Final = re.compile(UUID_TEXT.pattern.encode())
 
 
 class ForkPoint(NamedTuple):
-    """The record that a run goes on from; whether its commit ends with it."""
+    """The record of a parent that a run starts from; whether it is the last of its commit."""
 
     digest: Any
     moment: Any
@@ -35,24 +36,28 @@ class ForkPoint(NamedTuple):
 
 
 class ForkPoints:
-    """The records of one store that runs go on from."""
+    """Looks up fork points in raw rows, each once.
+
+    Without a memory, verifying a long line of forks of forks would walk up the whole line again
+    for each of them.
+    """
 
     def __init__(self, store: LedgerRecorder, decode: Callable[[RawRow], Event | None]) -> None:
         self._store = store
         self._decode = decode
-        # What each run goes on from, and the record that a version of a run's lineage is.
+        # Each run's parent and version in it; the record at each (run, version) of a lineage.
         self._origins: dict[str, tuple[str, int] | None] = {}
         self._found: dict[tuple[str, int], ForkPoint | None] = {}
 
     def learn(self, run_id: str, first: Event | None) -> None:
-        """What a run goes on from, by its first own event."""
+        """Remember what a run starts from, by its first own event."""
         origin = None
         if isinstance(first, RunStarted) and first.parent is not None:
             origin = (str(first.parent), first.at)
         self._origins[run_id] = origin
 
     def find(self, run_id: str, version: int) -> ForkPoint | None:
-        """The record that a version of a run's lineage is; None without one, or in a circle."""
+        """The record at a version of a run's lineage; None if it is missing or in a cycle."""
         walked: set[tuple[str, int]] = set()
         owner, found = run_id, None
         while (owner, version) not in walked:
@@ -85,7 +90,7 @@ class ForkPoints:
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The first record of a run that is not as it was recorded, and what is wrong with it."""
+    """The first damaged record of a run, or damage outside of runs (`run_id` is then empty)."""
 
     run_id: str
     version: int | None = None
@@ -105,7 +110,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found; `notes` are worth knowing, and nothing is wrong with them."""
+    """The result of a verification. `notes` are worth knowing and not problems."""
 
     runs: int
     records: int
@@ -119,14 +124,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_of(value: Any) -> str:
-    """A stored value for a person to read, whatever became of it."""
+    """A stored value of any type, as text for a report."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     return str(value)
 
 
 class Verifier:
-    """Verifies runs of one store, remembering digests that later runs go on from."""
+    """Verifies runs of one store; collects problems and counts."""
 
     def __init__(self, store: LedgerRecorder, codec: Codec) -> None:
         self._store = store
@@ -135,7 +140,7 @@ class Verifier:
         self.runs = 0
         self.problems: list[Problem] = []
         self._blobs: dict[str, bool] = {}
-        # The tags of the runs that were found in order, and have not been looked for yet.
+        # Tags of runs that verified, until they are found in the table of tags.
         self._tags: dict[bytes, set[tuple[bytes, bytes]]] = {}
         self._checked_runs: set[bytes] = set()
         self._points = ForkPoints(store, self._event)
@@ -149,26 +154,29 @@ class Verifier:
         )
 
     def check_run(self, run_id: bytes, listed: int = 0) -> None:
-        """A run's own records: order, digests, content, blobs, and its row in the index.
+        """Verify a run's own records: order, digests, content, blobs, and its row in the index.
 
-        `listed` is how many records of it were counted before, whatever they hold.
+        Args:
+            run_id: The id as it is stored.
+            listed: How many rows of the run the whole table has; if reading the run gives
+                fewer, some are hidden from readers.
         """
         self.runs += 1
         self._checked_runs.add(run_id)
         index = self._index_row(run_id)
         last: RawRow | None = None
-        # Where the run stood when the index was read: others may go on appending.
+        # The run's state at the version that the index has: other writers may append meanwhile.
         known: RunRow | None = None
         already = self.records
         previous, version, position, moment, state = GENESIS, 0, 0, 0, RunRow("")
         for row in self._store.raw_rows(run_id):
             self.records += 1
             if last is None:
-                opening = self._opening(row)
-                if isinstance(opening, str):
-                    self._report(row, opening)
+                start = self._start(row)
+                if isinstance(start, str):
+                    self._report(row, start)
                     return
-                previous, version, moment, state = opening
+                previous, version, moment, state = start
             if row.version != version + 1:
                 self._report_gap(row, version, index if last is None else None)
                 return
@@ -190,29 +198,29 @@ class Verifier:
                 known = state
         if self.records - already < listed:
             hidden = listed - (self.records - already)
-            self._report_missing(run_id, None, f"{hidden} records are hidden from who reads it")
+            self._report_missing(run_id, None, f"{hidden} records are hidden from readers")
         if last is not None:
             self._check_index(last, state, index, known)
             tags = state.tag_map.items()
             self._tags[run_id] = {(key.encode(), value.encode()) for key, value in tags}
         elif index is not None:
-            what = "the index knows the run, but it has no records"
+            what = "the run is in the index and has no records"
             self._report_missing(run_id, _first_version(index), what)
 
     def check_tags(self) -> None:
-        """The table that runs are listed by, if they are asked for by a tag."""
+        """Verify the table by which runs are listed by tag."""
         for run_id, key, value in self._store.raw_tags():
             known = self._tags.get(run_id)
             if known is not None and (key, value) in known:
                 known.remove((key, value))
             elif known is not None or not self._is_tag_of_new(run_id, key, value):
-                self._report_tag(run_id, f"{text_of(key)}={text_of(value)}, which it does not have")
+                self._report_tag(run_id, f"has {text_of(key)}={text_of(value)}, the run does not")
         for run_id, known in self._tags.items():
             for key, value in sorted(known):
-                self._report_tag(run_id, f"no tag {text_of(key)}={text_of(value)}, which it has")
+                self._report_tag(run_id, f"lacks {text_of(key)}={text_of(value)}")
 
     def _is_tag_of_new(self, run_id: Any, key: Any, value: Any) -> bool:
-        """Of a run that was not there a moment ago, or of one that is reported already."""
+        """Whether a tag is of a run that was appended meanwhile, or that is reported already."""
         if run_id in self._checked_runs:
             return True
         row = self._index_row(run_id)
@@ -222,18 +230,18 @@ class Verifier:
             return False
 
     def report_whole(self, what: str) -> None:
-        """Something that is wrong with no run in particular."""
+        """Report damage that belongs to no run."""
         self.problems.append(Problem(run_id="", what=what))
 
     def _report_tag(self, run_id: bytes, what: str) -> None:
-        self._report_missing(run_id, None, f"the index of tags says {what}; rebuild it")
+        self._report_missing(run_id, None, f"the index of tags {what}: rebuild the index")
 
     def check_blobs(self, names: Iterator[str]) -> None:
         for name in names:
             self._blob_ok(name)
         for name, ok in self._blobs.items():
             if not ok:
-                self.report_whole(f"blob {name} is missing or its bytes are not what its name says")
+                self.report_whole(f"blob {name} is missing, or its bytes do not have that hash")
 
     def _blob_ok(self, name: str) -> bool:
         if name not in self._blobs:
@@ -241,21 +249,21 @@ class Verifier:
             self._blobs[name] = isinstance(content, bytes) and blob_name(content) == name
         return self._blobs[name]
 
-    def _opening(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
-        """What was before a run's first own record: the digest, version and time that it
-        goes on from, and where the run stood; text if that can't be."""
+    def _start(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
+        """What a run starts from: digest, version and time before its first own record, and its
+        index row there; text if that is impossible."""
         if not _is_id(row.run_id):
-            return "the run's id is no UUID in its usual spelling"
+            return "the run's id is not a UUID in canonical form"
         run_id, event = text_of(row.run_id), self._event(row)
         self._points.learn(run_id, event)
         if not isinstance(event, RunStarted) or event.parent is None:
             return GENESIS, 0, 0, RunRow(run_id)
         point = self._points.find(str(event.parent), event.at)
         if point is None:
-            return f"version {event.at} of the parent run {event.parent} is not there"
+            return f"version {event.at} of the parent run {event.parent} is missing"
         if not point.ends_commit:
             return (
-                f"the run goes on from version {event.at} of the parent run {event.parent}, "
+                f"the run starts from version {event.at} of the parent run {event.parent}, "
                 "which is in the middle of a commit"
             )
         moment = point.moment if isinstance(point.moment, int) else 0
@@ -265,11 +273,11 @@ class Verifier:
         """The record's event, or what is wrong with the record."""
         fields = (row.run_id, row.tag, row.event_id, row.data)
         if not all(isinstance(value, bytes) for value in (*fields, row.digest, previous)):
-            return "a column holds a value of another type than was recorded"
+            return "a column has the wrong type"
         if not isinstance(row.recorded_at, int):
             return "recorded_at is not a time"
         if not is_moment(row.recorded_at):
-            return f"recorded_at {row.recorded_at} is no moment that a record can have"
+            return f"recorded_at {row.recorded_at} is outside the range of times"
         digest = link(
             previous, row.run_id, row.version, row.event_id, row.tag, row.recorded_at, row.data
         )
@@ -280,10 +288,10 @@ class Verifier:
         if row.recorded_at < moment:
             return "recorded_at goes backwards"
         if not _is_id(row.event_id):
-            return "the event's id is no UUID in its usual spelling"
+            return "the event's id is not a UUID in canonical form"
         event = self._event(row)
         if event is None:
-            return "the data is no event of its type"
+            return "the data is not a valid event of its type"
         for name in blobs_named(event):
             if not self._blob_ok(name):
                 return f"blob {name} is missing or changed"
@@ -299,21 +307,22 @@ class Verifier:
         try:
             return self._store.run(run_id.decode())
         except (AttributeError, UnicodeDecodeError, IntegrityFailureError):
-            return None  # as good as not there
+            return None  # unreadable is as good as missing
 
     def _check_index(
         self, last: RawRow, folded: RunRow, index: RunRow | None, known: RunRow | None
     ) -> None:
         if index is None:
-            self._report(last, "the index does not know the run; rebuild it, or the run is forged")
+            self._report(last, "the run is not in the index: rebuild the index, or it is forged")
             return
         if isinstance(index.version, int) and index.version > folded.version:
             self._report_missing(
-                last.run_id, folded.version + 1, f"the records end, the index says {index.version}"
+                last.run_id, folded.version + 1, f"missing: the index has version {index.version}"
             )
             return
         if known is not None and known is not folded:
-            # It is behind the records, or was: somebody has appended since, then it moved on.
+            # The index was read before the records. If it has caught up since, a writer appended
+            # meanwhile, and the state at the version of the first reading is what counts.
             now = self._index_row(last.run_id)
             if now is not None and isinstance(now.version, int) and now.version >= folded.version:
                 folded = known
@@ -323,21 +332,21 @@ class Verifier:
                 for name in folded.__struct_fields__
                 if getattr(index, name) != getattr(folded, name)
             ]
-            self._report(last, f"the index says {', '.join(wrong)}; rebuild it")
+            self._report(last, f"the index has {', '.join(wrong)}: rebuild the index")
 
     def _report_gap(self, row: RawRow, version: int, index: RunRow | None) -> None:
-        """A record that does not follow the one before; `index` is given for a run's first."""
+        """Report a record whose version does not follow; `index` is given for a run's first."""
         wanted = version + 1
         if index is not None and version == 0:
             wanted = _first_version(index) or wanted
         if row.version == wanted:
-            self._report(row, "the data does not say what the run goes on from")
+            self._report(row, "the data does not name the parent that the run starts from")
         elif isinstance(row.version, int) and row.version > wanted:
             self._report_missing(
                 row.run_id, wanted, f"the record is missing; the next one is version {row.version}"
             )
         else:
-            self._report(row, f"version {wanted} should be here, found {text_of(row.version)}")
+            self._report(row, f"expected version {wanted}, found {text_of(row.version)}")
 
     def _report(self, row: RawRow, what: str) -> None:
         self.problems.append(
@@ -359,7 +368,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _first_version(index: RunRow) -> int | None:
-    """The version of a run's first own record, by the index; None if it does not say."""
+    """The version of a run's first own record, by the index; None if that is damaged."""
     at: Any = index.parent_version
     return at + 1 if isinstance(at, int) else None
 
@@ -367,7 +376,13 @@ def _first_version(index: RunRow) -> int | None:
 def verify_all(
     store: LedgerRecorder, codec: Codec, progress: Callable[[int], None] | None = None
 ) -> Report:
-    """Every run that the events or the index name, their tags, every blob, and the files."""
+    """Verify every run that is in the events or the index, all tags and blobs, and the files.
+
+    Args:
+        store: The store to read.
+        codec: Decodes the events.
+        progress: Called after each run with the number of records so far.
+    """
     verifier = Verifier(store, codec)
     seen: set[bytes] = set()
     for run_id, count in store.raw_run_ids():
@@ -392,11 +407,13 @@ def verify_all(
 
 
 def every_run(store: LedgerRecorder) -> Iterator[RunRow]:
-    """The whole index, in pages."""
+    """All rows of the run index, read in pages."""
     query = RunQuery()
     while rows := store.list_runs(query):
         yield from rows
         reached = (rows[-1].started_at, rows[-1].run_id)
-        if reached == query.before:  # a damaged index gives the same runs again and again
-            raise IntegrityFailureError("The index of runs is not in its order: damaged.")
+        if reached == query.before:  # a damaged index would give the same page for ever
+            raise IntegrityFailureError(
+                "The run index is damaged: rows are out of order. Run `turnledger rebuild-index`."
+            )
         query = RunQuery(before=reached)

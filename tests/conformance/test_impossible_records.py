@@ -49,8 +49,8 @@ def test_a_run_id_in_no_usual_spelling_is_named(store: StoreUnderTest, spelt: An
     ledger.append(run, note(), NEW)
     relinked(store.vandal, run, 1, run_id=spelt(run))
     assert store.vandal.change_run(run, "run_id", spelt(run))
-    assert "id is no UUID" in what(ledger)
-    with pytest.raises(IntegrityFailureError, match="no run's head"):
+    assert "id is not a UUID" in what(ledger)
+    with pytest.raises(IntegrityFailureError, match="invalid head"):
         make_seal(ledger, NOW)
 
 
@@ -60,7 +60,7 @@ def test_an_event_id_in_no_usual_spelling_is_named(store: StoreUnderTest, event_
     ledger, run = store.open(), new_run_id()
     ledger.append(run, notes(2), NEW)
     relinked(store.vandal, run, 2, event_id=event_id)
-    assert "event's id is no UUID" in what(ledger)
+    assert "event's id is not a UUID" in what(ledger)
 
 
 def test_a_second_start_is_named(store: StoreUnderTest) -> None:

@@ -66,7 +66,7 @@ def test_verify_finds_a_moment_that_no_record_can_have(store: StoreUnderTest, mo
     for report in (ledger.verify(run), ledger.verify_all()):
         (problem,) = report.problems
         assert (problem.run_id, problem.version) == (str(run), 1)
-        assert f"recorded_at {moment} is no moment" in problem.what
+        assert f"recorded_at {moment} is outside the range of times" in problem.what
 
 
 def test_readers_get_a_typed_error_for_a_moment_that_no_calendar_has(store: StoreUnderTest) -> None:

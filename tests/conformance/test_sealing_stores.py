@@ -97,7 +97,7 @@ def test_a_removed_end_of_the_ledger_is_found_and_its_position_noted(scene: Scen
     remove(scene.vandal, run)
     assert scene.found() == [(str(run), 4, "removed")]
     (note,) = check_seal(scene.ledger, scene.seal).notes
-    assert "records are missing, or it is an imported copy" in note
+    assert "records are missing, or this is an imported copy" in note
 
 
 def test_a_rewritten_whole_is_found(scene: Scene) -> None:

@@ -188,7 +188,7 @@ def test_heads_have_one_spelling(heads: Any) -> None:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b'{"turnledger_seal":1}', b"x"])
 def test_what_is_no_seal_is_refused(content: bytes) -> None:
     """With an error that says so."""
-    with pytest.raises(IntegrityFailureError, match="no seal"):
+    with pytest.raises(IntegrityFailureError, match="Not a seal"):
         read_seal(content)
 
 

@@ -72,7 +72,7 @@ def test_a_record_of_a_run_id_that_is_no_text_is_found(book: Book, run: str, ver
     """`tail` shows it, though no reader of a run does."""
     book.do(COPY.format(run=run, version=version))
     assert len(list(book.ledger.tail())) == 4
-    assert "id is no UUID" in book.said()
+    assert "id is not a UUID" in book.said()
 
 
 # --- the schema -----------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_an_index_that_says_nonsense_of_a_parent_is_reported(book: Book) -> None
     )
     said = book.said()
     assert f"run {book.run}, version 1: the record is missing" in said
-    assert "run other: the index knows the run, but it has no records" in said
+    assert "run other: the run is in the index and has no records" in said
 
 
 @pytest.mark.parametrize(
