@@ -117,38 +117,27 @@ class DerivedData:
             raise InvalidInputError(
                 f"Invalid position {watermark.position!r}: expected a whole number of 63 bits."
             )
-        return bool(
-            self._write(lambda tx: advance(tx, self.name, expected, watermark, rows, replace))
-        )
+
+        def work(tx: Transaction) -> bool:
+            if tx.derived.watermark(self.name) != expected:
+                return False
+            tx.derived.set_watermark(self.name, watermark)
+            if replace:
+                tx.derived.clear(self.name)
+            tx.derived.put(self.name, rows)
+            return True
+
+        return bool(self._write(work))
 
     def drop(self) -> None:
         """Remove all rows, and the watermark."""
-        self._write(lambda tx: drop(tx, self.name))
 
+        def work(tx: Transaction) -> None:
+            tx.derived.watermark(self.name)  # for its lock
+            tx.derived.set_watermark(self.name, None)
+            tx.derived.clear(self.name)
 
-def advance(
-    tx: Transaction,
-    name: str,
-    expected: Watermark | None,
-    watermark: Watermark,
-    rows: Mapping[str, str | None],
-    replace: bool = False,
-) -> bool:
-    """`DerivedData.advance` within a transaction."""
-    if tx.derived.watermark(name) != expected:
-        return False
-    tx.derived.set_watermark(name, watermark)
-    if replace:
-        tx.derived.clear(name)
-    tx.derived.put(name, rows)
-    return True
-
-
-def drop(tx: Transaction, name: str) -> None:
-    """`DerivedData.drop` within a transaction."""
-    tx.derived.watermark(name)
-    tx.derived.set_watermark(name, None)
-    tx.derived.clear(name)
+        self._write(work)
 
 
 def is_storable(text: str) -> bool:

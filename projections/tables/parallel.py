@@ -1,7 +1,7 @@
-"""Work on all runs, in portions: here, or by any `concurrent.futures.Executor`.
+"""Parallel work on all runs, in portions, by this process or any `concurrent.futures.Executor`.
 
-Runs are independent of each other. A task takes a ledger and a portion of the runs and gives
-something small; whoever executes it elsewhere opens the ledger there, once a process.
+Runs are independent of each other. A task takes a ledger and a portion of the runs, and returns
+something small. A process of an executor opens the ledger by its URL, once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from turnledger.ledger.integrity.verify import every_run
 
 T = TypeVar("T")
 
-# Events of a portion: many, so that handing it over costs little, but enough portions for all.
+# Events of a portion: many, so that handing it over costs little, with enough for all workers.
 LARGEST_PORTION, SMALLEST_PORTION = 20_000, 500
 PORTIONS_PER_WORKER = 8
 # Portions that are on their way at once, for each worker.
@@ -30,7 +30,7 @@ IN_FLIGHT = 4
 
 
 class Span(NamedTuple):
-    """A run's own records, after < version <= until: what it shares with its parent is not its."""
+    """A run's own records, after < version <= until, without what it shares with its parent."""
 
     run_id: str
     after: int
@@ -51,23 +51,27 @@ def over_runs(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> Generator[T, None, None]:
-    """What a task comes to for each portion of all runs, in the order of the portions.
+    """The results of a task for each portion of all runs, in the order of the portions.
 
-    Without an executor `workers` processes are started, or none for one. With one, `workers`
-    is how many it has; the task must be something that can be pickled.
+    Args:
+        ledger: The ledger whose runs these are.
+        task: What to do with a portion. For an executor it must be picklable.
+        executor: Does the work; None for this process, or `workers` new ones.
+        workers: How many processes to start if more than 1, or how many the executor has.
+        progress: Called with the number of events that are done, and of all.
     """
     if workers < 1:
-        raise InvalidInputError("workers is 1 or more.")
+        raise InvalidInputError(f"Invalid number of workers {workers}: expected 1 or more.")
     total = sum(row.version - row.parent_version for row in every_run(ledger.store))
     largest = max(min(total // (workers * PORTIONS_PER_WORKER), LARGEST_PORTION), SMALLEST_PORTION)
     done = 0
-    with _workforce(executor, workers) as staff:
-        answers = _answers(ledger, task, _portions(ledger, largest), staff, workers)
-        for size, answer in answers:
+    with _pool(executor, workers) as pool:
+        portions = _portions(ledger, largest)
+        for size, result in _results(ledger, task, portions, pool, workers):
             done += size
             if progress is not None:
                 progress(min(done, total), total)
-            yield answer
+            yield result
 
 
 def _portions(ledger: Ledger, largest: int) -> Iterator[list[Span]]:
@@ -87,62 +91,62 @@ def _size(portion: Portion) -> int:
     return sum(span.until - span.after for span in portion)
 
 
-def _answers(
+def _results(
     ledger: Ledger,
     task: Task[T],
     portions: Iterator[list[Span]],
-    staff: Executor | None,
+    pool: Executor | None,
     workers: int,
 ) -> Iterator[tuple[int, T]]:
-    if staff is None:
+    if pool is None:
         for portion in portions:
             yield _size(portion), task(ledger, portion)
         return
-    source = _source(ledger, staff)
-    under_way: deque[tuple[int, Future[T]]] = deque()
+    source = _source(ledger, pool)
+    pending: deque[tuple[int, Future[T]]] = deque()
     try:
         for portion in portions:
-            under_way.append((_size(portion), staff.submit(_work, source, task, portion)))
-            if len(under_way) >= workers * IN_FLIGHT:
-                size, answer = under_way.popleft()
-                yield size, answer.result()
-        while under_way:
-            size, answer = under_way.popleft()
-            yield size, answer.result()
+            pending.append((_size(portion), pool.submit(_work, source, task, portion)))
+            if len(pending) >= workers * IN_FLIGHT:
+                size, future = pending.popleft()
+                yield size, future.result()
+        while pending:
+            size, future = pending.popleft()
+            yield size, future.result()
     finally:
-        for _, answer in under_way:
-            answer.cancel()
+        for _, future in pending:
+            future.cancel()
 
 
-# --- who does it -------------------------------------------------------------------
+# --- workers -----------------------------------------------------------------------
 
 
-def _source(ledger: Ledger, staff: Executor) -> Ledger | str:
-    """The ledger itself for threads of this process, for all others what they open it by."""
-    if isinstance(staff, ThreadPoolExecutor):
+def _source(ledger: Ledger, pool: Executor) -> Ledger | str:
+    """The ledger itself for threads of this process, its URL for other processes."""
+    if isinstance(pool, ThreadPoolExecutor):
         return ledger
     if not ledger.url or ledger.url.startswith("memory:"):
         raise InvalidInputError(
-            "A ledger in memory is this process's alone: other processes can't open it. "
-            "Use one worker, or a ThreadPoolExecutor."
+            "Other processes can't open a ledger in memory. Use one worker, or a "
+            "ThreadPoolExecutor."
         )
     return ledger.url
 
 
 @contextmanager
-def _workforce(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
-    """The executor that was given, or processes of our own where several workers are wanted."""
+def _pool(executor: Executor | None, workers: int) -> Iterator[Executor | None]:
+    """The given executor, or new processes if several workers are wanted, or None."""
     if executor is not None or workers == 1:
         yield executor
         return
-    # Not forked: a ledger does not survive that, and threads may hold any lock.
+    # Not forked: a ledger does not survive a fork, and other threads may hold locks.
     context = get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_serve) as pool:
         yield pool
 
 
 def _serve() -> None:
-    """A worker of ours leaves Ctrl-C to its parent, and does not outlive it."""
+    """Initializer of a worker process: leave Ctrl-C to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is not None:
@@ -154,8 +158,8 @@ def _end_with(parent: BaseProcess) -> None:
     os._exit(1)
 
 
-# The ledgers that this process has opened to work on them, by process and URL: what a fork
-# left here is not ours.
+# The ledgers that this process has opened for its tasks, by process id and URL: an entry that
+# a fork inherited belongs to the parent.
 _opened: dict[tuple[int, str], Ledger] = {}
 
 

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnledger.ledger import DerivedData, Ledger, Record
-from turnledger.ledger.runs.record import Row
+from turnledger.ledger import DerivedData, Ledger, Record, Row
 from turnledger.projections.digests import canonical
 from turnledger.projections.tables.parallel import Portion, Progress, over_runs
 from turnledger.projections.tables.storage import (
@@ -35,7 +34,6 @@ from turnledger.projections.tables.table import (
     Additions,
     RebuildOvertakenError,
     Table,
-    additions,
     table_tags,
 )
 
@@ -162,17 +160,11 @@ def _fold(
 
 def fold_portion(table: Table[Any], cut: int, ledger: Ledger, portion: Portion) -> Additions:
     """What the records of some runs add, up to a position of the ledger."""
-    events, tags, codec = 0, table_tags(table), ledger.codec
-
-    def read() -> Iterator[Record]:
-        nonlocal events
-        for page in _pages(ledger, portion, cut):
-            events += len(page)
-            yield from (Record(row, codec) for row in page if row.tag in tags)
-
-    found = additions(table, read())
+    found, tags, codec = Additions(), table_tags(table), ledger.codec
+    for page in _pages(ledger, portion, cut):
+        found.events += len(page)
+        found.add(table, [Record(row, codec) for row in page if row.tag in tags])
     found.carries = {run: carry for run, carry in found.carries.items() if carry is not None}
-    found.events = events
     return found
 
 
@@ -180,14 +172,10 @@ def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Row]]:
     for run, after, until in portion:
         low = after
         while low < until:
-            page = ledger.store.rows(run, low, until, backwards=False, limit=EVENTS_AT_ONCE)
-            # Within a run, positions grow.
-            yield (
-                page
-                if page and page[-1].position <= cut
-                else [row for row in page if row.position <= cut]
-            )
-            if len(page) < EVENTS_AT_ONCE or page[-1].position > cut:
+            found = ledger.store.rows(run, low, until, backwards=False, limit=EVENTS_AT_ONCE)
+            page = [row for row in found if row.position <= cut]
+            yield page
+            if len(page) < EVENTS_AT_ONCE:
                 break
             low = page[-1].version
 

@@ -19,10 +19,10 @@ from turnledger.ledger import DerivedData, Ledger, Record, Watermark
 from turnledger.ledger.integrity.verify import every_run
 from turnledger.projections.digests import combine, map_add, map_digest, map_remove
 from turnledger.projections.tables.table import (
+    Additions,
     Table,
     TableDamagedError,
     TableNotMadeError,
-    additions,
     has_carry,
     plain_text,
     table_tags,
@@ -237,7 +237,8 @@ def fold_page(
     runs = {record.row.run_id for record in read} if has_carry(table) else set()
     known = dict(load([CARRY + run for run in sorted(runs)]))
     carries = {place.removeprefix(CARRY): _decoded(text, name) for place, text in known.items()}
-    new = additions(table, read, carries)
+    new = Additions(carries=carries)
+    new.add(table, read)
     known.update(load([ROW + key for key in new.rows]))
     for key, value in new.rows.items():
         if (text := known.get(ROW + key)) is not None:

@@ -7,7 +7,7 @@ a table can catch up a few events at a time and be rebuilt by many processes.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -62,28 +62,22 @@ class Table(ABC, Generic[C]):
         return added(old, new)
 
 
-class TableNotMadeError(TurnledgerError, LookupError):
+class _TableError(TurnledgerError):
+    def __init__(self, message: str, *, table: str = "") -> None:
+        self.table = table
+        super().__init__(message)
+
+
+class TableNotMadeError(_TableError, LookupError):
     """The ledger has no such table, or one of another version."""
 
-    def __init__(self, message: str, *, table: str = "") -> None:
-        self.table = table
-        super().__init__(message)
 
-
-class TableDamagedError(IntegrityFailureError):
+class TableDamagedError(_TableError, IntegrityFailureError):
     """A table's stored rows or watermark were changed by something else."""
 
-    def __init__(self, message: str, *, table: str = "") -> None:
-        self.table = table
-        super().__init__(message)
 
-
-class RebuildOvertakenError(TurnledgerError):
+class RebuildOvertakenError(_TableError):
     """The table was replaced by one of another version during a rebuild, and that one is kept."""
-
-    def __init__(self, message: str, *, table: str = "") -> None:
-        self.table = table
-        super().__init__(message)
 
 
 def added(old: Any, new: Any) -> Any:
@@ -122,43 +116,37 @@ def plain_key(key: str) -> str:
 
 
 class Additions(msgspec.Struct):
-    """What some records add to a table, by key, and what is remembered of their runs."""
+    """What some records add to a table: rows by key, and carries by run.
+
+    `events` counts the records that were read for it. A carry that ended is None.
+    """
 
     rows: dict[str, Any] = {}
     carries: dict[str, Any] = {}
     events: int = 0
 
-    def put(self, table: Table[Any], key: str, value: Any) -> None:
-        """Merge a part into its row."""
-        rows = self.rows
-        rows[key] = table.merge(rows[key], value) if key in rows else value
+    def add(self, table: Table[Any], records: Iterable[Record]) -> None:
+        """Add records of the kinds that the table reads, each run's in its order."""
+        remembers = has_carry(table)
+        for record in records:
+            if remembers:
+                run = record.row.run_id
+                self.carries[run], parts = table.step(self.carries.get(run), record)
+            else:
+                parts = table.adds(record)
+            for key, value in parts:
+                self._merge(table, plain_key(key), value)
 
     def join(self, table: Table[Any], other: Additions) -> None:
         """Add what the records of other runs add."""
         for key, value in other.rows.items():
-            self.put(table, key, value)
+            self._merge(table, key, value)
         self.carries.update(other.carries)
         self.events += other.events
 
-
-def additions(
-    table: Table[Any], records: Iterable[Record], carries: Mapping[str, Any] | None = None
-) -> Additions:
-    """What records add, of the kinds that the table reads, each run's in its order.
-
-    `carries` is what is remembered of runs before; the result has it as it is afterwards.
-    """
-    found = Additions(carries=dict(carries or {}))
-    remembers = has_carry(table)
-    for record in records:
-        if remembers:
-            run = record.row.run_id
-            found.carries[run], parts = table.step(found.carries.get(run), record)
-        else:
-            parts = table.adds(record)
-        for key, value in parts:
-            found.put(table, plain_key(key), value)
-    return found
+    def _merge(self, table: Table[Any], key: str, value: Any) -> None:
+        rows = self.rows
+        rows[key] = table.merge(rows[key], value) if key in rows else value
 
 
 def has_carry(table: Table[Any]) -> bool:

@@ -42,7 +42,7 @@ from turnledger.ledger.events.types import ResourceSnapshotted
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.transaction import Transaction, Watermark
-from turnledger.ledger.stores.derived_data import advance, drop
+from turnledger.ledger.stores.derived_data import DerivedData
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
@@ -625,6 +625,12 @@ def test_a_query_that_nobody_waits_for_any_more_is_stopped(
     )
 
 
+def queued(ledger: Ledger, name: str) -> tuple[list[Job[Transaction]], DerivedData]:
+    """Derived data whose writes are not made, but listed for a group commit."""
+    jobs: list[Job[Transaction]] = []
+    return jobs, DerivedData(ledger.store.derived, lambda work: jobs.append(Job(work)), name)
+
+
 @pytest.mark.parametrize("neighbour", ["refused", "drops another"])
 def test_derived_data_whose_answer_was_lost_is_written_once(
     url: str, opened: Callable[..., Ledger], neighbour: str
@@ -641,10 +647,11 @@ def test_derived_data_whose_answer_was_lost_is_written_once(
     with proxied(url) as proxy:
         ledger = opened(proxy.url(url))
         ledger.derived_data("s").advance(None, before, {"k": "0"})
-        put = Job[Transaction](lambda tx: advance(tx, "s", before, after, {"k": "1"}))
+        jobs, data = queued(ledger, "s")
+        data.advance(before, after, {"k": "1"})
         proxy.cut(b"COMMIT", "after")
-        ledger.store._commit_group([put, Job(other)])
-        assert (proxy.cuts, put.result, put.error) == (1, True, None)
+        ledger.store._commit_group([*jobs, Job(other)])
+        assert (proxy.cuts, jobs[0].result, jobs[0].error) == (1, True, None)
         assert ledger.derived_data("s").snapshot() == (after, {"k": "1"})
         ledger.close()
 
@@ -657,13 +664,14 @@ def test_derived_data_that_is_written_and_dropped_at_once_has_an_unknown_outcome
     with proxied(url) as proxy:
         ledger = opened(proxy.url(url))
         ledger.derived_data("s").advance(None, before, {"k": "0"})
-        put = Job[Transaction](lambda tx: advance(tx, "s", before, after, {"k": "1"}))
-        dropped = Job[Transaction](lambda tx: drop(tx, "s"))
+        jobs, data = queued(ledger, "s")
+        data.advance(before, after, {"k": "1"})
+        data.drop()
         proxy.cut(b"COMMIT", "after")
-        ledger.store._commit_group([put, dropped])
+        ledger.store._commit_group(jobs)
         assert proxy.cuts == 1
         with pytest.raises(StoreUnavailableError, match="outcome is unknown"):
-            raise put.error or AssertionError
+            raise jobs[0].error or AssertionError
         ledger.close()
 
 
