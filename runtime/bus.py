@@ -1,8 +1,8 @@
-"""Tells listeners what happens: events go to those who subscribed to exactly their type.
+"""Event bus: publishes in-process events to the handlers subscribed to exactly their type.
 
-Bus events are news for this process and are gone when told; facts are in the ledger. A
-listener that fails keeps no other from being told. What it raised is in the result, so that
-a publisher can take it as a veto, and in the log, so that it is seen when nobody looks.
+Bus events are notifications within one process and are not stored; what happened in a run is in
+the ledger. A handler that fails does not keep the others from being called. What it raised is in
+the PublishResult, so that a publisher can treat it as a veto, and in the log.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ logger = logger_of("turnledger.bus")
 
 @dataclass(frozen=True, slots=True)
 class HandlerFailure:
-    """A handler that raised, and what."""
+    """A handler that raised, and its exception."""
 
     handler: EventHandler
     error: Exception
 
 
 class PublishError(TurnledgerError, ExceptionGroup[Exception]):
-    """Handlers of an event failed; `except*` can pick among what they raised."""
+    """Handlers of an event failed; `except*` selects among their exceptions."""
 
     def derive(self, excs: Sequence[Exception], /) -> PublishError:  # type: ignore[override]
         return PublishError(self.message, excs)
@@ -38,7 +38,7 @@ class PublishError(TurnledgerError, ExceptionGroup[Exception]):
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What became of an event: who was told, in order, and who failed."""
+    """The handlers that an event was published to, in order, and those that failed."""
 
     event: object
     handlers_invoked: tuple[EventHandler, ...] = ()
@@ -50,11 +50,11 @@ class PublishResult:
 
     @property
     def handled_count(self) -> int:
-        """How many handlers were called, those that failed among them."""
+        """How many handlers were called, including those that failed."""
         return len(self.handlers_invoked)
 
     def raise_if_errors(self) -> None:
-        """Raise everything that handlers raised, together."""
+        """Raise the handlers' exceptions as one PublishError."""
         if self.errors:
             raise PublishError(
                 f"{len(self.errors)} of {self.handled_count} handlers of "
@@ -64,53 +64,52 @@ class PublishResult:
 
 
 class EventBus(Protocol):
-    """Where events are told and listened to."""
+    """Publish and subscribe, by the events' class."""
 
     def subscribe(self, event_type: type[EventT], handler: Callable[[EventT], object]) -> None:
-        """Have a handler called with every event whose type is exactly this one."""
+        """Call a handler with every event whose type is exactly this one."""
         ...
 
     def unsubscribe(self, event_type: type[EventT], handler: Callable[[EventT], object]) -> bool:
-        """Take one subscription back; False if there was none."""
+        """Remove one subscription; False if there was none."""
         ...
 
     def publish(self, event: object) -> PublishResult:
-        """Call the handlers of the event's type, one after the other, and say how it went."""
+        """Call the handlers of the event's type, one after the other."""
         ...
 
 
 class ControlBus(EventBus, Protocol):
-    """A bus that also carries requests: whoever publishes one has work done by it.
+    """A bus that also carries requests: a MainLoop subscribed to it runs them.
 
-    It promises no other methods. The name says what a `MainLoop` does with its bus, and an
-    `EventBus` that only carries news need not be one.
+    It has no further methods; the name says what a `MainLoop` needs its bus for.
     """
 
 
 class InProcessEventBus:
-    """A bus within one process; any thread may subscribe and publish.
+    """An event bus within one process; any thread may subscribe and publish.
 
-    Handlers run in the publisher's thread, in the order of subscription. An event goes to
-    those who were subscribed when it was published: a handler may subscribe, unsubscribe
-    and publish, and what it changes counts from the next event on.
+    Handlers run in the publisher's thread, in the order of subscription. An event goes to the
+    handlers that were subscribed when it was published: a handler may subscribe, unsubscribe
+    and publish, which takes effect from the next event on.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # A tuple is replaced, never changed, so a dispatch goes on over the one it took.
+        # Tuples are replaced, never changed: a publish in progress iterates over its own.
         self._handlers: dict[type[object], tuple[EventHandler, ...]] = {}
 
     def subscribe(self, event_type: type[EventT], handler: Callable[[EventT], object]) -> None:
-        """Have a handler called with every event whose type is exactly this one.
+        """Call a handler with every event whose type is exactly this one.
 
-        Subscribed twice, it is called twice.
+        A handler that is subscribed twice is called twice.
         """
         _require_class(event_type)
         with self._lock:
             self._handlers[event_type] = (*self._handlers.get(event_type, ()), handler)
 
     def unsubscribe(self, event_type: type[EventT], handler: Callable[[EventT], object]) -> bool:
-        """Take the handler's latest subscription back; False if there was none."""
+        """Remove the handler's latest subscription; False if there was none."""
         _require_class(event_type)
         with self._lock:
             handlers = self._handlers.get(event_type, ())
@@ -121,10 +120,10 @@ class InProcessEventBus:
             return False
 
     def publish(self, event: object) -> PublishResult:
-        """Call the handlers of the event's type, one after the other, and say how it went.
+        """Call the handlers of the event's type, one after the other.
 
-        What a handler raises is collected and logged. A KeyboardInterrupt or SystemExit
-        passes on at once.
+        Exceptions are collected and logged. A KeyboardInterrupt or SystemExit is raised at
+        once.
         """
         # No lock is held while handlers run, so that they may use the bus themselves.
         with self._lock:
@@ -135,7 +134,7 @@ class InProcessEventBus:
                 handler(event)
             except Exception as error:
                 failures.append(HandlerFailure(handler, error))
-                # The event itself stays out of the log: it may hold what is secret.
+                # The event itself stays out of the log: it may hold secrets.
                 logger.exception(
                     "A handler of %s failed: %s", type(event).__name__, _name_of(handler)
                 )
@@ -143,18 +142,18 @@ class InProcessEventBus:
 
 
 def format_publish_failures(failures: Sequence[HandlerFailure]) -> str:
-    """What handlers raised, as one line of text that a model or a person can read."""
+    """Format the handlers' exceptions as one line, for a model or a person."""
     texts = [error_text(failure.error) for failure in failures]
     return "Not accepted: " + "; ".join(texts) if texts else ""
 
 
 def _require_class(event_type: object) -> None:
-    # A subscript such as MainLoopRequest[Review] equals no event's type: a handler that is
-    # subscribed to it would never be called, and nobody would know.
+    # A subscript such as MainLoopRequest[Review] is not the type of any event: its handler
+    # would silently never be called.
     if not isinstance(event_type, type):
         raise InvalidInputError(
-            f"Events are told by their class, and {event_type!r} is none. Subscribe to the "
-            "plain class, and look at the event in the handler."
+            f"Invalid event type {event_type!r}: expected a class. Subscribe to the plain class, "
+            "and look at the event in the handler."
         )
 
 

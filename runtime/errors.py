@@ -1,8 +1,7 @@
-"""Everything that the runtime raises on purpose, under the project's one root.
+"""Errors of the runtime: prompts, tools, limits, sessions, resuming and recovery.
 
-Here are the errors of prompts, tools, limits, sessions, resuming and recovery; what the ledger
-itself raises is in `ledger.errors`. An error says what was asked, what was found and what to
-do, and carries the fields that a program may want. The tree:
+All are under TurnledgerError; the errors of the ledger are in `ledger.errors`. A message says
+what is wrong, what was expected and what to do; attributes hold the same for programs. The tree:
 
     TurnledgerError
     ├── PromptError (ValueError)
@@ -34,11 +33,14 @@ do, and carries the fields that a program may want. The tree:
         ├── CheckpointCorruptedError
         └── RequestTypeMismatchError
 
-`MessageBuildError` and those under it are ledger's InvalidInputErrors, in
-`agent.messages.builder`. `VisibilityExpansionRequired` is under the root too, but is a signal
-and no failure: it is in `runtime.agent.visibility`. `DecisionRequiredError` is no RecoveryError on
-purpose: a worker that abandons whatever can't be recovered must not abandon a run that waits for
-a person.
+`MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in
+`agent.messages`. `VisibilityExpansionRequired` is under the root too, but is a control signal and
+not a failure: it is in `runtime.agent.visibility`. `DecisionRequiredError` is deliberately not a
+RecoveryError: a worker that abandons what can't be recovered must not abandon a run that waits
+for a person's decision.
+
+Some messages end up in events, and a replay compares them with what was recorded: those of
+SchemaError, PromptRenderError, DeadlineExceededError and BudgetExceededError.
 """
 
 from __future__ import annotations
@@ -53,10 +55,11 @@ EvaluationPhase = Literal["request", "response", "tool", "budget"]
 
 
 class PromptError(TurnledgerError, ValueError):
-    """A prompt, or one of its sections, is wrong.
+    """A prompt, or one of its sections, is invalid.
 
-    `prompt` is "ns/key" (empty when a section is made outside of a prompt) and `section`
-    the dotted path of the section's keys.
+    Attributes:
+        prompt: "ns/key"; empty for a section that is not part of a prompt yet.
+        section: The dotted path of the section's keys.
     """
 
     def __init__(self, message: str, *, prompt: str = "", section: str = "") -> None:
@@ -68,19 +71,19 @@ class PromptError(TurnledgerError, ValueError):
 
 
 class PromptDefinitionError(PromptError):
-    """A template can't be a prompt: a bad name, a key or a tool's name given twice."""
+    """A prompt template is invalid: a bad name, or a duplicate key or tool name."""
 
 
 class PromptRenderError(PromptError):
-    """A prompt can't be rendered with what was bound to it."""
+    """A prompt can't be rendered with the parameters bound to it."""
 
 
 class TemplateTextError(PromptError):
-    """A text is no template, or asks for a field that there isn't."""
+    """A text is not a template, or has a placeholder without a field."""
 
 
 class ToolDefinitionError(TurnledgerError, ValueError):
-    """A tool can't be offered to a model: its name, handler or types are wrong."""
+    """A tool definition is invalid: its name, handler or types."""
 
     def __init__(self, message: str, *, tool: str = "") -> None:
         self.tool = tool
@@ -88,7 +91,7 @@ class ToolDefinitionError(TurnledgerError, ValueError):
 
 
 class SchemaError(TurnledgerError, ValueError):
-    """Types and JSON don't go together here; `path` says where ("items[2].name")."""
+    """A type or value does not fit JSON; `path` says where ("items[2].name")."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         self.path = path
@@ -101,19 +104,19 @@ class UnsupportedTypeError(SchemaError):
 
 
 class DataDecodeError(SchemaError):
-    """Data does not fit the type that it is for."""
+    """JSON data does not fit the type that it is decoded as."""
 
 
 class DataEncodeError(SchemaError):
-    """A value can't be written as JSON."""
+    """A value can't be encoded as JSON."""
 
 
 class OutputParseError(SchemaError):
-    """A model's answer is not the output that the prompt asks for."""
+    """A model's answer is not the structured output that the prompt asks for."""
 
 
 class PromptEvaluationError(TurnledgerError, RuntimeError):
-    """An evaluation failed: in which phase, of which prompt, and what the provider sent."""
+    """An evaluation failed; has the phase, the prompt's name and what the provider sent."""
 
     def __init__(
         self,
@@ -132,7 +135,7 @@ class PromptEvaluationError(TurnledgerError, RuntimeError):
 
 
 class DeadlineExceededError(TurnledgerError):
-    """Time is up. A tool's handler may raise it too: it ends the evaluation."""
+    """The deadline has passed. A tool's handler may raise it too, to end the evaluation."""
 
     def __init__(
         self, message: str = "The deadline has passed.", *, expires_at: datetime | None = None
@@ -142,7 +145,7 @@ class DeadlineExceededError(TurnledgerError):
 
 
 class BudgetExceededError(TurnledgerError):
-    """More tokens were used than the budget allows; `limit` is the budget's field."""
+    """The token budget is exceeded; `limit` is the name of the Budget's field."""
 
     def __init__(self, limit: str, *, allowed: int, used: int) -> None:
         self.limit, self.allowed, self.used = limit, allowed, used
@@ -153,7 +156,7 @@ class BudgetExceededError(TurnledgerError):
 
 
 class ThrottledError(TurnledgerError):
-    """The provider asks to wait; `retry_after` is in seconds, if it said how long."""
+    """The provider throttles; `retry_after` is in seconds, None if it did not say."""
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, attempts: int = 0
@@ -163,24 +166,25 @@ class ThrottledError(TurnledgerError):
 
 
 class ConversationNotFound(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
-    """There is no conversation to resume."""
+    """The session has no conversation to resume."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(
             message
-            or "The session holds no conversation to resume. "
+            or "The session has no conversation to resume. "
             "Evaluate without resume=True to begin one."
         )
 
 
 class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
-    """The prompt is not the one that the conversation was begun with."""
+    """The prompt differs from the one that the conversation began with."""
 
     def __init__(self, what: str, *, recorded: str, found: str) -> None:
         self.what, self.recorded, self.found = what, recorded, found
         super().__init__(
-            f"The conversation was begun with another prompt: its {what} is recorded as "
-            f"{recorded!r} and is now {found!r}. Resume with the same prompt, or begin anew."
+            f"The conversation began with another prompt: its {what} is recorded as "
+            f"{recorded!r} and is now {found!r}. Resume with the same prompt, or begin a new "
+            "conversation."
         )
 
 
@@ -189,23 +193,23 @@ class SnapshotRestoreError(TurnledgerError, ValueError):
 
 
 class SessionError(TurnledgerError):
-    """A session can't be changed, or looked at, like this; nothing was recorded."""
+    """A session can't be changed, or read, like this; nothing was recorded."""
 
 
 class ReducerNotFoundError(SessionError, LookupError):
-    """Nobody said what an event of this type does to that slice."""
+    """No reducer is registered for events of this type on that slice."""
 
     def __init__(self, slice_type: str, event_type: str) -> None:
         self.slice_type, self.event_type = slice_type, event_type
         super().__init__(
-            f"No reducer says what a {event_type} does to the slice {slice_type}. Say it with "
-            f"session[{slice_type}].register({event_type}, reducer), or with a method of "
-            f"{slice_type} that is marked @reducer(on={event_type})."
+            f"The slice {slice_type} has no reducer for {event_type}. Register one with "
+            f"session[{slice_type}].register({event_type}, reducer), or mark a method of "
+            f"{slice_type} with @reducer(on={event_type})."
         )
 
 
 class ReducerFailedError(SessionError, RuntimeError):
-    """A reducer raised, or gave back what a slice can't hold."""
+    """A reducer raised, or returned what a slice can't hold."""
 
     def __init__(self, slice_type: str, event_type: str, reducer: str, why: str) -> None:
         self.slice_type, self.event_type, self.reducer = slice_type, event_type, reducer
@@ -216,11 +220,11 @@ class ReducerFailedError(SessionError, RuntimeError):
 
 
 class ScopeClosedError(SessionError, RuntimeError):
-    """A tool's time to change the session is over, or this thread is not the tool's."""
+    """A tool call has ended, or this thread is not the tool's: the session is not changed."""
 
 
 class ResourceSnapshotError(SessionError, ValueError):
-    """A resource can't be snapshotted; `path` says which file of it is the trouble."""
+    """A resource can't be snapshotted; `path` is the file that prevents it."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         self.path = path
@@ -228,14 +232,14 @@ class ResourceSnapshotError(SessionError, ValueError):
 
 
 class DecisionRequiredError(TurnledgerError):
-    """A run waits for a person: nobody knows how these tool calls ended."""
+    """A run waits for a person's decision about tool calls in doubt."""
 
     def __init__(self, run_id: str, call_ids: Sequence[str] = ()) -> None:
         self.run_id, self.call_ids = run_id, tuple(call_ids)
         named = ", ".join(call_ids) or "a call"
         super().__init__(
             f"Run {run_id} waits for a decision about {named}, which may or may not have "
-            f"happened. Find out and say so: `turnledger resolve {run_id} CALL_ID` with "
+            f"happened. Find out, then run `turnledger resolve {run_id} CALL_ID` with "
             "--completed JSON, --failed TEXT or --retry."
         )
 
@@ -249,12 +253,12 @@ class RecoveryError(TurnledgerError, RuntimeError):
 
 
 class CheckpointNotFoundError(RecoveryError):
-    """The run has no checkpoint, or none that still counts."""
+    """The run has no checkpoint, or its checkpoints were cleared."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"There is no checkpoint of run {run_id}. It never began, it was completed and "
-            "cleaned up, or it was abandoned.",
+            f"Run {run_id} has no checkpoint. It never began, it was completed and cleaned up, "
+            "or it was abandoned.",
             run_id=run_id,
         )
 
@@ -272,16 +276,16 @@ class CheckpointExpiredError(RecoveryError):
 
 
 class CheckpointCorruptedError(RecoveryError):
-    """A checkpoint can't be read."""
+    """A checkpoint can't be decoded."""
 
 
 class RequestTypeMismatchError(RecoveryError):
-    """The run's request is of another type than this loop takes."""
+    """The run's request has another type than this loop takes."""
 
     def __init__(self, run_id: str, *, expected: str, found: str) -> None:
         self.expected, self.found = expected, found
         super().__init__(
-            f"Run {run_id} was begun with a request of type {found!r}; this loop takes "
-            f"{expected!r}. Recover it with the loop that began it.",
+            f"Run {run_id} has a request of type {found!r}; this loop takes {expected!r}. "
+            "Recover the run with the loop that began it.",
             run_id=run_id,
         )

@@ -1,1 +1,1 @@
-"""What an agent is made of: prompts, tools, messages, schemas, model requests."""
+"""The parts of an agent: prompts, tools, messages, JSON schemas, model requests."""

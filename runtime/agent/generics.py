@@ -1,8 +1,8 @@
-"""Generic classes whose instances know what they were subscripted with.
+"""Generic classes whose instances know their type arguments.
 
-`PromptTemplate[Review](...)` has to know that its output is a Review while it is made, and
-`typing` tells an instance only afterwards. So a subscript with real types is a subclass here,
-one for each set of types; with type variables it is what `typing` makes of it.
+`PromptTemplate[Review](...)` needs the output type Review in `__init__`, and `typing` sets
+`__orig_class__` only afterwards. So a subscript with real types makes a subclass here, one for
+each set of types; a subscript with type variables is left to `typing`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # Type checkers need not be told what an unsubscripted Tool(...) or `-> ToolResult` is.
+    # With defaults, an unsubscripted Tool(...) or `-> ToolResult` needs no annotation.
     OutputT = TypeVarWithDefault("OutputT", default=Any)
     ParamsT = TypeVarWithDefault("ParamsT", default=Any)
     ResultT = TypeVarWithDefault("ResultT", default=Any)
@@ -24,12 +24,12 @@ else:
 
 
 class Subscripted:
-    """To be named before `Generic[...]` among a class's bases."""
+    """Base class that keeps the type arguments; name it before `Generic[...]`."""
 
     type_arguments: ClassVar[tuple[Any, ...]] = ()
 
     def __class_getitem__(cls, arguments: Any) -> Any:
-        # typing checks how many there may be.
+        # typing checks the number of arguments.
         alias = super().__class_getitem__(arguments)  # type: ignore[misc]
         given = arguments if isinstance(arguments, tuple) else (arguments,)
         if any(isinstance(one, TypeVar) for one in given):

@@ -1,8 +1,8 @@
-"""Which sections of a prompt are shown in full and which only as a summary.
+"""Visibility of a prompt's sections: shown in full, or as a summary until the model opens them.
 
-A section says how it is shown at first; what was opened since is session state
-(`VisibilityOverrides`), and so survives a restart and can be looked at at any version.
-The tool that a model opens sections with is in `runtime.agent.prompts.open_sections_tool`.
+A section has its own default. Overrides are session state (`VisibilityOverrides`), so they
+survive a restart and can be read at any version of the run. The tool with which a model opens
+sections is in `runtime.agent.prompts.open_sections_tool`.
 
 A section's path is the dotted path of the keys from the top: "reference", "reference.api".
 """
@@ -19,54 +19,58 @@ from turnledger.projections.session.reducers import reducer
 
 
 class SectionVisibility(Enum):
-    """How a section is shown."""
+    """How a section is rendered."""
 
     FULL = "full"
     SUMMARY = "summary"
 
 
 class SetVisibilityOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The section at a path is shown like this from now on."""
+    """Session event: render the section at a path with this visibility from now on."""
 
     path: str
     visibility: SectionVisibility
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
-            raise InvalidInputError('path is a section\'s dotted path of keys, "reference.api" say')
+            raise InvalidInputError(
+                f'Invalid path {self.path!r}: expected dotted section keys, such as "reference.api"'
+            )
         if not isinstance(self.visibility, SectionVisibility):
             raise InvalidInputError(
-                "visibility is SectionVisibility.FULL or SectionVisibility.SUMMARY"
+                f"Invalid visibility {self.visibility!r}: expected SectionVisibility.FULL or "
+                "SectionVisibility.SUMMARY"
             )
 
 
 class VisibilityOverrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Session state: how sections are shown, by path, where it is not as they say themselves.
+    """Session state: the visibility of sections by path, where it is not the section's default.
 
     `session[VisibilityOverrides].apply(SetVisibilityOverride(path=..., visibility=...))`
-    changes it. Paths that a prompt does not have are of no effect on it.
+    changes it. Paths that a prompt does not have are ignored.
     """
 
     overrides: dict[str, SectionVisibility] = {}
 
     def get(self, path: str) -> SectionVisibility | None:
-        """How the section at this path is to be shown; None is as it says itself."""
+        """Return the override of the section at this path; None means the section's default."""
         return self.overrides.get(path)
 
     def with_override(self, path: str, visibility: SectionVisibility) -> VisibilityOverrides:
-        """The same, with one section shown like this."""
+        """Return a copy with one more override."""
         return VisibilityOverrides({**self.overrides, path: visibility})
 
     @reducer(on=SetVisibilityOverride)
     def set_override(self, event: SetVisibilityOverride) -> VisibilityOverrides:
-        """What a SetVisibilityOverride does."""
+        """Reducer for SetVisibilityOverride."""
         return self.with_override(event.path, event.visibility)
 
 
 class VisibilityExpansionRequired(TurnledgerError):  # noqa: N818 - the seed's name
-    """The model wants to see sections: evaluate again with these overrides.
+    """The model asks to open sections: evaluate again with `requested_overrides`.
 
-    It is raised within a tool and passes through the loop; it is no failure.
+    A control signal, not a failure: the open-sections tool raises it, and it passes through
+    the loop.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Messages with media and option calls, their builders, and conversion to events."""
+"""Messages with media and option calls, their builders, and conversion to InnerMessages."""
 
 from turnledger.runtime.agent.messages.builder import MessageBuilder, MessageBuildError
 from turnledger.runtime.agent.messages.convert import (

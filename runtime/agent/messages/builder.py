@@ -1,7 +1,7 @@
-"""Building messages: the step, the ids, and who speaks are filled in.
+"""MessageBuilder: builds messages, filling in step, ids and policy.
 
-A `MessageBuilder` makes one parts message and any number of option calls; results of calls
-are made in `runtime.agent.messages.results`. Nothing is recorded here.
+A `MessageBuilder` makes one parts message and any number of option calls; results of calls are
+built in `runtime.agent.messages.results`. Nothing is recorded here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class MessageBuildError(InvalidInputError):
-    """A message can't be built like this."""
+    """A message can't be built from these values."""
 
 
 class _Unsaid(Enum):
-    """Tells a role hint that nobody gave from None, which is one."""
+    """The default of a role hint: None is a valid hint."""
 
     UNSAID = "unsaid"
 
@@ -45,12 +45,11 @@ _UNSAID = _Unsaid.UNSAID
 
 
 class MessageBuilder:
-    """Puts text, media and option calls together, within one step.
+    """Builds the messages of one step from text, media and option calls.
 
-    `to_message()` is all text and media in one message; every option call is a message of its
-    own, in `option_calls`. Policy and role hint are the last message's unless they are given,
-    and "user" where there is no last message. Bytes that were added are in `blobs` by their
-    names: append them with the message, `append(..., blobs=builder.blobs.values())`.
+    `to_message()` returns all text and media as one message; every option call is a message of
+    its own, in `option_calls`. Bytes that were added are in `blobs` by their names: append them
+    with the message, `append(..., blobs=builder.blobs.values())`.
     """
 
     def __init__(
@@ -61,6 +60,14 @@ class MessageBuilder:
         role_hint_for_llm: RoleHint | None = "user",
         clock: Clock | None = None,
     ) -> None:
+        """Make a builder; `next_step` and `continue_step` take the arguments from a message.
+
+        Args:
+            step_num: The step of the messages.
+            policy: The author of the messages.
+            role_hint_for_llm: The role that adapters use.
+            clock: Makes the ids of option calls; by default the system's.
+        """
         self.step_num = step_num
         self.policy = policy
         self.role_hint_for_llm = role_hint_for_llm
@@ -79,7 +86,10 @@ class MessageBuilder:
         role_hint_for_llm: RoleHint | _Unsaid | None = _UNSAID,
         clock: Clock | None = None,
     ) -> Self:
-        """A builder for the step after this one; the first is 1."""
+        """Make a builder for the next step; the first is 1.
+
+        Policy and role hint are those of the last message unless they are given.
+        """
         step = (_step_of(last_message_or_step) or 0) + 1
         return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
 
@@ -92,7 +102,7 @@ class MessageBuilder:
         role_hint_for_llm: RoleHint | _Unsaid | None = _UNSAID,
         clock: Clock | None = None,
     ) -> Self:
-        """A builder for more of the same step; of none, if there is none to continue."""
+        """Make a builder for the same step; arguments as for `next_step`."""
         step = _step_of(last_message_or_step)
         return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
 
@@ -115,7 +125,7 @@ class MessageBuilder:
     # --- text and media ---
 
     def add_text(self, text: str) -> Self:
-        """A piece of text."""
+        """Add text."""
         self._parts.append(made("add_text", TextPart, text=text))
         return self
 
@@ -127,7 +137,14 @@ class MessageBuilder:
         data: bytes | None = None,
         mime: str | None = None,
     ) -> Self:
-        """An image at an address, or as bytes: `add_image("a hat", data=png)`."""
+        """Add an image: `add_image("a hat", data=png)`.
+
+        Args:
+            prompt_hint: A label for the model.
+            url: A web address; either this or `data`.
+            data: The bytes.
+            mime: The media type, if it is known.
+        """
         return self._add_media("image", prompt_hint, url, data, mime)
 
     def add_audio(
@@ -138,7 +155,7 @@ class MessageBuilder:
         data: bytes | None = None,
         mime: str | None = None,
     ) -> Self:
-        """A sound, like `add_image`."""
+        """Add audio, with the arguments of `add_image`."""
         return self._add_media("audio", prompt_hint, url, data, mime)
 
     def add_video(
@@ -149,7 +166,7 @@ class MessageBuilder:
         data: bytes | None = None,
         mime: str | None = None,
     ) -> Self:
-        """A film, like `add_image`."""
+        """Add a video, with the arguments of `add_image`."""
         return self._add_media("video", prompt_hint, url, data, mime)
 
     def add_document(
@@ -160,7 +177,7 @@ class MessageBuilder:
         data: bytes | None = None,
         mime: str | None = None,
     ) -> Self:
-        """A document, like `add_image`."""
+        """Add a document, with the arguments of `add_image`."""
         return self._add_media("document", prompt_hint, url, data, mime)
 
     def _add_media(
@@ -173,11 +190,11 @@ class MessageBuilder:
     ) -> Self:
         method = f"add_{modality}"
         if (url is None) == (data is None):
-            raise MessageBuildError(
-                f"{method} takes exactly one of url and data: an address, or the bytes."
-            )
+            raise MessageBuildError(f"{method}: expected exactly one of url and data.")
         if data is not None and not isinstance(data, bytes | bytearray | memoryview):
-            raise MessageBuildError(f"{method}: data is bytes, not {type(data).__name__}.")
+            raise MessageBuildError(
+                f"{method}: invalid data: expected bytes, got {type(data).__name__}."
+            )
         content = None if data is None else bytes(data)
         blob = None if content is None else blob_name(content)
         part = made(
@@ -189,7 +206,7 @@ class MessageBuilder:
             mime=mime,
             prompt_hint=prompt_hint,
         )
-        # The id follows from what is shown, so that building the same again gives the same ids.
+        # Derived from the content, so that building the same message again gives the same ids.
         name = sha256(f"{modality} {part.blob or part.url}".encode()).hexdigest()[:12]
         self._media[name] = times = self._media.get(name, 0) + 1
         media_id = f"media-{name}" if times == 1 else f"media-{name}-{times}"
@@ -199,12 +216,10 @@ class MessageBuilder:
         return self
 
     def to_message(self) -> Message:
-        """All text and media that was added, as one message."""
+        """Return all text and media that was added, as one message."""
         if not self._parts:
             hint = " Option calls are messages of their own: option_calls." if self._calls else ""
-            raise MessageBuildError(
-                f"There is no text or media to make a message of: add some first.{hint}"
-            )
+            raise MessageBuildError(f"The message is empty: add text or media first.{hint}")
         return made(
             "to_message",
             Message,
@@ -217,13 +232,13 @@ class MessageBuilder:
     # --- option calls ---
 
     def add_option_call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Self:
-        """A call of an option by this builder's policy, with an id that no other call has.
+        """Add a call of an option, with a new invocation id.
 
-        Dataclasses, models and the like in the arguments become plain JSON.
+        Dataclasses and models in the arguments become plain JSON.
         """
         if name in RESERVED_POLICIES:
             raise MessageBuildError(
-                f"No option is called {name!r}: results under that name are the runtime's own."
+                f"Invalid option name {name!r}: it is reserved for results of the runtime."
             )
         payload = made(
             "add_option_call",
@@ -245,14 +260,14 @@ class MessageBuilder:
 
     @property
     def option_calls(self) -> tuple[Message, ...]:
-        """Every option call that was added, in order, each a message of its own."""
+        """The option calls that were added, in order, each as a message."""
         return tuple(self._calls)
 
     @property
     def last_option_call(self) -> Message:
         """The option call that was added last."""
         if not self._calls:
-            raise MessageBuildError("No option call was added yet: add_option_call(name, args).")
+            raise MessageBuildError("There is no option call yet: add_option_call(name, args).")
         return self._calls[-1]
 
 
@@ -261,12 +276,12 @@ def _step_of(last: object) -> int | None:
     if found is None or (isinstance(found, int) and not isinstance(found, bool)):
         return found
     raise MessageBuildError(
-        f"A step follows a message, the number of a step or None, not {last!r:.200}."
+        f"Invalid last message or step {last!r:.200}: expected a Message, an integer or None."
     )
 
 
 def made(what: str, kind: type[T], /, **fields: Any) -> T:
-    """A value of the kind, or an error that names what the caller called."""
+    """Make a model; a MessageBuildError names the method and the invalid fields."""
     try:
         return kind(**fields)
     except ValidationError as error:

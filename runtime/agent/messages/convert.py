@@ -46,7 +46,7 @@ from turnledger.runtime.agent.schema.values import to_plain, to_text
 from turnledger.runtime.agent.tools.call import parse_arguments
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError
 
-# Where a message stands; the other fields of an InnerMessage are what it says.
+# The fields of an InnerMessage that are its place; the others are its content.
 _PLACE = (
     "evaluation_id",
     "sequence",
@@ -56,7 +56,7 @@ _PLACE = (
     "created_at",
     "message_id",
 )
-# What a model is told of an error that says nothing itself.
+# The content of an error result without a type and message.
 FAILED = "The option failed."
 
 
@@ -70,14 +70,20 @@ def to_inner_messages(
     prompt_key: str = "",
     clock: Clock | None = None,
 ) -> list[InnerMessage]:
-    """What a ledger records of these messages, in their order.
+    """Convert messages to what a ledger records, in order.
 
-    New messages go into the evaluation `evaluation_id`. They are numbered from `sequence`, and
-    `turn` is how many replies there were: the assistant's messages begin another one, and
-    what follows shares it. Messages that were read from a ledger give the record that they
-    were read from, and new ones are numbered on from there. They are new themselves if they
-    were changed, if some of those of one record are missing, or if `evaluation_id` is another
-    than theirs.
+    Messages that were read from a ledger give the record that they were read from, and new ones
+    are numbered on from there. A message that was read is treated as new if it was changed, if
+    others of its record are missing, or if `evaluation_id` is another than its own.
+
+    Args:
+        messages: The messages.
+        evaluation_id: The evaluation of new messages.
+        sequence: The number of the first new message.
+        turn: How many replies there were before; each reply of the assistant begins a turn.
+        prompt_ns: The prompt's namespace.
+        prompt_key: The prompt's key.
+        clock: Gives times and ids; by default the system's.
     """
     made: list[InnerMessage] = []
     speaking = False
@@ -90,8 +96,8 @@ def to_inner_messages(
             continue
         if evaluation_id is None:
             raise InvalidInputError(
-                "A message that is in no ledger yet, or not like this, needs an evaluation to "
-                "go into: to_inner_messages(messages, evaluation_id=...)."
+                "A new or changed message needs an evaluation: "
+                "to_inner_messages(messages, evaluation_id=...)."
             )
         for message in group:
             replies = role_of(message) == "assistant"
@@ -106,18 +112,18 @@ def to_inner_messages(
                 "created_at": utc_now() if clock is None else to_datetime(clock.micros()),
                 "message_id": new_message_id() if clock is None else UUID(clock.new_id()),
             }
-            made.append(built([_anew(message)], place))
+            made.append(built([_as_new(message)], place))
             sequence += 1
     return made
 
 
 def from_inner_message(inner: InnerMessage) -> tuple[Message, ...]:
-    """A recorded message as Messages: one, or several if it has text and calls, or two calls.
+    """Convert a recorded message to Messages: several if it has text and calls, or two calls.
 
-    Whatever a ledger holds can be read. Where the record has no policy (those of a prompt's
-    evaluation have none) it is the role's name, or that of the tool. A result without a value
-    is what the model was told. Arguments that are no JSON object are {} here, with the text in
-    `record.raw_arguments`; media at an address that is no web address is a text that names it.
+    Every InnerMessage can be converted. If the record has no policy (records of a prompt's
+    evaluation have none) it is the role's name, or that of the tool. The result of a call
+    without a value is the message's content. Arguments that are not a JSON object are {} here,
+    with the text in `record.raw_arguments`; media with an invalid web address becomes text.
     """
     place: dict[str, Any] = {name: getattr(inner, name) for name in _PLACE}
     policy, hint = inner.policy, inner.role_hint_for_llm
@@ -149,7 +155,7 @@ def from_inner_message(inner: InnerMessage) -> tuple[Message, ...]:
 
 
 def from_inner_messages(inner: Iterable[InnerMessage]) -> list[Message]:
-    """Recorded messages as Messages, in the ledger's order."""
+    """Convert recorded messages to Messages, in order."""
     return [message for one in inner for message in from_inner_message(one)]
 
 
@@ -157,7 +163,7 @@ def from_inner_messages(inner: Iterable[InnerMessage]) -> list[Message]:
 
 
 def _groups(messages: Iterable[Message]) -> Iterator[list[Message]]:
-    """The messages of each record together; every other one by itself."""
+    """Group the messages of each record; every other message is a group of its own."""
     known, at = list(messages), 0
     while at < len(known):
         record = known[at].record
@@ -169,7 +175,7 @@ def _groups(messages: Iterable[Message]) -> Iterator[list[Message]]:
 
 
 def _complete(group: Sequence[Message]) -> bool:
-    """Whether these are all Messages of one record."""
+    """Whether these are all the Messages of one record."""
     first = group[0].record
     if first is None or len(group) != first.count:
         return False
@@ -181,7 +187,7 @@ def _complete(group: Sequence[Message]) -> bool:
 
 
 def _as_recorded(group: Sequence[Message]) -> InnerMessage | None:
-    """The record that these were read from; None if there is none, or they were changed."""
+    """Return the record that these were read from; None if they are new or changed."""
     first = group[0].record
     if first is None or not _complete(group):
         return None
@@ -203,15 +209,15 @@ def _as_recorded(group: Sequence[Message]) -> InnerMessage | None:
     )
 
 
-def _anew(message: Message) -> Message:
-    """The message as a new one; what a model wrote as arguments stays as it was written."""
+def _as_new(message: Message) -> Message:
+    """Return the message without its place; the text of a call's arguments is kept."""
     record = message.record
     if record is None or record.raw_arguments is None or record.said != _digest(message):
         return message.without_record()
     return message.model_copy(update={"record": record.model_copy(update={"status": "pending"})})
 
 
-# --- what else is in a record ------------------------------------------------------
+# --- fields of a record that its Messages do not have ---------------------------------
 
 _Unsaid = msgspec.defstruct(
     "_Unsaid",
@@ -225,7 +231,7 @@ _Unsaid = msgspec.defstruct(
 
 
 def _unsaid(inner: InnerMessage, other: InnerMessage) -> str:
-    """The fields that were built otherwise than they are recorded, as JSON text."""
+    """Encode the recorded fields that differ from those built of the Messages."""
     found = {
         name: getattr(inner, name)
         for name in _Unsaid.__struct_fields__
@@ -235,16 +241,16 @@ def _unsaid(inner: InnerMessage, other: InnerMessage) -> str:
 
 
 def _digest(message: Message) -> str:
-    """Tells whether a message still says what it said when it was read."""
-    said = message.model_dump(mode="json", exclude={"record"}, exclude_defaults=True)
-    return sha256(canonical(said)).hexdigest()
+    """Digest of a message's content, to detect changes since it was read."""
+    content = message.model_dump(mode="json", exclude={"record"}, exclude_defaults=True)
+    return sha256(canonical(content)).hexdigest()
 
 
 # --- Message to the fields of an InnerMessage, and back --------------------------------
 
 
 def built(messages: Sequence[Message], place: dict[str, Any]) -> InnerMessage:
-    """An InnerMessage of what these say: one of any kind, or text and calls."""
+    """Make an InnerMessage of one message of any kind, or of text and calls."""
     first = messages[0]
     more: dict[str, Any]
     if isinstance(first.payload, OptionResultPayload):
@@ -267,7 +273,7 @@ def built(messages: Sequence[Message], place: dict[str, Any]) -> InnerMessage:
 
 
 def role_of(message: Message) -> Role:
-    """The role that a message is recorded with."""
+    """Return the role that a message is recorded with."""
     if message.kind == "option_result":
         return "tool"
     if message.kind == "option_call":
@@ -277,11 +283,11 @@ def role_of(message: Message) -> Role:
 
 
 def _parts_fields(parts: Sequence[TextPart | MediaPart]) -> dict[str, Any]:
-    # One text stands once, in the content; an empty one would be taken for none there.
+    # A single text is stored once, in the content; an empty one would be lost there.
     if len(parts) == 1 and isinstance(parts[0], TextPart) and parts[0].text:
         return {"content": parts[0].text}
-    said = [part.text if isinstance(part, TextPart) else _label(part) for part in parts]
-    return {"content": "\n\n".join(said), "parts": tuple(_content(part) for part in parts)}
+    texts = [part.text if isinstance(part, TextPart) else _label(part) for part in parts]
+    return {"content": "\n\n".join(texts), "parts": tuple(_content(part) for part in parts)}
 
 
 def _content(part: TextPart | MediaPart) -> TextContent | MediaContent:
@@ -318,7 +324,7 @@ def _result_fields(payload: OptionResultPayload) -> dict[str, Any]:
 
 
 def _told(payload: OptionResultPayload) -> str:
-    """What a model is told of a result."""
+    """Return the text of a result for a model."""
     if payload.is_error:
         return ": ".join(filter(None, [payload.error_type, payload.error_message])) or FAILED
     return payload.result if isinstance(payload.result, str) else to_text(payload.result)
@@ -327,7 +333,7 @@ def _told(payload: OptionResultPayload) -> str:
 def payloads_of(
     inner: InnerMessage,
 ) -> list[tuple[PartsPayload | OptionCallPayload | OptionResultPayload, ToolCallRecord | None]]:
-    """What a record says, with the record's call where it is one."""
+    """Return the payloads of a record, each with the record's call if it is one."""
     if inner.role == "tool":
         return [(_result(inner), None)]
     parts = tuple(_part(part) for part in inner.parts)
@@ -364,7 +370,7 @@ def _read_arguments(text: str) -> dict[str, Any]:
 
 
 def raw_if_odd(text: str, payload: object) -> str | None:
-    """The text of a call's arguments, if it is not the one that we would write."""
+    """Return the text of a call's arguments if encoding them again would give another."""
     assert isinstance(payload, OptionCallPayload)
     return None if text == to_text(payload.arguments) else text
 

@@ -1,8 +1,7 @@
-"""Messages in the vocabulary of options: text and media, calls of options, and their results.
+"""Message: the option vocabulary of text and media, option calls, and option results.
 
-This is what policies and programs speak; adapters turn it into what a provider wants, and
-`messages.convert` into what a ledger records, both ways without loss. Messages are made
-by hand or with the builders of `messages.builder`.
+Policies and programs use these pydantic models; `messages.convert` converts them to what a ledger
+records and back, without loss. Messages are made by hand or with `messages.builder`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from turnledger.runtime.agent.schema.frozen import checked_text, frozen_json
 
 RoleHint: TypeAlias = Literal["user", "assistant", "tool", "system"]
 
-# Whoever runs options speaks under these names, where no option spoke.
+# The policies of results that the runtime made itself, because no option ran.
 RUNTIME_POLICY: Final = "runtime"
 EXECUTOR_POLICY: Final = "executor"
 RESERVED_POLICIES = frozenset({RUNTIME_POLICY, EXECUTOR_POLICY})
@@ -42,7 +41,7 @@ _URL = TypeAdapter(HttpUrl)
 
 
 class _Value(BaseModel):
-    """A value: can't be changed, and has no fields that nobody declared."""
+    """An immutable pydantic model that rejects undeclared fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,11 +54,15 @@ class TextPart(_Value):
 
 
 class MediaPart(_Value):
-    """An image, sound, film or document: exactly one of `url` and `blob` says where it is.
+    """An image, audio, video or document, by exactly one of `url` and `blob`.
 
-    `blob` is the name of bytes in the ledger itself ("sha256:" and 64 digits, see
-    `ledger.blob_name`). `mime` is as good as it is known, `prompt_hint` a label for the model
-    that means nothing to the framework, and `id` tells media apart.
+    Attributes:
+        modality: Image, audio, video or document.
+        url: A web address.
+        blob: The name of bytes in the ledger ("sha256:" and 64 digits, see `ledger.blob_name`).
+        mime: The media type, if it is known.
+        prompt_hint: A label for the model.
+        id: Distinguishes media of one message.
     """
 
     kind: Literal["media"] = "media"
@@ -74,12 +77,12 @@ class MediaPart(_Value):
     def _is_somewhere(self) -> MediaPart:
         if (self.url is None) == (self.blob is None):
             raise ValueError(
-                "media has exactly one of url and blob: an address, or the name of bytes in "
-                "the ledger (MessageBuilder makes one from data=...)"
+                "expected exactly one of url and blob: an address, or the name of bytes in the "
+                "ledger (MessageBuilder makes one from data=...)"
             )
-        # Writing an address escapes what is in it, which can make it one that nobody reads.
+        # Writing a URL escapes characters, which can make it another one.
         if self.url is not None and _URL.validate_python(str(self.url)) != self.url:
-            raise ValueError("the url, once written down, is read as another one")
+            raise ValueError("the url does not round-trip: encoded and parsed again, it is another")
         return self
 
 
@@ -87,17 +90,17 @@ Part: TypeAlias = Annotated[TextPart | MediaPart, Field(discriminator="kind")]
 
 
 class PartsPayload(_Value):
-    """What was said or seen: text and media, in order."""
+    """Text and media, in order."""
 
     kind: Literal["parts"] = "parts"
     parts: tuple[Part, ...]
 
 
 class OptionCallPayload(_Value):
-    """An option that a policy chose. Whether it takes these arguments is found out later.
+    """A call of an option by a policy; the arguments are validated when it runs.
 
-    `arguments` is an object of JSON values. It is copied in, and can't be changed to the last
-    level; `to_plain(arguments)` is a copy that can.
+    `arguments` is an object of JSON values, an immutable copy at all levels;
+    `to_plain(arguments)` is a mutable one.
     """
 
     kind: Literal["option_call"] = "option_call"
@@ -107,10 +110,10 @@ class OptionCallPayload(_Value):
 
 
 class OptionResultPayload(_Value):
-    """What came of a call with the same `invocation_id`: a result, or an error.
+    """The result, or error, of the call with the same `invocation_id`.
 
-    `result` is a JSON value, copied in and frozen like a call's arguments. The error's fields
-    are used when `is_error`.
+    `result` is a JSON value, an immutable copy like a call's arguments. The error's fields are
+    used if `is_error`.
     """
 
     kind: Literal["option_result"] = "option_result"
@@ -129,15 +132,15 @@ Payload: TypeAlias = Annotated[
 
 
 class RecordedAs(_Value):
-    """Where in a ledger a message stands, and what of the record its Messages can't say.
+    """The place of a Message in a ledger, and what is needed to give the identical record back.
 
-    One recorded message can be several Messages (text and two calls are three): `place` counts
-    them from 0 and `count` says how many they are. `said` is the digest of what the Message
-    said when it was read: one that was changed since is another message.
+    One recorded message can be several Messages (text and two calls are three): `place` numbers
+    them from 0, and `count` is how many they are. `said` is the digest of the Message's content
+    when it was read: one that was changed since is another message.
 
-    `status` and `raw_arguments` are a call's; the latter is there only if writing the arguments
-    again would give another text, or if the text is no JSON object at all. `unsaid` has the
-    other fields of the record that can't be told from the Messages, by name, as one JSON text;
+    `status` and `raw_arguments` belong to a call; the latter is set only if encoding the
+    arguments again would give another text, or if the text is not a JSON object. `unsaid` holds
+    the record's other fields that do not follow from the Messages, by name, as one JSON text;
     the first Message has it.
     """
 
@@ -157,16 +160,18 @@ class RecordedAs(_Value):
 
 
 class Message(_Value):
-    """The unit that flows through the system; what it is depends on its payload's `kind`.
+    """A message: text and media, an option call, or an option result, by its payload's `kind`.
 
-    `policy` is who made it: on an option_call the caller, on an option_result the option that
-    ran, or "runtime" or "executor" where none did. `role_hint_for_llm` is for adapters and
-    means nothing else. `step_num` groups what belongs to one decision; the order of messages
-    is the ledger's, whatever their steps.
+    Messages that differ only in `record` are equal: what was recorded equals what is read.
 
-    `record` is there only on messages that were read from a ledger, and is needed to give the
-    very record back. It says where a message stands and not what it says, so messages that
-    differ only in it are equal: what was recorded equals what is read.
+    Attributes:
+        policy: The author: of an option_call the caller, of an option_result the option that
+            ran, or "runtime" or "executor" if none did.
+        role_hint_for_llm: The role that adapters use.
+        step_num: Groups the messages of one decision; the order is the ledger's.
+        payload: The content.
+        record: Set on messages that were read from a ledger; needed to give the identical
+            record back.
     """
 
     policy: Annotated[Text, Field(min_length=1)]
@@ -175,7 +180,7 @@ class Message(_Value):
     payload: Payload
     record: RecordedAs | None = Field(default=None, repr=False)
 
-    __hash__ = None  # type: ignore[assignment]  # JSON values have none
+    __hash__ = None  # type: ignore[assignment]  # JSON values are not hashable
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
@@ -189,29 +194,29 @@ class Message(_Value):
 
     @property
     def kind(self) -> Literal["parts", "option_call", "option_result"]:
-        """Which of the three kinds this is."""
+        """The kind of the payload."""
         return self.payload.kind
 
     @property
     def parts(self) -> tuple[TextPart | MediaPart, ...]:
-        """The text and media of a parts message; nothing on the other kinds."""
+        """The text and media of a parts message; empty for the other kinds."""
         return self.payload.parts if isinstance(self.payload, PartsPayload) else ()
 
     @property
     def text(self) -> str:
-        """The text of a parts message, its pieces a blank line apart; without media."""
+        """The text parts of a parts message, joined by blank lines."""
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     @property
     def option_call(self) -> OptionCallPayload | None:
-        """The payload of an option_call; None on the other kinds."""
+        """The payload of an option_call; None for the other kinds."""
         return self.payload if isinstance(self.payload, OptionCallPayload) else None
 
     @property
     def option_result(self) -> OptionResultPayload | None:
-        """The payload of an option_result; None on the other kinds."""
+        """The payload of an option_result; None for the other kinds."""
         return self.payload if isinstance(self.payload, OptionResultPayload) else None
 
     def without_record(self) -> Message:
-        """The same message as if nobody had recorded it yet."""
+        """Return the message without its record, as a new one."""
         return self if self.record is None else self.model_copy(update={"record": None})

@@ -1,7 +1,7 @@
-"""Results of option calls: building one that fits its call, and running an option into one.
+"""OptionResultBuilder and run_option: build the result of an option call.
 
-Whatever an option does, there is a result: arguments that it does not take, an exception and a
-value that is no JSON become errors. What is recorded, and when, is not decided here.
+There is always a result: invalid arguments, an exception and a value that is not JSON become
+errors. Nothing is recorded here.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ INVALID_RESULT = "InvalidResult"
 
 
 class NotAnOptionCallError(MessageBuildError):
-    """Only an option call has a result, and this is none."""
+    """A result was to be built for a message that is not an option call."""
 
     def __init__(self, found: object) -> None:
         what = f"a message of kind {found.kind!r}" if isinstance(found, Message) else repr(found)
         super().__init__(
-            f"A result answers an option call, not {what:.200}. "
-            "Hand over builder.last_option_call, or a message whose kind is 'option_call'."
+            f"Invalid option call: got {what:.200}. "
+            "Pass builder.last_option_call, or a message whose kind is 'option_call'."
         )
 
 
 class OptionMismatchError(MessageBuildError):
-    """A result can't have another invocation_id or option_name than its call."""
+    """A result was given another invocation_id or option_name than its call's."""
 
     def __init__(self, field: str, *, expected: str, found: str) -> None:
         self.field, self.expected, self.found = field, expected, found
         super().__init__(
-            f"The call's {field} is {expected!r}, and its result can't have {found!r}. "
-            "Leave it as it is, or begin with the call that you mean: response_to(call)."
+            f"Invalid {field} {found!r}: expected that of the call, {expected!r}. "
+            "Leave it out, or start from the other call: response_to(call)."
         )
 
 
 class OptionResultBuilder:
-    """Makes the result of one option call: id, name and step are the call's.
+    """Builds the result of one option call, with the call's id, name and step.
 
-    `invocation_id` and `option_name` can be set, but only to what they are: whoever has them
-    from elsewhere finds out when they belong to another call.
+    `invocation_id` and `option_name` can be set, but only to the call's: setting them checks
+    that a result from elsewhere belongs to this call.
     """
 
     def __init__(self, option_call_message: Message) -> None:
@@ -67,7 +67,7 @@ class OptionResultBuilder:
 
     @classmethod
     def response_to(cls, option_call_message: Message) -> Self:
-        """A builder for the result of this call."""
+        """Make a builder for the result of this call."""
         return cls(option_call_message)
 
     @property
@@ -94,11 +94,11 @@ class OptionResultBuilder:
         return self._step_num
 
     def success(self, result: Any = None) -> Message:
-        """The option's result. Dataclasses, models and the like become plain JSON."""
+        """Build the message of a result. Dataclasses and models become plain JSON."""
         return self._message(self.option_name, result=to_plain(result))
 
     def error(self, error_type: str, error_message: str, retryable: bool = False) -> Message:
-        """The option ran, and failed."""
+        """Build the message of an option that ran and failed."""
         return self._failed(self.option_name, error_type, error_message, retryable)
 
     def runtime_error(
@@ -109,10 +109,13 @@ class OptionResultBuilder:
         *,
         policy: Literal["runtime", "executor"] = RUNTIME_POLICY,
     ) -> Message:
-        """The option did not run, or nobody knows: whoever runs options says so, not the option."""
+        """Build the message of an option that did not run, or whose outcome is unknown.
+
+        The message's policy is the runtime's, not the option's.
+        """
         if policy not in RESERVED_POLICIES:
             raise MessageBuildError(
-                f"An error of the runtime has the policy 'runtime' or 'executor', not {policy!r}. "
+                f"Invalid policy {policy!r}: expected 'runtime' or 'executor'. "
                 "The option's own errors are error(...)."
             )
         return self._failed(policy, error_type, error_message, retryable)
@@ -140,7 +143,7 @@ class OptionResultBuilder:
             option_name=self.option_name,
             **outcome,
         )
-        # An option without a name can be in a record; its results have to come from somebody.
+        # A record can hold an option without a name; a message needs a policy nevertheless.
         return Message(
             policy=policy or RUNTIME_POLICY,
             role_hint_for_llm="tool",
@@ -155,13 +158,17 @@ def run_option(
     *,
     arguments_type: Any = None,
 ) -> Message:
-    """Call an option with a call's arguments; there is always a result.
+    """Run an option with a call's arguments; there is always a result.
 
-    With `arguments_type` (a pydantic model, a dataclass, a msgspec Struct, ...) the option gets
-    a value of that type, else a dict. Arguments that don't fit become an error of the runtime,
-    "InvalidArguments", that is worth another try; the option is not called then. Its exceptions
-    are its errors, but DeadlineExceededError, VisibilityExpansionRequired and what is no
-    Exception pass.
+    Args:
+        option_call_message: The call.
+        option: Called with the arguments. Its exceptions become its errors.
+        arguments_type: A pydantic model, dataclass or msgspec Struct to decode the arguments
+            as; without, the option gets a dict. Arguments that do not fit become a retryable
+            error of the runtime, "InvalidArguments", and the option is not called.
+
+    Raises:
+        DeadlineExceededError, VisibilityExpansionRequired: As the option raised them.
     """
     builder = OptionResultBuilder.response_to(option_call_message)
     try:
@@ -169,8 +176,8 @@ def run_option(
         if arguments_type is not None:
             arguments = decode(arguments_type, arguments)
     except DataDecodeError as error:
-        said = f"Invalid arguments for option {builder.option_name!r}: {error}"
-        return builder.runtime_error(INVALID_ARGUMENTS, _writable(said), retryable=True)
+        reason = f"Invalid arguments for option {builder.option_name!r}: {error}"
+        return builder.runtime_error(INVALID_ARGUMENTS, _writable(reason), retryable=True)
     try:
         result = option(arguments)
     except (DeadlineExceededError, VisibilityExpansionRequired):
@@ -181,11 +188,11 @@ def run_option(
     try:
         return builder.success(result)
     except DataEncodeError as error:
-        return builder.error(INVALID_RESULT, _writable(f"The result is no JSON: {error}"))
+        return builder.error(INVALID_RESULT, _writable(f"The result is not JSON: {error}"))
 
 
 def _arguments(message: Message) -> Any:
-    """A copy of the arguments; DataDecodeError if what the model wrote is no JSON object."""
+    """Copy the arguments; DataDecodeError if the model did not write a JSON object."""
     if message.record is not None and message.record.raw_arguments is not None:
         parse_arguments(message.record.raw_arguments)
     assert message.option_call is not None

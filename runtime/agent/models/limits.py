@@ -1,9 +1,8 @@
-"""How long a run may take and how many tokens it may use.
+"""Limits of a run: deadlines, running time and token budgets.
 
-These are values and sums that say whether a limit is reached; when to ask, and what a run
-that reached one comes to, is the loop's. A limit is absolute (`Deadline`), or counts only
-the time that a run is worked on and goes on after a restart with what remained
-(`RunningTime`). Token sums are restored from what the ledger says was used.
+These are values that say whether a limit is reached; the loop decides when to check. A time
+limit is absolute (`Deadline`), or counts only the time that a run is worked on and continues
+after a restart with what remained (`RunningTime`). Token sums are restored from the ledger.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError
 
 NO_TIME = timedelta(0)
-_MOST_TOKENS = 2**53  # what the ledger can record as a count
+_MAX_TOKENS = 2**53  # the largest count that the ledger can record
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A moment after which nothing more is begun.
+    """A point in time after which no further step is begun.
 
-    It may be in the past: a run that is recovered has the deadline that it was given.
+    It may be in the past: a recovered run keeps the deadline that it was given.
     """
 
     expires_at: datetime
@@ -40,17 +39,17 @@ class Deadline:
 
     @classmethod
     def after(cls, duration: timedelta, *, clock: Clock | None = None) -> Deadline:
-        """The deadline that is this long from now."""
+        """Make the deadline that is this long from now."""
         clock = clock or SystemClock()
         try:
             return cls(to_datetime(clock.micros()) + duration, clock=clock)
         except OverflowError:
             raise InvalidInputError(
-                f"A deadline in {duration.days} days is beyond what a calendar can say."
+                f"Invalid deadline: {duration.days} days from now is later than the year 9999."
             ) from None
 
     def remaining(self, *, now: datetime | None = None) -> timedelta:
-        """The time that is left; negative by how much too late it is."""
+        """Return the time that is left; negative once the deadline has passed."""
         if now is None:
             now = to_datetime(self.clock.micros())
         _require_aware("now", now)
@@ -61,7 +60,7 @@ class Deadline:
         return self.remaining() <= NO_TIME
 
     def check(self, before: str = "") -> None:
-        """Raise DeadlineExceededError if time is up; `before` says what was to come next."""
+        """Raise DeadlineExceededError if it has passed; `before` names the next step."""
         late = -self.remaining()
         if late >= NO_TIME:
             what_next = f", before {before}" if before else ""
@@ -72,7 +71,7 @@ class Deadline:
 
 
 def deadline_provider_payload(deadline: Deadline | None) -> dict[str, Any] | None:
-    """What a PromptEvaluationError carries when it is for a deadline: its ISO time."""
+    """Make the `provider_payload` of a PromptEvaluationError that a deadline caused."""
     return None if deadline is None else {"deadline_expires_at": _iso(deadline.expires_at)}
 
 
@@ -80,7 +79,7 @@ def deadline_provider_payload(deadline: Deadline | None) -> dict[str, Any] | Non
 class RunningTime:
     """A limit on the time that a run is worked on.
 
-    What it used before a restart counts; how long it lay idle does not.
+    Time used before a restart counts; time in which the run was idle does not.
     """
 
     limit: timedelta
@@ -88,18 +87,20 @@ class RunningTime:
 
     def __post_init__(self) -> None:
         if self.limit <= NO_TIME:
-            raise InvalidInputError(f"A limit of running time is positive, not {self.limit}.")
+            raise InvalidInputError(
+                f"Invalid limit {self.limit} of running time: expected above 0."
+            )
         if self.used < NO_TIME:
-            raise InvalidInputError(f"A run can't have been running for {self.used}.")
+            raise InvalidInputError(f"Invalid running time {self.used}: expected 0 or more.")
 
     @classmethod
     def from_seconds(cls, limit: float, used: float = 0.0) -> RunningTime:
-        """From the seconds that a ledger holds (`RunStarted.time_limit`)."""
+        """Make it from seconds, as a ledger holds them (`RunStarted.time_limit`)."""
         try:
             return cls(timedelta(seconds=limit), timedelta(seconds=used))
         except (OverflowError, ValueError) as error:
             raise InvalidInputError(
-                f"A limit of {limit!r} s of running time, {used!r} s of it used: {error}"
+                f"Invalid running time: limit {limit!r} s, used {used!r} s: {error}"
             ) from error
 
     @property
@@ -107,11 +108,11 @@ class RunningTime:
         return max(self.limit - self.used, NO_TIME)
 
     def plus(self, elapsed: timedelta) -> RunningTime:
-        """The same limit after it ran some more; a clock that was set back takes nothing off."""
+        """Return the limit after more time was used; a clock that was set back adds nothing."""
         return RunningTime(self.limit, self.used + max(elapsed, NO_TIME))
 
     def deadline(self, *, clock: Clock | None = None) -> Deadline:
-        """When time is up if the run goes on now and is not interrupted."""
+        """Return the deadline of a run that continues now without interruption."""
         return Deadline.after(self.remaining, clock=clock)
 
 
@@ -121,10 +122,13 @@ def deadline_for(
     used: timedelta = NO_TIME,
     clock: Clock | None = None,
 ) -> Deadline | None:
-    """The deadline of a run that starts or goes on now, from what a config says.
+    """Return the deadline of a run that starts or continues now.
 
-    A Deadline stays what it is, however long the run lay idle. A timedelta is running time,
-    of which `used` is gone.
+    Args:
+        limit: A Deadline is returned as it is, however long the run was idle. A timedelta is
+            running time.
+        used: The running time that is used up already.
+        clock: By default the system's.
     """
     if isinstance(limit, timedelta):
         return RunningTime(limit, used).deadline(clock=clock)
@@ -133,7 +137,7 @@ def deadline_for(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many tokens a run may use: at least one of the three is given."""
+    """A limit on the tokens that a run may use; at least one of the three is given."""
 
     max_total_tokens: int | None = None
     max_input_tokens: int | None = None
@@ -143,17 +147,17 @@ class Budget:
         limits = dict(self._limits())
         if all(limit is None for limit in limits.values()):
             raise InvalidInputError(
-                f"A Budget limits something. Give it at least one of {', '.join(limits)}."
+                f"A Budget without limits: give at least one of {', '.join(limits)}."
             )
         for name, limit in limits.items():
-            if limit is not None and not (type(limit) is int and 0 < limit <= _MOST_TOKENS):
+            if limit is not None and not (type(limit) is int and 0 < limit <= _MAX_TOKENS):
                 raise InvalidInputError(
-                    f"Budget.{name} is a whole number from 1 to {_MOST_TOKENS}, not {limit!r}."
+                    f"Invalid Budget.{name} {limit!r}: expected an integer from 1 to {_MAX_TOKENS}."
                 )
 
     @classmethod
     def from_limits(cls, limits: TokenLimits | None) -> Budget | None:
-        """What a ledger recorded (`RunStarted.budget`); None if it limits nothing."""
+        """Make it from what a ledger recorded (`RunStarted.budget`); None if that is unlimited."""
         if limits is None or limits == TokenLimits():
             return None
         return cls(
@@ -163,14 +167,16 @@ class Budget:
         )
 
     def to_limits(self) -> TokenLimits:
-        """As a ledger records it."""
+        """Return the limits as a ledger records them."""
         return TokenLimits(**dict(self._limits()))
 
     def check(self, consumed: Tokens, *, reserve: int = 0) -> None:
         """Raise BudgetExceededError for the first limit that is exceeded.
 
-        `reserve` is what the next step uses at the least. Before a model call it is 1: a
-        budget that is used up to the last token is kept, but pays for no other call.
+        Args:
+            consumed: The tokens used so far.
+            reserve: What the next step uses at least. Before a model call it is 1: a budget
+                that is used up to the last token is not exceeded, but allows no further call.
         """
         used = {
             "max_total_tokens": consumed.total_tokens,
@@ -190,9 +196,9 @@ class Budget:
 
 
 class BudgetTracker:
-    """Adds up what model calls used and holds it against a budget; any thread may use it.
+    """Adds up the tokens of model calls and checks them against a budget; thread-safe.
 
-    A run that goes on after a restart hands in what it had `consumed`: the total of its
+    A run that continues after a restart passes what it has `consumed`: the total of its
     `projections.Usage`.
     """
 
@@ -207,13 +213,13 @@ class BudgetTracker:
 
     @property
     def consumed(self) -> Tokens:
-        """The sum so far."""
+        """The tokens used so far."""
         return self._consumed
 
     def record(self, usage: TokenUsage) -> None:
-        """Add what one model call used."""
+        """Add the tokens of one model call."""
         if min(astuple(usage)) < 0:
-            raise InvalidInputError(f"A model call can't use less than nothing: {usage!r}.")
+            raise InvalidInputError(f"Invalid usage {usage!r}: expected counts of 0 or more.")
         with self._lock:
             self._consumed = self._consumed.plus(usage)
 
@@ -225,8 +231,8 @@ class BudgetTracker:
 def _require_aware(name: str, moment: datetime) -> None:
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise InvalidInputError(
-            f"{name} is a datetime with a time zone, not {moment!r}. "
-            "Write datetime.now(UTC) + timedelta(minutes=5), say."
+            f"Invalid {name} {moment!r}: expected a datetime with a time zone, such as "
+            "datetime.now(UTC) + timedelta(minutes=5)."
         )
 
 

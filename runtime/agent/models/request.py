@@ -1,8 +1,8 @@
-"""What goes to a model and what comes back, in no provider's words.
+"""Model requests and replies, independent of the provider.
 
-A provider turns a `Request` into its payload and what it got into a `Reply`: both pure. What
-a request is, is known by its digest alone; it is never stored, because the ledger holds
-everything that it is made of.
+A provider adapter encodes a `Request` as its payload and decodes the response to a `Reply`; both
+are pure functions. A request is recorded by its digest only, because the ledger holds everything
+that it is made of.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from turnledger.ledger import BlobNotFoundError, TokenUsage
 from turnledger.projections import ChatTurn, MessageHistory
 from turnledger.projections.digests import canonical, combine
 
-# "auto", "none", "required", or what a provider spells it like for one tool.
+# "auto", "none", "required", or a provider's own form for one tool.
 ToolChoice: TypeAlias = str | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model asks for; `arguments` is JSON text, as the model wrote it.
+    """A tool call that a model asks for; `arguments` is JSON text, as the model wrote it.
 
-    A mapping becomes such text, and None an empty object's. A provider whose calls have no
-    ids leaves `call_id` empty, and the loop gives the call one.
+    A mapping is encoded as JSON, and None is an empty object. A provider whose calls have no
+    ids leaves `call_id` empty, and the loop assigns one.
     """
 
     call_id: str
@@ -44,7 +44,7 @@ _NO_USAGE = TokenUsage()
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's answer: text, calls, or both; `parsed` is what the provider itself parsed."""
+    """A model's answer: text, tool calls, or both; `parsed` is what the provider decoded."""
 
     text: str | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -52,9 +52,9 @@ class Reply:
     finish_reason: str = ""
     model: str = ""
     parsed: Any = None
-    # What has to go back unchanged with the next request (thinking blocks, say), as JSON.
+    # Sent back unchanged with the next request, as JSON: thinking blocks, for example.
     provider_data: Any = None
-    # The whole answer as data, for those who want to look at it. Not recorded.
+    # The provider's whole answer as data, for inspection. Not recorded.
     payload: dict[str, Any] | None = None
 
     @property
@@ -64,10 +64,12 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Sending:
-    """How a payload is to be sent: what is no part of it.
+    """Transport options of a request, beside its payload.
 
-    `timeout` is in seconds, the time until the deadline. With `on_text` the text is wanted as
-    it comes: whoever can't stream leaves it, and nothing is missing in the end.
+    Attributes:
+        timeout: Seconds until the deadline.
+        on_text: Called with pieces of text as they arrive. An adapter that can't stream ignores
+            it: the reply is complete either way.
     """
 
     timeout: float | None = None
@@ -88,32 +90,32 @@ class Request:
     prompt_name: str
     system: str
     history: MessageHistory
-    # What the model is told of its tools. All requests of an evaluation share it.
+    # The tools' specs. All requests of an evaluation share them.
     tools: tuple[dict[str, Any], ...] = ()
     tool_choice: ToolChoice = "auto"
     response_format: dict[str, Any] | None = None
-    # What providers sent beyond their messages, by the place of the turn in the history, from 1.
+    # `Reply.provider_data` of earlier turns, by the turn's place in the history, from 1.
     provider_data: Mapping[int, Any] = field(default_factory=dict)
     prompt_digest: str = ""
     model: str = ""
-    # What the provider is told beside all this, in its own words: a temperature, say.
+    # Further options in the provider's own form: a temperature, for example.
     options: Mapping[str, Any] = field(default_factory=dict)
-    # The bytes that a blob's name means.
+    # Returns the bytes of a blob by its name.
     blob: Callable[[str], bytes] = _no_blob
-    # For the encoder: what it keeps from one request of an evaluation to the next, so that
-    # each costs what is new in it.
+    # The encoder's cache from one request of an evaluation to the next, so that each costs
+    # only what is new in it.
     kept: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def turns(self) -> tuple[ChatTurn, ...]:
-        """The conversation as the strictest provider takes it."""
+        """The conversation in the form that the strictest provider accepts."""
         return self.history.for_send()
 
     @property
     def digest(self) -> str:
-        """Equal requests have equal digests, whichever process makes them."""
-        said: list[Any] = [self.tools, self.tool_choice, self.response_format, self.model]
+        """A digest of the request, the same in every process."""
+        fields: list[Any] = [self.tools, self.tool_choice, self.response_format, self.model]
         if self.options:
-            said.append(self.options)
+            fields.append(self.options)
         prompt = self.prompt_digest.encode()
-        return combine("request", prompt, canonical(said), self.history.digest).hex()
+        return combine("request", prompt, canonical(fields), self.history.digest).hex()

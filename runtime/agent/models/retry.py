@@ -1,9 +1,8 @@
-"""When a model call that failed is made again, and after how long.
+"""Retries of model calls: backoff with jitter, the provider's retry-after, and the deadline.
 
-Backoff, the provider's retry-after, the run's deadline and the record of each failed attempt
-have to agree on every single wait, so this is our own code and not a retrying library: those
-keep the deadline and the record apart. What a provider's error means is not known here: the
-error says it itself, or `advise` does.
+Backoff, retry-after, the run's deadline and the record of each failed attempt have to agree on
+every single wait, which retry libraries keep apart; so this is code of our own. Whether an error
+is worth a retry is not decided here: the error has attributes for it, or `advise` decides.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ from turnledger.runtime.errors import DeadlineExceededError, ThrottledError
 ResultT = TypeVar("ResultT")
 
 _MICROSECOND = timedelta(microseconds=1)
-_MOST_DOUBLINGS = 64  # a microsecond doubled this often is longer than any timedelta
+_MAX_DOUBLINGS = 64  # a microsecond doubled this often is longer than any timedelta
 
 
 class RetryCancelledError(TurnledgerError):
-    """The run was cancelled while it waited to try again.
+    """The run was cancelled while it waited for a retry.
 
-    Nothing failed for good: it can be resumed. The error that made it wait is the cause.
+    The run can be resumed. `__cause__` is the error that made it wait.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAdvice:
-    """What an error says about trying again: whether to, and not before when."""
+    """Whether an error is worth a retry, and the shortest wait before it."""
 
     retryable: bool
     retry_after: timedelta | None = None
 
 
 def retry_advice(error: Exception) -> RetryAdvice:
-    """The advice that an error carries itself.
+    """Read the advice from an error's own attributes.
 
-    A ThrottledError may be tried again, and so may any error whose `retryable` is true; how
-    long to wait at the least is its `retry_after`, in seconds or as a timedelta.
+    A ThrottledError is retryable, and so is an error whose `retryable` is True. The shortest
+    wait is its `retry_after`, in seconds or as a timedelta.
     """
     retryable = isinstance(error, ThrottledError) or getattr(error, "retryable", False) is True
     return RetryAdvice(retryable, _duration(getattr(error, "retry_after", None)))
@@ -52,13 +51,17 @@ def retry_advice(error: Exception) -> RetryAdvice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottlePolicy:
-    """How often a call is tried, and how long between the attempts.
+    """Retry policy: how often a call is tried, and how long to wait between the attempts.
 
-    The backoff before the second attempt is `base_delay`; it doubles with each further one
-    up to `max_delay`. With `jitter` (all of it: from nothing to the backoff) those who were
-    refused together don't come back together. A provider's retry-after is added to it, so a
-    wait is never shorter than that. All waits of one call together are at most
-    `max_total_delay`.
+    A provider's retry-after is added to the backoff, so a wait is never shorter than that.
+
+    Attributes:
+        max_attempts: Attempts in total, the first one included.
+        base_delay: The backoff before the second attempt; it doubles with each further one.
+        max_delay: The longest backoff.
+        max_total_delay: The longest time that all waits of one call take together.
+        jitter: Choose each wait at random between 0 and the backoff, so that clients that
+            were throttled together do not retry together.
     """
 
     max_attempts: int = 5
@@ -70,18 +73,19 @@ class ThrottlePolicy:
     def __post_init__(self) -> None:
         if type(self.max_attempts) is not int or self.max_attempts < 1:
             raise InvalidInputError(
-                f"ThrottlePolicy.max_attempts is a whole number from 1, not {self.max_attempts!r}."
+                f"Invalid ThrottlePolicy.max_attempts {self.max_attempts!r}: expected an integer "
+                "from 1."
             )
         for name in ("base_delay", "max_delay", "max_total_delay"):
             delay = getattr(self, name)
             if not isinstance(delay, timedelta) or delay < NO_TIME:
                 raise InvalidInputError(
-                    f"ThrottlePolicy.{name} is a timedelta that is not negative, not {delay!r}."
+                    f"Invalid ThrottlePolicy.{name} {delay!r}: expected a timedelta of 0 or more."
                 )
         if self.max_delay < self.base_delay:
             raise InvalidInputError(
-                f"ThrottlePolicy.max_delay, {self.max_delay}, is less than its base_delay, "
-                f"{self.base_delay}."
+                f"Invalid ThrottlePolicy.max_delay {self.max_delay}: expected at least the "
+                f"base_delay, {self.base_delay}."
             )
 
     def delay_before(
@@ -92,9 +96,13 @@ class ThrottlePolicy:
         retry_after: timedelta | None = None,
         slept: timedelta = NO_TIME,
     ) -> timedelta | None:
-        """How long to wait before an attempt (the first is 1); None if it is not to be made.
+        """Return how long to wait before an attempt; None if there is to be no such attempt.
 
-        `slept` is what was waited for this call already.
+        Args:
+            attempt: The number of the attempt; the first is 1.
+            random: Source of the jitter.
+            retry_after: The shortest wait, as the provider asked for it.
+            slept: The time that this call has waited already.
         """
         if attempt > self.max_attempts:
             return None
@@ -106,14 +114,14 @@ class ThrottlePolicy:
         # Whole microseconds: nothing is rounded beyond a bound, and nothing overflows.
         if attempt <= 1:
             return 0
-        doubled = (self.base_delay // _MICROSECOND) << min(attempt - 2, _MOST_DOUBLINGS)
+        doubled = (self.base_delay // _MICROSECOND) << min(attempt - 2, _MAX_DOUBLINGS)
         backoff = min(doubled, self.max_delay // _MICROSECOND)
         return random.randint(0, backoff) if self.jitter else backoff
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """An attempt that raised. `delay` is the wait before the next; None if there is none."""
+    """An attempt that raised; `delay` is the wait before the next one, None for the last."""
 
     attempt: int
     error: Exception
@@ -131,17 +139,24 @@ def call_with_retries(
     advise: Callable[[Exception], RetryAdvice] = retry_advice,
     on_failure: Callable[[FailedAttempt], object] | None = None,
 ) -> ResultT:
-    """Make a call, again if need be, and return what it returns.
+    """Make a call, retry it as the policy allows, and return its result.
 
-    `call` gets the number of the attempt, from 1. `on_failure` hears of every attempt that
-    failed, the last one too, before anything is waited for; if it raises, that is the end.
-    `sleep` gets seconds and returns whether the run was cancelled meanwhile: the `wait` of
-    an Event that cancelling sets.
+    Args:
+        call: Gets the number of the attempt, from 1.
+        policy: How often, and how long to wait.
+        deadline: No attempt begins after it, and no wait that would end after it.
+        sleep: Gets seconds and returns whether the run was cancelled meanwhile, like the
+            `wait` of an Event that cancelling sets.
+        random: Source of the jitter.
+        advise: Says whether an error is worth a retry.
+        on_failure: Called with every failed attempt, the last one too, before the wait. If it
+            raises, there is no retry.
 
-    The call's own error is raised when it is not retryable or the policy is exhausted.
-    No attempt is begun after the deadline, and no wait that would end after it: that is a
-    DeadlineExceededError at once, with the call's error as its cause, since what ended the
-    run is the deadline. A cancelled wait is a RetryCancelledError.
+    Raises:
+        DeadlineExceededError: A wait would end after the deadline; raised at once, with the
+            call's error as its cause.
+        RetryCancelledError: Cancelled while waiting.
+        Exception: The call's own error, if it is not retryable or the policy is exhausted.
     """
     sleep = sleep or Event().wait
     random = random or Random()  # noqa: S311 - spreads load, guards nothing
@@ -177,7 +192,7 @@ def call_with_retries(
 
 
 def _too_late(deadline: Deadline | None, delay: timedelta | None) -> DeadlineExceededError | None:
-    """What to raise when a wait would end after the deadline."""
+    """Make the error for a wait that would end after the deadline."""
     if deadline is None or delay is None or delay < deadline.remaining():
         return None
     return DeadlineExceededError(
@@ -187,15 +202,15 @@ def _too_late(deadline: Deadline | None, delay: timedelta | None) -> DeadlineExc
     )
 
 
-def _duration(said: object) -> timedelta | None:
-    """A wait as an error tells it; what is none counts as not said."""
-    if isinstance(said, bool) or not isinstance(said, int | float | timedelta):
+def _duration(value: object) -> timedelta | None:
+    """Convert an error's `retry_after`; None if it is not a duration."""
+    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         return None
-    if isinstance(said, timedelta):
-        return said
+    if isinstance(value, timedelta):
+        return value
     try:
-        return timedelta(seconds=said)
+        return timedelta(seconds=value)
     except OverflowError:
-        return timedelta.max if said > 0 else None
+        return timedelta.max if value > 0 else None
     except ValueError:
         return None

@@ -1,7 +1,8 @@
-"""The tool with which a model opens the sections of which it sees only the summary.
+"""The `open_sections` tool: lets a model open sections that are shown as a summary.
 
 It is offered with every prompt that shows a summary. Opening ends the evaluation with
-`VisibilityExpansionRequired`; whoever evaluates sets the overrides and begins again.
+`VisibilityExpansionRequired`; the loop sets the overrides and evaluates again. Its texts are part
+of the prompt's digest, or are recorded: a changed text makes recorded runs diverge.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ OPEN_SECTIONS_NAME = "open_sections"
 
 @dataclass(frozen=True)
 class OpenSections:
-    """Which sections to open, and why."""
+    """Parameters of the tool: which sections to open, and why."""
 
     section_keys: list[str] = field(
         metadata={"description": "The keys of the summarised sections to read in full."}
@@ -26,7 +27,7 @@ class OpenSections:
 
 
 def hint(path: str) -> str:
-    """What stands below a summary."""
+    """Return the line that is rendered below a summary."""
     return (
         f"(Only a summary. To read this section in full, call `{OPEN_SECTIONS_NAME}` "
         f'with section_keys ["{path}"].)'
@@ -49,7 +50,7 @@ class _Context(Protocol):
 
 
 def open_sections(params: OpenSections, *, context: _Context) -> ToolResult[None]:
-    """Ask for sections to be shown in full; a key that can't be opened is a failed result."""
+    """Handler of the tool; a key that can't be opened is a failed result."""
     rendered = context.rendered_prompt
     closed = rendered.summarised if rendered is not None else ()
     wanted = tuple(dict.fromkeys(params.section_keys))
@@ -61,13 +62,13 @@ def open_sections(params: OpenSections, *, context: _Context) -> ToolResult[None
             reason=params.reason,
         )
     shown = rendered.shown if rendered is not None else ()
-    said = [
+    problems = [
         f"{key!r} is open already" if key in shown else f"there is no section {key!r}"
         for key in wrong
     ] or ["name at least one section"]
     valid = ", ".join(repr(path) for path in closed) or "none"
     return ToolResult(
-        f"Nothing was opened: {'; '.join(said)}. Sections that can be opened: {valid}.",
+        f"Nothing was opened: {'; '.join(problems)}. Sections that can be opened: {valid}.",
         success=False,
     )
 

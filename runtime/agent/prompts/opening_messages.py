@@ -1,7 +1,7 @@
-"""Messages that a conversation opens with: what a prompt says beside its text.
+"""Opening messages of a prompt: media and earlier messages that a conversation begins with.
 
-Media, and what was said before, come in as messages (`Prompt.with_messages`). They are recorded
-when the evaluation begins, right after the system text, and are part of the prompt's digest.
+`Prompt.with_messages` adds them. They are recorded when the evaluation begins, right after the
+system text, and are part of the prompt's digest. Imports pydantic, so it is imported late.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from turnledger.runtime.agent.messages.message import MediaPart, Message
 from turnledger.runtime.errors import PromptRenderError
 
 
-def opening(
+def opening_messages(
     given: Iterable[Message | MessageBuilder], prompt: str
 ) -> tuple[tuple[Message, ...], tuple[bytes, ...]]:
-    """The messages and the bytes that their builders hold; PromptRenderError if they open none."""
+    """Return the messages, and the bytes that their builders hold; checks their types."""
     messages: list[Message] = []
     blobs: list[bytes] = []
     for one in given:
@@ -27,7 +27,8 @@ def opening(
             one = one.to_message()
         if not isinstance(one, Message):
             raise PromptRenderError(
-                f"a conversation opens with Messages, and {type(one).__name__} is none",
+                f"invalid message of type {type(one).__name__}: expected a Message or a "
+                "MessageBuilder",
                 prompt=prompt,
             )
         messages.append(one.without_record())
@@ -35,13 +36,13 @@ def opening(
 
 
 def check_opening(messages: Sequence[Message], prompt: str) -> None:
-    """PromptRenderError if a model can't be asked after these."""
-    wrong = _wrong(messages)
-    if wrong:
-        raise PromptRenderError(wrong, prompt=prompt)
+    """PromptRenderError if no model request can follow these messages."""
+    problem = _problem(messages)
+    if problem:
+        raise PromptRenderError(problem, prompt=prompt)
 
 
-def _wrong(messages: Sequence[Message]) -> str:
+def _problem(messages: Sequence[Message]) -> str:
     asked: list[str] = []
     for message in messages:
         if role_of(message) == "system":
@@ -60,7 +61,7 @@ def _wrong(messages: Sequence[Message]) -> str:
 
 
 def blobs_of(messages: Iterable[Message]) -> tuple[str, ...]:
-    """The names of the blobs that these show."""
+    """Return the names of the blobs in these messages."""
     return tuple(
         part.blob
         for message in messages
@@ -70,16 +71,16 @@ def blobs_of(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 def digest_text(messages: Iterable[Message]) -> bytes:
-    """What a prompt's digest covers of its messages: all that they say.
+    """Return what a prompt's digest covers of its messages: everything but invocation ids.
 
-    An invocation's id is none of it: it pairs a call with its result and is made anew each time
-    that a program builds the messages.
+    An invocation id pairs a call with its result, and is a new one each time that a program
+    builds the messages; so it is replaced by a number.
     """
-    said, numbers = [], dict[str, int]()
+    plains, numbers = [], dict[str, int]()
     for message in messages:
         plain = message.model_dump(mode="json", exclude={"record"}, exclude_none=True)
         invocation = plain["payload"].get("invocation_id")
         if invocation is not None:
             plain["payload"]["invocation_id"] = numbers.setdefault(invocation, len(numbers))
-        said.append(plain)
-    return canonical(said)
+        plains.append(plain)
+    return canonical(plains)

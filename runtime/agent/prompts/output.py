@@ -1,8 +1,10 @@
-"""The output that a prompt asks for: its schema, how to ask for it, and how to read it.
+"""Structured output of a prompt: its JSON schema, the instructions for it, and its parser.
 
 An output is an object, or an array of one type (`list[Bug]`). Providers that enforce a schema
-want an object at its root, so an array travels in `{"items": [...]}` there; in plain text it
-is asked for, and read, as it is. When to ask which way is the provider's and the loop's.
+need an object at its root, so an array is wrapped in `{"items": [...]}` for them; in plain text
+it is asked for, and parsed, as it is. The adapter decides which way is used. The instructions
+are part of the prompt's digest, and parse errors are recorded: a changed text makes recorded
+runs diverge.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ _BEGINNING = 80
 
 @dataclass(frozen=True)
 class OutputSpec(Generic[T]):
-    """What a prompt's answer is made into. `kind` is the whole output's type."""
+    """The type of a prompt's output, and how its text is parsed.
+
+    Attributes:
+        kind: The type of the whole output.
+        container: Whether it is an object or an array.
+        allow_extra_keys: Accept keys that the type does not have.
+    """
 
     kind: Any
     container: Literal["object", "array"] = "object"
@@ -37,7 +45,7 @@ class OutputSpec(Generic[T]):
 
     @classmethod
     def of(cls, kind: Any, *, allow_extra_keys: bool = False) -> OutputSpec[Any] | None:
-        """The spec of a type; None for text, which is not parsed.
+        """Make the spec of a type; None for text, which is not parsed.
 
         UnsupportedTypeError for a type that is neither an object nor a list of one type.
         """
@@ -50,24 +58,24 @@ class OutputSpec(Generic[T]):
             spec = OutputSpec(kind, "object", allow_extra_keys)
         if spec.container == "object" and not _is_object(spec.schema):
             raise UnsupportedTypeError(
-                f"{kind!r} is no object in JSON; an output is a dataclass, a msgspec Struct, a "
+                f"{kind!r} is not a JSON object; expected a dataclass, a msgspec Struct, a "
                 "pydantic model, or a list of one of these"
             )
         return spec
 
     @property
     def output_type(self) -> Any:
-        """The object's type, or that of the array's items."""
+        """The type of the object, or of the array's items."""
         return get_args(self.kind)[0] if self.container == "array" else self.kind
 
     @cached_property
     def schema(self) -> Schema:
-        """The schema of the whole output, as plain text has it."""
+        """The schema of the whole output, for instructions in plain text."""
         return json_schema(self.kind, allow_extra_keys=self.allow_extra_keys)
 
     @cached_property
     def native_schema(self) -> Schema:
-        """The schema for providers that enforce one: always of an object."""
+        """The schema for providers that enforce one: always an object."""
         if self.container == "object":
             return self.schema
         array = {key: value for key, value in self.schema.items() if key != "$defs"}
@@ -81,7 +89,7 @@ class OutputSpec(Generic[T]):
         return {**wrapped, "$defs": definitions} if definitions else wrapped
 
     def response_format(self, name: str) -> dict[str, Any]:
-        """What is sent to a provider that enforces schemas; `name` is the prompt's."""
+        """Return the `response_format` for providers that enforce schemas."""
         known_as = re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:64] or "output"
         return {
             "type": "json_schema",
@@ -90,7 +98,7 @@ class OutputSpec(Generic[T]):
 
     @cached_property
     def instructions(self) -> str:
-        """What a prompt says when the provider enforces nothing."""
+        """The text that a prompt ends with if the provider enforces no schema."""
         schema = msgspec.json.format(msgspec.json.encode(self.schema), indent=2).decode()
         return (
             f"Answer with one JSON {self.container} and nothing before or after it. "
@@ -98,7 +106,7 @@ class OutputSpec(Generic[T]):
         )
 
     def parse(self, text: str) -> T:
-        """The output that a text holds: JSON, alone or in one ```json fence.
+        """Parse the output from text: JSON, alone or in one ```json fence.
 
         OutputParseError says what is wrong, and where.
         """
@@ -115,7 +123,7 @@ class OutputSpec(Generic[T]):
         return self._decoded(data)
 
     def parse_native(self, payload: Any) -> T:
-        """The output that a provider has parsed already: JSON data, or the value itself."""
+        """Convert what a provider has parsed already: JSON data, or the value itself."""
         if isinstance(self.kind, type) and isinstance(payload, self.kind):
             return cast(T, payload)
         if isinstance(payload, str):
@@ -150,5 +158,5 @@ def _is_object(schema: Schema) -> bool:
     if choices:
         return all(_is_object(choice) for choice in choices)
     if "$ref" in schema:
-        return True  # only what contains itself is still referred to, and that is an object
+        return True  # only recursive types keep a $ref, and these are objects
     return schema.get("type") == "object"

@@ -1,4 +1,4 @@
-"""Prompts: a template of sections, and the parameters that are bound to it.
+"""Prompt: a template with parameters, messages and a deadline bound to it.
 
     template = PromptTemplate[Review](
         ns="reviews",
@@ -7,8 +7,8 @@
     )
     prompt = Prompt(template).bind(Params(path="a.py"))
 
-Both are values that can be shared; rendering (`prompts.render`) changes neither. A prompt is
-known by `ns` and `key`. Parameters are matched to sections by their type.
+Templates and prompts are immutable values; rendering (`prompts.render`) changes neither. A
+prompt is identified by `ns` and `key`. Parameters are matched to sections by their type.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prompt(Generic[OutputT]):
-    """A template and what is bound to it; `messages` are what the conversation opens with."""
+    """A template and what is bound to it; the conversation begins with `messages`."""
 
     template: PromptTemplate[OutputT]
     params: tuple[Any, ...] = ()
     deadline: Deadline | None = None
     messages: tuple[Message, ...] = ()
-    # The bytes of media in the messages that no ledger has yet.
+    # The bytes of media in the messages that are not in a ledger yet.
     blobs: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
@@ -55,11 +55,11 @@ class Prompt(Generic[OutputT]):
 
     @property
     def label(self) -> str:
-        """What people call it: its name, else namespace and key."""
+        """The name for display: `name`, else namespace and key."""
         return self.template.name or self.template.path
 
     def bind(self, *params: Any) -> Prompt[OutputT]:
-        """A prompt with these parameters too; one of a type that is bound already replaces it."""
+        """Return a prompt with more parameters; they replace bound ones of the same type."""
         kinds = [type(one) for one in params]
         for place, kind in enumerate(kinds):
             if kind in kinds[:place]:
@@ -75,18 +75,19 @@ class Prompt(Generic[OutputT]):
     def with_messages(
         self, *messages: Message | MessageBuilder, blobs: Iterable[bytes] = ()
     ) -> Prompt[OutputT]:
-        """A prompt whose conversation goes on with these: images to look at, what was said before.
+        """Return a prompt whose conversation begins with these messages, after those it has.
 
-        A builder gives its message, and the bytes that it holds. `blobs` are the bytes of
-        other media; bytes that the ledger has need not be given. Calls come with their
-        results, and the last message is not the assistant's.
+        Args:
+            messages: Media, or an earlier conversation; a builder gives its message and its
+                bytes. Calls need their results, and the last message is not the assistant's.
+            blobs: The bytes of other media, unless the ledger has them already.
         """
         from turnledger.runtime.agent.prompts.opening_messages import (  # and with it pydantic
             check_opening,
-            opening,
+            opening_messages,
         )
 
-        more, held = opening(messages, self.template.path)
+        more, held = opening_messages(messages, self.template.path)
         every = (*self.messages, *more)
         check_opening(every, self.template.path)
         return replace(self, messages=every, blobs=(*self.blobs, *held, *blobs))
@@ -100,11 +101,15 @@ class Prompt(Generic[OutputT]):
         inject_output_instructions: bool | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> RenderedPrompt[OutputT]:
-        """The prompt as it is sent, with further parameters bound to it.
+        """Render the prompt as it is sent to a model.
 
-        A section's text comes from the store, if it has one for it under the tag.
-        `inject_output_instructions` goes before what the template says. `redact` takes secrets
-        out of the text, and out of what the digest covers.
+        Args:
+            params: Further parameters to bind.
+            overrides_store: Has texts that replace those of sections.
+            overrides_tag: Which of the store's texts.
+            visibility: Which sections are shown in full, beside their defaults.
+            inject_output_instructions: Overrides the template's setting.
+            redact: Removes secrets from the text, and from what the digest covers.
         """
         bound = self.bind(*params)
         templates = None

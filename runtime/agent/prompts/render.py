@@ -1,9 +1,8 @@
-"""Puts a prompt together: from sections and parameters to the text that a model reads.
+"""Renders a prompt: from sections and parameters to the text and tools that a model gets.
 
 Rendering is a pure function: the same template, parameters and overrides give the same text,
-tools and digest in every process. It reads no clock, no environment and no set order. Sections
-stand in their order, each below a heading that is one `#` deeper than its parent's, beginning
-with `##` (and at most `######`, which is all that Markdown has).
+tools and digest in every process. It reads no clock, no environment and no set order. Each
+section has a heading one `#` deeper than its parent's, from `##` to at most `######`.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ OUTPUT_TITLE = "Response format"
 
 
 class PromptOverridesStore(Protocol):
-    """Texts to use in place of those that a program has for a prompt's sections."""
+    """Source of texts that replace those of a prompt's sections."""
 
     def section_overrides(self, ns: str, key: str, tag: str) -> Mapping[str, str] | None:
-        """The templates for a prompt's sections under a tag, by section path; None for none."""
+        """Return templates by section path for a prompt and a tag; None if there are none."""
         ...
 
 
 @dataclass(frozen=True)
 class ShownSection:
-    """A section as it was rendered: where it is, how it is shown, whose text it has."""
+    """A rendered section: its path, title and visibility, and whether its text was replaced."""
 
     path: str
     title: str
@@ -51,12 +50,11 @@ class ShownSection:
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedPrompt(Generic[OutputT]):
-    """A prompt that is ready to be sent.
+    """A prompt as it is sent to a model.
 
     `digest` covers the text, the tools, the output's schema and the messages that the
-    conversation opens with, `tools_digest` the tools.
-    `unused_overrides` are paths that the overrides store has a text for and the prompt no
-    section: the prompt has changed since, and goes on without them.
+    conversation begins with; `tools_digest` covers the tools. `unused_overrides` are paths for
+    which the overrides store has a text and the prompt has no section: they are ignored.
     """
 
     ns: str
@@ -102,7 +100,7 @@ class RenderedPrompt(Generic[OutputT]):
 
 @dataclass
 class _Page:
-    """What rendering collects on its way."""
+    """What rendering has collected so far."""
 
     paragraphs: list[str] = field(default_factory=list)
     sections: list[ShownSection] = field(default_factory=list)
@@ -120,7 +118,7 @@ def render(
     output_instructions: bool,
     redact: Callable[[str], str] | None = None,
 ) -> RenderedPrompt[OutputT]:
-    """The prompt with its parameters; `templates` replace those of the sections at their paths."""
+    """Render a template with parameters; `templates` replace those of sections, by path."""
     page = _Page()
     renderer = _Renderer(template.path, params, visibility, templates, page)
     for section in template.sections:
@@ -131,13 +129,13 @@ def render(
     if any(one.visibility is SectionVisibility.SUMMARY for one in page.sections):
         page.tools[OPEN_SECTIONS.name] = OPEN_SECTIONS
     text = "\n\n".join(page.paragraphs)
-    told = [tool_to_spec(tool) for tool in page.tools.values()]
-    specs = canonical(told)
+    specs = [tool_to_spec(tool) for tool in page.tools.values()]
+    specs_json = canonical(specs)
     schema = canonical(output.schema if output is not None else None)
-    said = _digest_text(messages)
+    opening = _digest_text(messages)
     if redact is not None:
         # Another secret in the same place is the same prompt: what is recorded is the same.
-        text, said = redact(text), tuple(redact(one.decode()).encode() for one in said)
+        text, opening = redact(text), tuple(redact(one.decode()).encode() for one in opening)
     return RenderedPrompt(
         ns=template.ns,
         key=template.key,
@@ -145,9 +143,9 @@ def render(
         text=text,
         tools=tuple(page.tools.values()),
         output=output,
-        digest=combine("prompt", text.encode(), specs, schema, *said).hex(),
-        tools_digest=combine("tools", specs).hex(),
-        offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in told),
+        digest=combine("prompt", text.encode(), specs_json, schema, *opening).hex(),
+        tools_digest=combine("tools", specs_json).hex(),
+        offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in specs),
         params=params,
         sections=tuple(page.sections),
         unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
@@ -169,7 +167,7 @@ class _Renderer:
     page: _Page
 
     def add(self, section: Section[Any], above: str, depth: int) -> None:
-        """Put a section and what is in it on the page, unless it is not enabled."""
+        """Add a section and its children to the page, unless it is disabled."""
         path = f"{above}.{section.key}" if above else section.key
         params = self._params(section, path)
         if not self._enabled(section, params, path):
@@ -194,7 +192,7 @@ class _Renderer:
         return PromptRenderError(why, prompt=self.prompt, section=path)
 
     def _params(self, section: Section[Any], path: str) -> Any:
-        """The bound parameters of the section's type: of exactly it, else of a subclass."""
+        """Return the bound parameters of exactly the section's type, else of a subclass."""
         kind = section.params_type
         if kind is None:
             return None
@@ -246,7 +244,7 @@ class _Renderer:
 
 
 def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
-    """What the digest covers of the messages that the conversation begins with."""
+    """Return what the prompt's digest covers of the opening messages."""
     if not messages:
         return ()
     # Imports pydantic, which prompts without messages do not need.
@@ -256,6 +254,6 @@ def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
 
 
 def _digest_of(spec: dict[str, Any]) -> str:
-    """What a model is told of a tool, without its name: a tool that is renamed has the same."""
+    """Digest of a tool's spec without its name: a renamed tool keeps it."""
     function = {name: value for name, value in spec["function"].items() if name != "name"}
     return combine("tool", canonical(function)).hex()[:16]

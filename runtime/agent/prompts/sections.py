@@ -1,7 +1,7 @@
-"""The sections that a prompt is made of: a title, a text, tools, and sections within.
+"""Sections of a prompt: a title, a text, tools, and child sections.
 
-A section says what it needs (`MarkdownSection[Params]`) and how it is shown; matching it with
-parameters and putting sections together is `runtime.agent.prompts.render`.
+A section has a parameters type (`MarkdownSection[Params]`) and a visibility; binding parameters
+and rendering is in `runtime.agent.prompts.render`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from turnledger.runtime.agent.tools.tool import Tool
 from turnledger.runtime.agent.visibility import SectionVisibility
 from turnledger.runtime.errors import PromptDefinitionError, TemplateTextError
 
-# A key is one step of a dotted path.
+# One step of a dotted path.
 _KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Section(Subscripted, ABC, Generic[ParamsT]):
-    """What all sections have; a kind of section says what its text is.
+    """Base class of sections; a subclass provides the text.
 
     `Section[P]` takes the bound parameters of type P, or `default_params` if none are bound;
-    without a subscript it takes none. `enabled` is asked with the parameters (with nothing,
-    if it takes none): False leaves the section out, with all that is in it. A section that is
-    shown as its `summary` hides its children and tools until the model opens it.
+    without a subscript it takes none. A section that is shown as its `summary` hides its
+    children and tools until the model opens it.
     """
 
     def __init__(
@@ -42,6 +41,19 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
         tools: Iterable[Tool[Any, Any]] = (),
         default_params: ParamsT | None = None,
     ) -> None:
+        """Make a section; PromptDefinitionError if it is invalid.
+
+        Args:
+            title: The heading, one line.
+            key: Unique among its siblings; the keys from the top make the section's path.
+            children: Sections within this one.
+            enabled: Called with the parameters (with nothing, if the section takes none);
+                False leaves the section out, with its children and tools.
+            summary: The text in place of the section while it is closed.
+            visibility: Whether it is shown in full or as its summary at first.
+            tools: Offered to the model while the section is shown in full.
+            default_params: Used if no parameters of the type are bound.
+        """
         self.key = key
         self.title = title.strip() if isinstance(title, str) else title
         self.children = tuple(children)
@@ -58,15 +70,15 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
 
     @abstractmethod
     def body(self, params: Any, override: str | None = None) -> str:
-        """The section's text; `override` is a text to use in its place, if it has one."""
+        """Return the section's text; `override` is a template to use instead of its own."""
 
     @property
     def takes_override(self) -> bool:
-        """Whether its text can be replaced from outside."""
+        """Whether an overrides store can replace its text."""
         return False
 
     def walk(self, above: str = "", depth: int = 1) -> Iterator[tuple[str, int, Section[Any]]]:
-        """This section and all below, each with its path and depth."""
+        """Iterate over this section and all below it, with path and depth."""
         path = f"{above}.{self.key}" if above else self.key
         yield path, depth, self
         for child in self.children:
@@ -75,40 +87,44 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(key={self.key!r})"
 
-    def _wrong(self, why: str) -> PromptDefinitionError:
+    def _error(self, why: str) -> PromptDefinitionError:
         return PromptDefinitionError(why, section=str(self.key))
 
     def _check(self) -> None:
         if not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
             raise PromptDefinitionError(
-                f"A section's key is 1 to 64 letters, digits, '_' and '-'; {self.key!r} is not."
+                f"Invalid section key {self.key!r}: expected 1 to 64 letters, digits, '_' and '-'."
             )
         if not isinstance(self.title, str) or not self.title or "\n" in self.title:
-            raise self._wrong("title is one line of text")
+            raise self._error(f"invalid title {self.title!r}: expected one line of text")
         if not isinstance(self.visibility, SectionVisibility):
-            raise self._wrong(f"visibility is a SectionVisibility, not {self.visibility!r}")
+            raise self._error(
+                f"invalid visibility {self.visibility!r}: expected a SectionVisibility"
+            )
         for child in self.children:
             if not isinstance(child, Section):
-                raise self._wrong(f"children are sections, and {child!r} is none")
+                raise self._error(f"invalid child {child!r}: expected a Section")
         for tool in self.tools:
             if not isinstance(tool, Tool):
-                raise self._wrong(f"tools are Tools, and {tool!r} is none")
+                raise self._error(f"invalid tool {tool!r}: expected a Tool")
         if self.params_type is not None and not isinstance(self.params_type, type):
-            raise self._wrong(f"parameters are matched by class, and {self.params_type!r} is none")
+            raise self._error(f"invalid parameters type {self.params_type!r}: expected a class")
         if self.default_params is not None and not (
             self.params_type and isinstance(self.default_params, self.params_type)
         ):
-            raise self._wrong("default_params are of the type that the section is subscripted with")
+            raise self._error(
+                "invalid default_params: expected the type that the section is subscripted with"
+            )
 
     def _template(self, text: str, what: str) -> TemplateText:
         try:
             return TemplateText(text, fields=self.fields)
         except TemplateTextError as error:
-            raise self._wrong(f"{what}: {error}") from error
+            raise self._error(f"{what}: {error}") from error
 
 
 class MarkdownSection(Section[ParamsT]):
-    """A section of Markdown, with `${name}` for the fields of its parameters."""
+    """A section of Markdown text, with `${name}` for the fields of its parameters."""
 
     def __init__(
         self,
@@ -123,6 +139,7 @@ class MarkdownSection(Section[ParamsT]):
         tools: Iterable[Tool[Any, Any]] = (),
         default_params: ParamsT | None = None,
     ) -> None:
+        """Make a section from a Markdown `template`; the other arguments are Section's."""
         super().__init__(
             title=title,
             key=key,
@@ -134,7 +151,7 @@ class MarkdownSection(Section[ParamsT]):
             default_params=default_params,
         )
         if visibility is SectionVisibility.SUMMARY and summary is None:
-            raise self._wrong("visibility is SUMMARY, so it needs a `summary`")
+            raise self._error("visibility is SUMMARY, but there is no `summary`")
         self.template = self._template(template, "template")
 
     @property
@@ -142,7 +159,7 @@ class MarkdownSection(Section[ParamsT]):
         return True
 
     def body(self, params: Any, override: str | None = None) -> str:
-        """The template, or the override, with the parameters filled in."""
+        """Fill the parameters into the template, or into the override."""
         if override is None:
             return self.template.fill(params)
         return TemplateText(override, fields=self.fields).fill(params)

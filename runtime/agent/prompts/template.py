@@ -25,12 +25,10 @@ _LONGEST = 200
 
 
 class PromptTemplate(Subscripted, Generic[OutputT]):
-    """What a prompt says, before its parameters.
+    """The definition of a prompt: `PromptTemplate[Out](ns=..., key=..., sections=[...])`.
 
-    `PromptTemplate[Out]` asks for output of type Out: a dataclass, a msgspec Struct, a
-    pydantic model, or a list of one of these; without a subscript, and with `str`, the
-    answer is text. `inject_output_instructions` lets the prompt say what output it wants; a
-    provider that enforces schemas itself turns that off.
+    Out is the type of the structured output: a dataclass, a msgspec Struct, a pydantic model,
+    or a list of one of these. Without a subscript, and with `str`, the answer is text.
     """
 
     def __init__(
@@ -43,6 +41,17 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
         allow_extra_keys: bool = False,
         inject_output_instructions: bool = True,
     ) -> None:
+        """Define a prompt; PromptDefinitionError if it is invalid.
+
+        Args:
+            ns: Namespace; steps of letters, digits, '.', '_' and '-' between '/'.
+            key: Identifies the prompt within the namespace.
+            sections: The sections, in order.
+            name: For display; by default namespace and key.
+            allow_extra_keys: Accept keys in the output that its type does not have.
+            inject_output_instructions: End the prompt with instructions for the output. An
+                adapter whose provider enforces schemas turns that off.
+        """
         self.ns = _checked("ns", ns, _NS)
         self.key = _checked("key", key, _KEY)
         self.name = name
@@ -55,11 +64,11 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
 
     @property
     def path(self) -> str:
-        """Namespace and key, as errors and listings name it."""
+        """Namespace and key: "ns/key"."""
         return f"{self.ns}/{self.key}"
 
     def walk(self) -> Iterator[tuple[str, int, Section[Any]]]:
-        """All sections in their order, each with its path and depth."""
+        """Iterate over all sections in order, with path and depth."""
         for section in self.sections:
             yield from section.walk()
 
@@ -70,36 +79,36 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
         for section in self.sections:
             if not isinstance(section, Section):
                 raise PromptDefinitionError(
-                    f"sections are MarkdownSections and the like, and {section!r} is none",
+                    f"invalid section {section!r}: expected a Section, such as MarkdownSection",
                     prompt=self.path,
                 )
         seen: set[str] = set()
         for path, _, _ in self.walk():
             if path in seen:
                 raise PromptDefinitionError(
-                    "two sections have this key; give one of them another",
+                    "two sections have this key: rename one",
                     prompt=self.path,
                     section=path,
                 )
             seen.add(path)
 
     def _check_tools(self) -> None:
-        """A name is one tool's. The same tool may be in several sections, and is offered once."""
+        """Check that names are unique; the same tool may be in several sections."""
         owners: dict[str, tuple[str, Tool[Any, Any]]] = {}
         for path, _, section in self.walk():
             for tool in section.tools:
                 owner, other = owners.setdefault(tool.name, (path, tool))
                 if other is not tool:
                     raise PromptDefinitionError(
-                        f"its tool {tool.name!r} has the name of one in section {owner!r}; "
-                        "rename one of them",
+                        f"its tool {tool.name!r} has the name of another tool, in section "
+                        f"{owner!r}: rename one of them",
                         prompt=self.path,
                         section=path,
                     )
                 if tool.name == OPEN_SECTIONS_NAME and tool is not OPEN_SECTIONS:
                     raise PromptDefinitionError(
-                        f"the name {tool.name!r} is taken by the tool that opens sections; rename "
-                        "this one",
+                        f"the tool name {tool.name!r} is reserved for opening sections: rename "
+                        "this tool",
                         prompt=self.path,
                         section=path,
                     )
@@ -118,6 +127,6 @@ def _checked(what: str, value: object, pattern: re.Pattern[str]) -> str:
         return value
     steps = "steps of these between '/'" if pattern is _NS else "in one step"
     raise PromptDefinitionError(
-        f"A prompt's {what} is 1 to {_LONGEST} letters, digits, '.', '_' and '-', not beginning "
-        f"with '.', {steps}; {value!r} is not."
+        f"Invalid prompt {what} {value!r}: expected 1 to {_LONGEST} letters, digits, '.', '_' and "
+        f"'-', not beginning with '.', {steps}."
     )

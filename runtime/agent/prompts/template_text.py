@@ -1,10 +1,9 @@
-"""Text with places to fill in: `${name}`, and nothing else.
+"""TemplateText: text with `${name}` placeholders for the fields of a section's parameters.
 
-The seeds show no placeholder, so the choice is ours: `${name}` stands for the field `name` of
-the section's parameters. Braces alone (JSON, code) and single dollars (prices, `$HOME`) are
-ordinary text, and `$${` is a literal `${`. What is filled in is not looked at again, so a
-value can't bring placeholders of its own. Indentation that all lines share and blank lines
-around the text are taken away, so that a template can be a triple-quoted string.
+Braces alone (JSON, code) and single dollars (prices, `$HOME`) are ordinary text, and `$${` is a
+literal `${`. Values are not expanded again, so a value can't contain placeholders. Common
+indentation and blank lines around the text are removed, so that a template can be a
+triple-quoted string.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from turnledger.runtime.agent.schema.values import to_text
 from turnledger.runtime.errors import DataEncodeError, TemplateTextError
 
 _PLACE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}\n]*)\}|\$\{|\$(?P<bare>[A-Za-z_]\w*)")
-_SAID_BY_STR = (str, int, float, date, datetime, time, timedelta, Decimal, UUID, PurePath)
+_SHOWN_BY_STR = (str, int, float, date, datetime, time, timedelta, Decimal, UUID, PurePath)
 
 
 class TemplateText:
-    """A template, and the fields that it asks for, in their order."""
+    """A template, and the names of its placeholders in order."""
 
     def __init__(self, text: str, *, fields: frozenset[str] | None) -> None:
-        """`fields` are those that the parameters have; None if that is not known yet."""
+        """Check the placeholders against the parameters' `fields`; None if those are unknown."""
         if not isinstance(text, str):
-            raise TemplateTextError(f"a template is text, and this is {type(text).__name__}")
+            raise TemplateTextError(f"invalid template: expected text, got {type(text).__name__}")
         self.text = dedent(text).strip()
         self.names = tuple(dict.fromkeys(self._names(fields)))
 
     def fill(self, params: object) -> str:
-        """The text with the parameters' values in it."""
+        """Return the text with the parameters' values in it."""
         values = {name: _shown(params, name) for name in self.names}
         return _PLACE.sub(lambda found: _replacement(found, values), self.text)
 
@@ -52,7 +51,7 @@ class TemplateText:
             if found["bare"] is not None:
                 if fields and found["bare"] in fields:
                     raise TemplateTextError(
-                        f"${found['bare']} is a field's name: write ${{{found['bare']}}}"
+                        f"${found['bare']} is the name of a field: write ${{{found['bare']}}}"
                     )
             elif found["name"] is not None:
                 names.append(_checked(found["name"], fields))
@@ -62,7 +61,7 @@ class TemplateText:
 
 
 def field_names(kind: Any) -> frozenset[str] | None:
-    """The fields and properties of a type of parameters; None if instances may have others."""
+    """Return the fields and properties of a parameters type; None if they are unknown."""
     if kind is None:
         return frozenset()
     named = {name for name in dir(kind) if not name.startswith("_") and _is_computed(kind, name)}
@@ -80,7 +79,7 @@ def _is_computed(kind: Any, name: str) -> bool:
 
 def _checked(name: str, fields: frozenset[str] | None) -> str:
     if not name.isidentifier():
-        raise TemplateTextError(f"${{{name}}} names no field; write $${{ for a literal ${{")
+        raise TemplateTextError(f"${{{name}}} is not a field name; write $${{ for a literal ${{")
     if fields is not None and name not in fields:
         known = ", ".join(sorted(fields))
         has = f"the parameters have: {known}" if known else "the section takes no parameters"
@@ -95,17 +94,17 @@ def _replacement(found: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def _shown(params: object, name: str) -> str:
-    """A value as text that is the same in every process: str() of what is plain, else JSON."""
+    """Return a field as text that is the same in every process: str() of scalars, else JSON."""
     try:
         value = getattr(params, name)
     except AttributeError as error:
         raise TemplateTextError(f"the parameters have no field for ${{{name}}}") from error
     if isinstance(value, Enum):
         value = value.value
-    if value is None or isinstance(value, _SAID_BY_STR):
+    if value is None or isinstance(value, _SHOWN_BY_STR):
         return str(value)
     try:
         return to_text(value)
     except DataEncodeError as error:
-        # An object's own words often hold an address, a set's an order of the day.
+        # repr() of objects often has an address in it, and that of sets a random order.
         raise TemplateTextError(f"${{{name}}} can't be shown as text: {error}") from error

@@ -1,8 +1,8 @@
-"""Finds keys in JSON data that no field took, by looking at the value that was made of it.
+"""Rejects keys in JSON data that the decoded value has no field for.
 
-The libraries that read data differ in when they complain about such keys, and dataclasses
-never do. The value says which alternative of a union was chosen, so that the types need not
-be looked at again.
+msgspec and pydantic differ in when they reject unknown keys, and dataclasses never do. The check
+compares the data with the decoded value rather than with the type: the value shows which
+alternative of a union was chosen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnledger.runtime.errors import DataDecodeError
 
 
 def refuse_extra_keys(data: Any, value: Any, path: str = "") -> None:
-    """Raise DataDecodeError for a key that stands in the data and nowhere in the value."""
+    """Raise DataDecodeError for a key of the data that the value has no field for."""
     if is_model(value) and "root" in type(value).model_fields:
         value = value.root
     if isinstance(data, list):
@@ -43,7 +43,7 @@ def refuse_extra_keys(data: Any, value: Any, path: str = "") -> None:
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
-    """A value's parts under the keys that they may have in data; None if it has no keys."""
+    """Return a value's fields by the keys that they may have in data; None if it has none."""
     if isinstance(value, Mapping):
         return {_text(key): item for key, item in value.items()}
     if isinstance(value, msgspec.Struct):
@@ -63,7 +63,7 @@ def _text(key: Any) -> str:
 
 
 def _pydantic_fields(value: Any) -> dict[str, Any]:
-    """Of a model or a pydantic dataclass."""
+    """Fields of a pydantic model or dataclass, by name and alias."""
     kind = type(value)
     described = kind.model_fields if is_model(value) else kind.__pydantic_fields__
     fields: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def _pydantic_fields(value: Any) -> dict[str, Any]:
 
 
 def _aliases(alias: Any) -> list[str]:
-    """The keys of pydantic's alias: text, a path into the data, or a choice of these."""
+    """Return the keys of a pydantic alias: text, a path into the data, or a choice of these."""
     if isinstance(alias, str):
         return [alias]
     if hasattr(alias, "choices"):
@@ -85,7 +85,7 @@ def _aliases(alias: Any) -> list[str]:
 
 
 def _takes_any(value: Any, data: dict[str, Any]) -> bool:
-    """Whether a value takes keys beyond those of its fields, or took all that there are."""
+    """Whether a value accepts keys beyond its fields, or is a mapping with all of them."""
     if isinstance(value, Mapping):
         return len(value) >= len(data)
     kind = type(value)

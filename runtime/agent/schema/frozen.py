@@ -1,7 +1,7 @@
-"""JSON values that nobody can change: what messages hold, to the last level.
+"""Immutable JSON values, which messages hold.
 
-They are dicts and lists, so they compare, print and encode like any other; only changing
-them is refused. `to_plain` (runtime.json_values) makes a copy that can be changed.
+FrozenDict and FrozenList are a dict and a list, so they compare, print and encode like any
+other; changing them raises TypeError. `to_plain` makes a mutable copy.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from turnledger.runtime.errors import DataEncodeError
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:
-    raise TypeError("This is part of a message and can't be changed; to_plain() copies it.")
+    raise TypeError("Part of a message, and immutable: to_plain() makes a mutable copy.")
 
 
 class FrozenDict(dict[str, Any]):
-    """An object of JSON that can't be changed."""
+    """An immutable JSON object."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -36,7 +36,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list of JSON that can't be changed."""
+    """An immutable JSON array."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -53,7 +53,7 @@ class FrozenList(list[Any]):
 
 
 def checked_text(value: str) -> str:
-    """The text, if it can be written down; DataEncodeError for half of a surrogate pair."""
+    """Return the text; DataEncodeError if it has half of a surrogate pair."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -64,10 +64,10 @@ def checked_text(value: str) -> str:
 
 
 def frozen_json(value: object) -> Any:
-    """A frozen copy of a JSON value; DataEncodeError names the place of what JSON can't hold.
+    """Make an immutable copy of a JSON value; DataEncodeError names the place of other values.
 
-    Stricter than `to_plain`: it takes JSON's own values only (a tuple is a list), so that
-    what is read from a message is what was put in.
+    Stricter than `to_plain`: it accepts JSON's own types only (a tuple is a list), so that
+    what is read from a message equals what was put in.
     """
     return _frozen(value, "", 0)
 

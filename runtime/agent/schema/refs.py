@@ -1,8 +1,8 @@
-"""JSON schemas made self-contained: definitions are put where they are referred to.
+"""Inlines the `$defs` of JSON schemas.
 
-A schema is sent to many providers and set into other schemas, and not all of them follow
-`$ref`. So a definition stands where it is used, and only a type that contains itself keeps an
-entry in `$defs`. This module rewrites documents; it knows nothing of Python's types.
+A schema is sent to many providers and nested in other schemas, and not all of them resolve
+`$ref`. So definitions are inlined, and only a recursive type keeps an entry in `$defs`. This
+module rewrites documents; it knows nothing of Python's types.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from turnledger.runtime.errors import UnsupportedTypeError
 Schema: TypeAlias = dict[str, Any]
 
 _PREFIX = "#/$defs/"
-# Where schemas are found in a schema. Everything else (enum, default ...) is data.
+# The keywords whose values are schemas. All others (enum, default ...) hold data.
 _NAMED = ("properties", "patternProperties", "dependentSchemas")
 _SINGLE = ("items", "additionalProperties", "propertyNames", "contains", "not")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
 def self_contained(document: Schema) -> Schema:
-    """The same schema with its definitions in place; those that hold themselves stay in $defs."""
+    """Inline the definitions of a schema; recursive ones stay in $defs."""
     definitions: dict[str, Schema] = {}
     root = _without_definitions(document, definitions)
     target = _target(root)
     if target is not None:
-        # Providers want to see what the root is, even if it contains itself.
+        # Providers need the root inlined, even if it is recursive.
         root = {**definitions[target], **{key: root[key] for key in root if key != "$ref"}}
     recursive = {name for name in definitions if name in _reachable(name, definitions)}
     inlined = _inlined(root, definitions, recursive)
@@ -41,7 +41,7 @@ def self_contained(document: Schema) -> Schema:
 
 
 def closed(schema: Schema) -> Schema:
-    """The same schema, with no other properties allowed than those that objects name."""
+    """Set `additionalProperties: false` on objects that do not say otherwise."""
     changed = _mapped(schema, closed)
     if "$defs" in schema:
         changed["$defs"] = {name: closed(part) for name, part in schema["$defs"].items()}
@@ -51,7 +51,7 @@ def closed(schema: Schema) -> Schema:
 
 
 def in_stable_order(schema: Schema) -> Schema:
-    """The same schema, with the defaults of sets in an order that all processes share."""
+    """Sort the defaults of sets, whose order differs from process to process."""
     changed = _mapped(schema, in_stable_order)
     if "$defs" in schema:
         changed["$defs"] = {n: in_stable_order(part) for n, part in schema["$defs"].items()}
@@ -61,7 +61,7 @@ def in_stable_order(schema: Schema) -> Schema:
 
 
 def _mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """A copy of a schema, with every schema right below it changed."""
+    """Copy a schema, with `change` applied to the schemas directly below it."""
     copy = dict(schema)
     for key in _NAMED:
         if isinstance(copy.get(key), dict):
@@ -80,14 +80,14 @@ def _apply(change: Callable[[Schema], Schema], part: Any) -> Any:
 
 
 def _without_definitions(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """The schema without its $defs, at any depth; they are collected."""
+    """Remove $defs at any depth, and collect them."""
     own = schema.get("$defs", {})
     rest = {key: value for key, value in schema.items() if key != "$defs"}
     for name, part in own.items():
         found = _without_definitions(part, definitions)
         if definitions.setdefault(name, found) != found:
             raise UnsupportedTypeError(
-                f"two types are called {name!r}, one of which contains itself; rename one of them"
+                f"two types have the name {name!r}, one of which is recursive: rename one of them"
             )
     return _mapped(rest, lambda part: _without_definitions(part, definitions))
 
@@ -101,7 +101,7 @@ def _target(schema: Schema) -> str | None:
 
 
 def _references(schema: Schema) -> Iterator[str]:
-    """The definitions that a schema names, at any depth."""
+    """Iterate over the definitions that a schema refers to, at any depth."""
     target = _target(schema)
     if target is not None:
         yield target
@@ -133,7 +133,7 @@ def _reachable(name: str, definitions: dict[str, Schema]) -> set[str]:
 
 def _inlined(schema: Schema, definitions: dict[str, Schema], recursive: set[str]) -> Schema:
     target = _target(schema)
-    # Its mapping names definitions, which are gone; the schemas themselves say the tags.
+    # The discriminator's mapping refers to $defs, which are gone; the schemas have the tags.
     rest = {key: value for key, value in schema.items() if key != "discriminator"}
     if target is not None and target not in recursive:
         del rest["$ref"]

@@ -1,14 +1,16 @@
-"""Types and JSON: the schema of a type, and JSON data as a value of it.
+"""JSON schema of a type, and decoding of JSON data into it: tool parameters, structured output.
 
-Serves tool parameters and structured output. A type is a dataclass, a msgspec Struct, a
-pydantic model, or what these can be made of: containers, Optional, Literal, Enum, TypedDict,
-moments and ids. Values to JSON is `runtime.agent.schema.values`.
+A type is a dataclass, a msgspec Struct, a pydantic model, or what these consist of: containers,
+Optional, Literal, Enum, TypedDict, dates and UUIDs. Encoding is in `runtime.agent.schema.values`.
 
-A type whose arguments name a pydantic type (`Review`, `list[Review]`, `Bug | Idea`) is read by
-pydantic, unless they name a Struct as well. All others are read by msgspec, which hands the
-pydantic models within to pydantic; so a dataclass here means what it means in session state.
-Both are strict: text is no number. Dataclasses are filled field by field, their `__init__` is
-not called and their `__post_init__` is.
+A type whose arguments name a pydantic type (`Review`, `list[Review]`, `Bug | Idea`) is decoded by
+pydantic, unless they name a Struct as well. All others are decoded by msgspec, which passes
+nested pydantic models to pydantic; so a dataclass is decoded as in session state. Both are
+strict: text is not converted to numbers. Dataclasses are filled field by field: `__init__` is not
+called, `__post_init__` is.
+
+Schemas are part of a prompt's digest, and decode errors are recorded as results of tool calls: a
+change of either makes recorded runs diverge.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ T = TypeVar("T")
 
 # msgspec ends a message with the place, "$.items[0].name".
 _PLACE = re.compile(r"(?P<reason>.*) - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`\Z", re.DOTALL)
-# And these name a field of the object that stands at the place.
+# These messages name a field of the object at the place.
 _OF_OBJECT = (
     (re.compile(r"Object missing required field `([^`]*)`"), "a required field is missing"),
     (re.compile(r"Object contains unknown field `([^`]*)`"), "an unknown key"),
@@ -44,12 +46,12 @@ _OF_OBJECT = (
 
 
 def json_schema(kind: Any, *, allow_extra_keys: bool = False) -> Schema:
-    """The JSON schema of a type, the same in every process.
+    """Return the JSON schema of a type, the same in every process.
 
-    Definitions are inlined, so that the schema can be set into another one and sent to any
-    provider; only types that contain themselves keep a `$defs` entry. Descriptions and
-    defaults are kept. Objects take no other keys than they name, unless `allow_extra_keys`,
-    or a pydantic model that says extra="allow"; a type that forbids them always does.
+    Definitions are inlined, so that the schema can be nested in another one and sent to any
+    provider; only recursive types keep a `$defs` entry. Descriptions and defaults are kept.
+    Objects forbid extra keys, except with `allow_extra_keys`, or for a pydantic model with
+    extra="allow"; a type that forbids them itself always does.
     """
     try:
         made = _pydantic_schema(kind) if _is_pydantics(kind) else _msgspec_schema(kind)
@@ -66,7 +68,7 @@ def json_schema(kind: Any, *, allow_extra_keys: bool = False) -> Schema:
 
 
 def decode(kind: type[T], data: Any, *, allow_extra_keys: bool = False) -> T:
-    """JSON data as a value of the type; DataDecodeError names the field that does not fit."""
+    """Decode JSON data as the type; DataDecodeError names the field that does not fit."""
     value: T
     try:
         if _is_pydantics(kind):
@@ -81,7 +83,7 @@ def decode(kind: type[T], data: Any, *, allow_extra_keys: bool = False) -> T:
     except ValueError as error:
         raise _explained(error, "") from error
     except Exception as error:
-        # What a type's own code raises: __post_init__, a validator, an annotation.
+        # Raised by the type's own code: __post_init__, a validator, an annotation.
         raise DataDecodeError(f"{_name(kind)}: {error_text(error)}") from error
     if not allow_extra_keys:
         refuse_extra_keys(data, value)
@@ -105,7 +107,7 @@ def _unsupported(kind: Any, error: Exception) -> UnsupportedTypeError:
 
 
 def _leaves(kind: Any) -> list[Any]:
-    """The classes that a type's arguments name, at any depth."""
+    """Return the classes that a type's arguments name, at any depth."""
     arguments = get_args(kind)
     if not arguments:
         return [kind]
@@ -136,17 +138,17 @@ def _msgspec_schema(kind: Any) -> Schema:
     for one in _dataclasses_in(kind):
         properties = document.get("$defs", {}).get(one.__name__, {}).get("properties", {})
         for field in dataclasses.fields(one):
-            said = field.metadata.get("description")
-            if said is not None and field.name in properties:
-                properties[field.name].setdefault("description", said)
+            description = field.metadata.get("description")
+            if description is not None and field.name in properties:
+                properties[field.name].setdefault("description", description)
     return document
 
 
 def _model_schema(kind: type) -> Schema:
     if not _is_pydantic_type(kind):
         raise UnsupportedTypeError(
-            f"{_name(kind)} is no type that JSON can hold: use a dataclass, a msgspec Struct or "
-            "a pydantic model"
+            f"{_name(kind)} can't be encoded as JSON: use a dataclass, a msgspec Struct or a "
+            "pydantic model"
         )
     return self_contained(_pydantic_schema(kind))
 
@@ -174,7 +176,7 @@ def _refused(error: msgspec.ValidationError) -> DataDecodeError:
 
 @lru_cache(maxsize=512)
 def _dataclasses_in(kind: Any) -> tuple[Any, ...]:
-    """The dataclasses that msgspec finds in a type, at any depth."""
+    """Return the dataclasses that msgspec finds in a type, at any depth."""
     found: dict[Any, None] = {}
     seen: set[int] = set()
     ahead: list[Any] = [msgspec.inspect.type_info(kind)]
@@ -192,7 +194,7 @@ def _dataclasses_in(kind: Any) -> tuple[Any, ...]:
 
 
 def _refuse_hidden_validators(kind: Any) -> None:
-    """msgspec fills a pydantic dataclass without asking its validators."""
+    """Reject nested pydantic dataclasses: msgspec would fill them without their validators."""
     try:
         found = _dataclasses_in(kind)
     except Exception as error:
@@ -217,7 +219,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 @lru_cache(maxsize=1)
 def _plain_generator() -> Callable[..., Any]:
-    """pydantic's schemas without the titles that it makes up for fields."""
+    """Return a schema generator of pydantic that makes up no titles for fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Plain(GenerateJsonSchema):
@@ -233,12 +235,12 @@ def _pydantic_schema(kind: Any) -> Schema:
 
 
 def _validated(kind: Any, data: Any) -> Any:
-    # JSON mode, as it comes from a model: a list may be a tuple, text a date.
+    # In JSON mode, a list may be decoded as a tuple and text as a date, though it is strict.
     return _adapter(kind).validate_json(msgspec.json.encode(data), strict=True)
 
 
 def _explained(error: ValueError, prefix: str) -> DataDecodeError:
-    """Everything that pydantic found, each with its path; any other ValueError as it is."""
+    """Convert pydantic's errors, each with its path, or any other ValueError."""
     from pydantic import ValidationError
 
     if not isinstance(error, ValidationError):

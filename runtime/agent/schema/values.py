@@ -1,8 +1,8 @@
-"""Values to JSON and JSON text to values, refusing what would not come back as it went in.
+"""Encodes Python values as plain JSON, and parses JSON text; rejects what would not round-trip.
 
-`to_plain` turns a program's values into objects, lists, text and numbers, for the ledger and
-for a model to read; `read_json` reads what a model wrote. Neither knows a type to fit the
-data to: that is `runtime.agent.schema.schema`.
+`to_plain` converts a program's values to objects, lists, text and numbers, for the ledger and for
+models; `read_json` parses what a model wrote. Decoding into a type is in
+`runtime.agent.schema.schema`.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from turnledger.projections.digests import canonical
 from turnledger.projections.session.declarations import dumped
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, SchemaError
 
-# What the ledger takes by default: deeper values, and those that hold themselves, are refused.
+# The ledger's default: deeper values, and those that contain themselves, are rejected.
 MAX_DEPTH = Limits().max_json_depth
-# What msgspec writes as text, and reads again.
-_WRITTEN_AS_TEXT = (datetime, date, time, timedelta, UUID, Decimal)
+# msgspec encodes these as text, and decodes them again.
+_ENCODED_AS_TEXT = (datetime, date, time, timedelta, UUID, Decimal)
 
 
 def to_plain(value: object) -> Any:
-    """The value as plain JSON.
+    """Convert a value to plain JSON.
 
     Dataclasses, msgspec Structs and pydantic models become objects, enums their values, sets
-    sorted lists, moments and ids text. DataEncodeError names the place of anything else:
-    NaN and infinity, keys that are no text, bytes, text that is not Unicode, integers beyond
-    64 bits, and objects that nobody taught to be JSON.
+    sorted lists, dates and UUIDs text. DataEncodeError names the place of anything else:
+    NaN and infinity, keys that are not text, bytes, text that is not Unicode, integers beyond
+    64 bits, and objects of other types.
     """
     return _plain(value, "", 0)
 
 
 def to_text(value: object) -> str:
-    """The value as compact JSON text, its fields in the order that they have."""
+    """Encode a value as compact JSON text, its fields in their own order."""
     return msgspec.json.encode(to_plain(value)).decode()
 
 
 def read_json(text: str) -> Any:
-    """What a JSON text says; DataDecodeError names the line and column, or the place in it."""
+    """Parse JSON text; DataDecodeError names the line and column, or the place in the data."""
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -65,18 +65,18 @@ def read_json(text: str) -> Any:
 
 
 def pydantic_module() -> Any:
-    """pydantic if the program has imported it: a type of it can't be there otherwise."""
+    """Return pydantic if the program has imported it: without, there are no types of it."""
     return sys.modules.get("pydantic")
 
 
 def is_model(value: object) -> bool:
-    """Whether this is an instance of a pydantic model."""
+    """Whether a value is an instance of a pydantic model."""
     pydantic = pydantic_module()
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
 
 def at_key(path: str, key: str) -> str:
-    """The place of an object's entry."""
+    """Return the path of an object's entry."""
     return f"{path}.{key}" if path else key
 
 
@@ -99,7 +99,7 @@ def _plain(value: object, path: str, depth: int) -> Any:
         if not isfinite(value):
             raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
         return float(value)
-    if isinstance(value, _WRITTEN_AS_TEXT):
+    if isinstance(value, _ENCODED_AS_TEXT):
         return msgspec.to_builtins(value)
     if depth >= MAX_DEPTH:
         raise DataEncodeError(

@@ -1,9 +1,12 @@
-"""One call of a tool: from the text that a model wrote to the text that it is told.
+"""Calls a tool with the arguments that a model wrote, and makes the text of the result.
 
-Whatever a model sends and whatever a handler does, there is a result: wrong arguments, an
-unknown tool, an exception and a value that is no JSON become failed results that say what
-and where. Only what has to end the evaluation passes (time is up, sections to be opened,
-and what is no Exception). Nothing is recorded here.
+There is always a result: invalid arguments, an unknown tool, an exception and a value that is
+not JSON become failed results that say what and where. Only what ends the evaluation passes
+through: DeadlineExceededError, VisibilityExpansionRequired, and a BaseException that is not an
+Exception. Nothing is recorded here.
+
+The texts of rejected calls are recorded, and a replay compares them: a changed text makes runs
+of earlier versions diverge.
 """
 
 from __future__ import annotations
@@ -36,11 +39,16 @@ DONE = "Done."
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """What became of a call.
+    """The outcome of a tool call.
 
-    `params` is what the handler got, or RejectedToolParams if it was not called. `text` is
-    what the model is told, `value` the result's value as JSON. A failed one says why in
-    `error_type` and `error_message`.
+    Attributes:
+        name: The tool's name, as the model wrote it.
+        params: What the handler got, or RejectedToolParams if it was not called.
+        result: What the handler returned, or a failed result.
+        text: What the model gets.
+        value: The result's value as JSON.
+        error_type: Why it failed; empty if it did not.
+        error_message: The same, in words.
     """
 
     name: str
@@ -55,13 +63,19 @@ class Invocation:
 def invoke(tool: Tool[Any, Any], arguments: str | None, context: object) -> ToolResult[Any]:
     """Call a tool with the arguments that a model wrote; there is always a result.
 
-    DeadlineExceededError, VisibilityExpansionRequired and what is no Exception pass.
+    Args:
+        tool: The tool.
+        arguments: JSON text; None and empty text are an empty object.
+        context: Passed on to the handler, a ToolContext.
+
+    Raises:
+        DeadlineExceededError, VisibilityExpansionRequired: As the handler raised them.
     """
     return call_tool(tool, arguments, context).result
 
 
 def call_tool(tool: Tool[Any, Any], arguments: str | None, context: object) -> Invocation:
-    """The same as `invoke`, with all that is known about the call."""
+    """Like `invoke`, but return the parameters, the text and the error as well."""
     ready = _prepared(tool, arguments)
     return ready if isinstance(ready, Invocation) else call_prepared(ready, context)
 
@@ -69,21 +83,21 @@ def call_tool(tool: Tool[Any, Any], arguments: str | None, context: object) -> I
 def call_by_name(
     registry: ToolRegistry, name: str, arguments: str | None, context: object
 ) -> Invocation:
-    """Call the tool that a model named, if there is one."""
+    """Like `call_tool`, with the tool of this name; a failed result if there is none."""
     ready = prepared(registry, name, arguments)
     return ready if isinstance(ready, Invocation) else call_prepared(ready, context)
 
 
 @dataclass(frozen=True)
 class PreparedCall:
-    """A call that can be made: there is such a tool, and these are parameters that it takes."""
+    """A valid call: the tool exists, and the parameters have its type."""
 
     tool: Tool[Any, Any]
     params: Any
 
 
 def prepared(registry: ToolRegistry, name: str, arguments: str | None) -> PreparedCall | Invocation:
-    """What a model asks for, ready to be called; if it can't be, what becomes of it instead."""
+    """Look up the tool and decode the arguments; a rejected Invocation if that fails."""
     tool = registry.get(name)
     if tool is None:
         known = ", ".join(registry.names()) or "none"
@@ -99,7 +113,7 @@ def _prepared(tool: Tool[Any, Any], arguments: str | None) -> PreparedCall | Inv
 
 
 def call_prepared(call: PreparedCall, context: object) -> Invocation:
-    """Have the handler called; there is always a result."""
+    """Call the handler; there is always a result."""
     tool, params = call.tool, call.params
     try:
         returned = _handled(tool, params, context)
@@ -111,7 +125,7 @@ def call_prepared(call: PreparedCall, context: object) -> Invocation:
 
 
 def parse_arguments(text: str | None) -> dict[str, Any]:
-    """A call's arguments: a JSON object. None and empty text are an empty one."""
+    """Parse a call's arguments as a JSON object; None and empty text are an empty one."""
     if text is None or not text.strip():
         return {}
     data = read_json(text)
@@ -121,7 +135,7 @@ def parse_arguments(text: str | None) -> dict[str, Any]:
 
 
 def parse_params(tool: Tool[Any, Any], text: str | None) -> Any:
-    """A call's arguments as the tool's parameters; DataDecodeError names the field."""
+    """Decode a call's arguments as the tool's parameters; DataDecodeError names the field."""
     arguments = parse_arguments(text)
     if tool.params_type is None:
         if arguments:
@@ -131,7 +145,7 @@ def parse_params(tool: Tool[Any, Any], text: str | None) -> Any:
 
 
 def rejected(name: str, arguments: str | None, error: str) -> Invocation:
-    """A call that was not made, and why."""
+    """The outcome of a call that was not made, and why."""
     return Invocation(
         name=name,
         params=RejectedToolParams(raw_arguments=arguments, error=error),
@@ -143,7 +157,7 @@ def rejected(name: str, arguments: str | None, error: str) -> Invocation:
 
 
 def failed(name: str, params: Any, error_type: str, error_message: str) -> Invocation:
-    """A call whose handler came to nothing."""
+    """The outcome of a call whose handler failed."""
     text = f"Tool {name!r} failed: {error_message}"
     return Invocation(
         name=name,
@@ -156,7 +170,7 @@ def failed(name: str, params: Any, error_type: str, error_message: str) -> Invoc
 
 
 def as_result(returned: object) -> ToolResult[Any]:
-    """What a handler returned as a result: text is the message, None is done, else a value."""
+    """Make a ToolResult of what a handler returned: text, None, or a value."""
     if isinstance(returned, ToolResult):
         return returned
     if returned is None:
@@ -167,9 +181,9 @@ def as_result(returned: object) -> ToolResult[Any]:
 
 
 def render_result(result: ToolResult[Any]) -> str:
-    """What a model is told: the message, and the value as JSON unless it is excluded.
+    """Make the text that a model gets: the message, and the value as JSON unless excluded.
 
-    DataEncodeError if either can't be written.
+    DataEncodeError if either can't be encoded.
     """
     return _text(result, _plain_parts(result))
 
@@ -198,7 +212,7 @@ def _invocation(name: str, params: Any, result: ToolResult[Any]) -> Invocation:
     try:
         parts = _plain_parts(result)
     except SchemaError as error:
-        return failed(name, params, type(error).__name__, f"its result is no JSON: {error}")
+        return failed(name, params, type(error).__name__, f"its result is not JSON: {error}")
     return Invocation(
         name=name,
         params=params,

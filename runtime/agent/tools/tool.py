@@ -1,4 +1,4 @@
-"""Tools as a model is offered them: a name, what it is for, its parameters, and a handler.
+"""Tool definitions: a name, a description, a parameters type and a handler.
 
     @dataclass(frozen=True)
     class Search:
@@ -9,8 +9,8 @@
 
     tool = Tool[Search, list[str]](name="search", description="Look it up.", handler=search)
 
-Here is what a tool is; calling one is `runtime.agent.tools.call`, and when it is called, made
-durable and limited in time is the loop's.
+Calling a tool is in `runtime.agent.tools.call`; recording calls and limiting their time is the
+loop's.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ _NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalPropert
 
 @dataclass(frozen=True)
 class ToolResult(Generic[ResultT]):
-    """What a handler gives back: words for the model, and perhaps a value.
+    """What a handler returns: a message for the model, and optionally a value.
 
-    The model is shown the value too, as JSON, unless `exclude_value_from_context`; the
-    session and listeners always get it. `success=False` is a failure that the model may
-    react to, and undoes what the handler changed in the session.
+    Attributes:
+        message: Text for the model.
+        value: Appended to the message as JSON; the session and bus handlers get it too.
+        success: False is a failure that the model may react to, and undoes what the handler
+            changed in the session.
+        exclude_value_from_context: Do not show the value to the model.
     """
 
     message: str
@@ -52,22 +55,14 @@ class ToolResult(Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class RejectedToolParams:
-    """Arguments as the model sent them, and why they are none that the tool takes."""
+    """Arguments as the model sent them, and why the tool does not accept them."""
 
     raw_arguments: Any
     error: str
 
 
 class Tool(Subscripted, Generic[ParamsT, ResultT]):
-    """Something that a model may call.
-
-    The parameters' type is `P` of `Tool[P, R]`, or `params_type`, or the annotation of the
-    handler's first parameter; None, or no such parameter, means that it takes none. Handlers
-    are `handler(params, *, context)` and synchronous. `on_interrupt` says what becomes of a
-    call that was interrupted, when nobody knows whether it happened: run it again ("retry"),
-    tell the model that the outcome is unknown ("fail"), or wait for a person ("ask").
-    `timeout` is in seconds.
-    """
+    """A function that a model may call: `Tool[Params, Result](name=..., handler=...)`."""
 
     def __init__(
         self,
@@ -79,18 +74,35 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
         timeout: float | None = None,
         params_type: Any = None,
     ) -> None:
+        """Define a tool; ToolDefinitionError if a model could not be offered it.
+
+        Args:
+            name: 1 to 64 letters, digits, '_' and '-'.
+            description: Tells the model what the tool is for.
+            handler: A synchronous function, `handler(params, *, context)` or
+                `handler(*, context)`.
+            on_interrupt: What happens to a call in doubt, whose outcome an interruption left
+                unknown: run it again ("retry"), report it to the model ("fail"), or wait for
+                a person's decision ("ask").
+            timeout: In seconds.
+            params_type: Used if the tool is not subscripted; by default the annotation of the
+                handler's first parameter. None means no parameters.
+        """
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ToolDefinitionError(
-                f"A tool's name is 1 to 64 letters, digits, '_' and '-'; {name!r} is not."
+                f"Invalid tool name {name!r}: expected 1 to 64 letters, digits, '_' and '-'."
             )
         if not isinstance(description, str) or not description.strip():
-            raise ToolDefinitionError("say in `description` what the tool is for", tool=name)
+            raise ToolDefinitionError("`description` is empty: say what the tool is for", tool=name)
         if on_interrupt not in get_args(OnInterrupt):
             raise ToolDefinitionError(
-                f"on_interrupt is 'retry', 'fail' or 'ask', not {on_interrupt!r}", tool=name
+                f"invalid on_interrupt {on_interrupt!r}: expected 'retry', 'fail' or 'ask'",
+                tool=name,
             )
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise ToolDefinitionError(f"timeout is in seconds above 0, not {timeout!r}", tool=name)
+            raise ToolDefinitionError(
+                f"invalid timeout {timeout!r}: expected seconds above 0", tool=name
+            )
         self.name = name
         self.description = inspect.cleandoc(description)
         self.handler = handler
@@ -104,7 +116,7 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
         return f"{type(self).__name__}(name={self.name!r})"
 
     def _params_type(self, given: Any) -> Any:
-        """The type of the parameters; None if there are none."""
+        """Return the type of the parameters; None if the tool takes none."""
         wanted = self.type_arguments[0] if self.type_arguments else given
         if wanted is None and self.takes_params:
             wanted = _annotated(self.handler, self.name)
@@ -112,8 +124,8 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
             return None
         if not self.takes_params:
             raise ToolDefinitionError(
-                f"its parameters are a {wanted!r}, but its handler takes none: write "
-                "def handler(params, *, context)",
+                f"its parameters type is {wanted!r}, but its handler takes no parameters: "
+                "write def handler(params, *, context)",
                 tool=self.name,
             )
         return wanted
@@ -127,33 +139,33 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
             raise ToolDefinitionError(f"its parameters: {error}", tool=self.name) from error
         if schema.get("type") != "object":
             raise ToolDefinitionError(
-                f"parameters are an object (a dataclass, a msgspec Struct, a pydantic model), and "
-                f"{self.params_type!r} is none",
+                f"invalid parameters type {self.params_type!r}: expected an object (a dataclass, "
+                "a msgspec Struct, a pydantic model)",
                 tool=self.name,
             )
         return schema
 
 
 def tool_to_spec(tool: Tool[Any, Any]) -> dict[str, Any]:
-    """The tool as models are told of it: a function with a JSON schema of its parameters."""
+    """Return the tool as providers take it: a function with a JSON schema of its parameters."""
     return {
         "type": "function",
         "function": {
             "name": tool.name,
             "description": tool.description,
-            "parameters": deepcopy(tool.parameters),  # an adapter may make it its own
+            "parameters": deepcopy(tool.parameters),  # an adapter may change its copy
         },
     }
 
 
 class ToolRegistry:
-    """The tools of one evaluation, by name, in their order."""
+    """The tools of one evaluation by name, in the order of the prompt."""
 
     def __init__(self, tools: Iterable[Tool[Any, Any]] = ()) -> None:
         self._tools: dict[str, Tool[Any, Any]] = {}
         for tool in tools:
             if self._tools.setdefault(tool.name, tool) is not tool:
-                raise ToolDefinitionError("two tools have this name; rename one", tool=tool.name)
+                raise ToolDefinitionError("two tools have this name: rename one", tool=tool.name)
 
     def get(self, name: str) -> Tool[Any, Any] | None:
         return self._tools.get(name)
@@ -172,12 +184,12 @@ class ToolRegistry:
 
 
 def _takes_params(handler: Any, name: str) -> bool:
-    """Whether a handler takes parameters beside the context; an error if it can't be called."""
+    """Whether a handler takes parameters beside the context; checks its signature."""
     if not callable(handler):
-        raise ToolDefinitionError(f"its handler can't be called: {handler!r}", tool=name)
+        raise ToolDefinitionError(f"its handler is not callable: {handler!r}", tool=name)
     if inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
         raise ToolDefinitionError(
-            "its handler is no plain function; handlers are synchronous", tool=name
+            "its handler is a coroutine or generator function: make it synchronous", tool=name
         )
     try:
         parameters = list(inspect.signature(handler).parameters.values())
@@ -196,7 +208,9 @@ def _takes_params(handler: Any, name: str) -> bool:
             one.kind is inspect.Parameter.POSITIONAL_ONLY
             or (place == 0 and any(other.kind in _POSITIONAL for other in others))
         ):
-            raise ToolDefinitionError(f"its handler's `context` is no keyword; {wanted}", tool=name)
+            raise ToolDefinitionError(
+                f"its handler's `context` can't be given by keyword; {wanted}", tool=name
+            )
     return _first_is_params(others, name, wanted)
 
 
@@ -210,14 +224,16 @@ def _first_is_params(others: list[inspect.Parameter], name: str, wanted: str) ->
     ]
     if needed:
         names = ", ".join(one.name for one in needed)
-        raise ToolDefinitionError(f"nobody hands {names} to its handler; {wanted}", tool=name)
+        raise ToolDefinitionError(
+            f"its handler has other required parameters, {names}; {wanted}", tool=name
+        )
     return bool(others) and (
         others[0].kind in _POSITIONAL or others[0].kind is inspect.Parameter.VAR_POSITIONAL
     )
 
 
 def _annotated(handler: Callable[..., Any], name: str) -> Any:
-    """What the handler's first parameter is annotated with."""
+    """Return the annotation of the handler's first parameter."""
     advice = "write Tool[Params, Result](...), or give params_type"
     function: Any = handler
     while isinstance(function, functools.partial):
@@ -232,5 +248,7 @@ def _annotated(handler: Callable[..., Any], name: str) -> Any:
         ) from error
     first = next(iter(inspect.signature(handler).parameters))
     if first not in hints:
-        raise ToolDefinitionError(f"its handler does not say what it takes; {advice}", tool=name)
+        raise ToolDefinitionError(
+            f"its handler's first parameter has no annotation; {advice}", tool=name
+        )
     return hints[first]

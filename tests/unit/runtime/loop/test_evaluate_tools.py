@@ -178,7 +178,7 @@ def test_a_result_that_is_no_json_is_a_failed_result(value: Any) -> None:
         return ToolResult("look", value=value)
 
     session = run(odd)
-    assert told(session)[0].startswith("Tool 'add' failed: its result is no JSON")
+    assert told(session)[0].startswith("Tool 'add' failed: its result is not JSON")
     assert session[Sum].all() == ()
 
 

@@ -408,7 +408,7 @@ def test_a_message_that_was_changed_is_a_new_one(change: Any) -> None:
     (message,) = from_inner_message(inner)
     payload = OptionCallPayload(invocation_id="c1", option_name="o", arguments=change)
     changed = message.model_copy(update={"payload": payload})
-    with pytest.raises(InvalidInputError, match="not like this"):
+    with pytest.raises(InvalidInputError, match="new or changed"):
         to_inner_messages([changed])
     (again,) = to_inner_messages([changed], evaluation_id="e1")
     assert again.message_id != inner.message_id

@@ -132,7 +132,7 @@ def test_every_way_to_change_a_frozen_value_is_refused(kind: Any) -> None:
     """S1-1: all methods by which a dict or a list changes, and the value stays as it was."""
     value = kind({"a": 1}) if kind is FrozenDict else kind(["a"])
     for method, arguments in CHANGES[kind]:
-        with pytest.raises(TypeError, match="can't be changed"):
+        with pytest.raises(TypeError, match="immutable"):
             getattr(value, method)(*arguments)
     assert value == ({"a": 1} if kind is FrozenDict else ["a"])
 

@@ -71,9 +71,9 @@ def test_the_moment_itself_is_too_late() -> None:
 @pytest.mark.parametrize("moment", [datetime(2025, 3, 1), timedelta(minutes=5), "2025-03-01"])
 def test_a_moment_without_a_time_zone_is_refused(moment: datetime) -> None:
     """Nobody could say when it is; the error says what to write instead."""
-    with pytest.raises(ValueError, match=r"Deadline\.expires_at is a datetime with a time zone"):
+    with pytest.raises(ValueError, match=r"Deadline\.expires_at .*: expected a datetime with"):
         Deadline(moment)
-    with pytest.raises(ValueError, match=r"now is a datetime with a time zone"):
+    with pytest.raises(ValueError, match=r"now .*: expected a datetime"):
         Deadline(BEGIN).remaining(now=moment)
 
 
@@ -109,7 +109,7 @@ def test_the_payload_of_a_deadline_is_its_iso_time() -> None:
 
 def test_a_deadline_beyond_the_calendar_is_refused() -> None:
     """With an error that says so."""
-    with pytest.raises(ValueError, match="beyond what a calendar can say"):
+    with pytest.raises(ValueError, match="later than the year 9999"):
         Deadline.after(timedelta.max)
 
 
@@ -154,7 +154,7 @@ def test_running_time_that_is_no_time_is_refused(limit: float) -> None:
 
 def test_time_used_is_not_negative() -> None:
     """A run can't have been running for less than nothing."""
-    with pytest.raises(ValueError, match="can't have been running"):
+    with pytest.raises(ValueError, match="Invalid running time"):
         RunningTime(MINUTE, -MINUTE)
 
 
@@ -197,7 +197,7 @@ def test_a_budget_limits_something() -> None:
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10", 2**53 + 1])
 def test_a_limit_is_a_positive_whole_number(name: str, limit: int) -> None:
     """S2-7: and one that the ledger can record; the error names the field."""
-    with pytest.raises(ValueError, match=rf"Budget\.{name} is a whole number"):
+    with pytest.raises(ValueError, match=rf"Budget\.{name} [^:]*: expected an integer"):
         Budget(**{name: limit})
 
 
@@ -314,7 +314,7 @@ def test_a_check_fails_exactly_when_a_sum_is_over_its_limit(
 def test_a_call_that_used_less_than_nothing_is_refused(field: str) -> None:
     """It would give tokens back; the sum stays what it was."""
     tracker = BudgetTracker(Budget(max_total_tokens=100))
-    with pytest.raises(ValueError, match="less than nothing"):
+    with pytest.raises(ValueError, match="expected counts of 0 or more"):
         tracker.record(TokenUsage(**{field: -1}))
     assert tracker.consumed == Tokens()
 

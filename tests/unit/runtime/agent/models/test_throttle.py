@@ -95,13 +95,13 @@ def test_a_policy_has_at_least_one_attempt(attempts: int) -> None:
 @pytest.mark.parametrize("delay", [-SECOND, 5])
 def test_a_delay_is_a_timedelta_that_is_not_negative(name: str, delay: Any) -> None:
     """The error names the field."""
-    with pytest.raises(ValueError, match=rf"ThrottlePolicy\.{name} is a timedelta"):
+    with pytest.raises(ValueError, match=rf"ThrottlePolicy\.{name} [^:]*: expected a timedelta"):
         ThrottlePolicy(**{name: delay})
 
 
 def test_the_longest_delay_is_not_shorter_than_the_first() -> None:
     """That would be no backoff."""
-    with pytest.raises(ValueError, match="is less than its base_delay"):
+    with pytest.raises(ValueError, match="expected at least the base_delay"):
         ThrottlePolicy(base_delay=2 * SECOND, max_delay=SECOND)
 
 

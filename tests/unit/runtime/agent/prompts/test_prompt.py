@@ -43,11 +43,11 @@ def test_a_prompt_is_known_by_namespace_and_key(ns: str, key: str) -> None:
 )
 def test_a_namespace_or_key_that_could_not_be_a_path_is_refused(bad: Any) -> None:
     """Naming which of the two it is."""
-    with pytest.raises(PromptDefinitionError, match="prompt's ns") as caught:
+    with pytest.raises(PromptDefinitionError, match="Invalid prompt ns") as caught:
         template(ns=bad)
     assert isinstance(caught.value, TurnledgerError)
     assert isinstance(caught.value, ValueError)
-    with pytest.raises(PromptDefinitionError, match="prompt's key"):
+    with pytest.raises(PromptDefinitionError, match="Invalid prompt key"):
         template(key=bad)
 
 
@@ -68,7 +68,7 @@ def test_two_sections_with_one_key_are_refused() -> None:
 def test_two_tools_with_one_name_are_refused() -> None:
     """The same tool may be in two sections."""
     other = Tool[None, None](name="look", description="Another.", handler=look)
-    with pytest.raises(PromptDefinitionError, match="'look' has the name of one in section 'x'"):
+    with pytest.raises(PromptDefinitionError, match="name of another tool, in section 'x'"):
         template(sections=[plain("x", tools=[LOOK]), plain("y", tools=[other])])
     shared = template(sections=[plain("x", tools=[LOOK]), plain("y", tools=[LOOK])])
     assert Prompt(shared).render().tools == (LOOK,)
@@ -77,14 +77,14 @@ def test_two_tools_with_one_name_are_refused() -> None:
 def test_the_name_of_the_tool_that_opens_sections_is_taken() -> None:
     """So that a prompt may always get it."""
     mine = Tool[None, None](name="open_sections", description="Mine.", handler=look)
-    with pytest.raises(PromptDefinitionError, match="is taken"):
+    with pytest.raises(PromptDefinitionError, match="is reserved"):
         template(sections=[plain("x", tools=[mine])])
 
 
 @pytest.mark.parametrize("wrong", [..., "text", LOOK])
 def test_sections_are_sections(wrong: Any) -> None:
     """Anything else is refused."""
-    with pytest.raises(PromptDefinitionError, match="'a/b': sections are"):
+    with pytest.raises(PromptDefinitionError, match="'a/b': invalid section"):
         template(sections=[wrong])
 
 
@@ -106,7 +106,7 @@ def test_an_output_that_json_cannot_hold_is_refused() -> None:
     """When the template is made, naming the prompt."""
     with pytest.raises(PromptDefinitionError, match="'a/b': its output"):
         PromptTemplate[object](ns="a", key="b")
-    with pytest.raises(PromptDefinitionError, match="is no object in JSON"):
+    with pytest.raises(PromptDefinitionError, match="is not a JSON object"):
         PromptTemplate[int](ns="a", key="b")
 
 

@@ -77,19 +77,19 @@ def test_a_kind_of_section_of_ones_own_says_its_text() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"key": ""}, "key is 1 to 64"),
-        ({"key": "a.b"}, "key is 1 to 64"),
-        ({"key": "a/b"}, "key is 1 to 64"),
-        ({"key": None}, "key is 1 to 64"),
+        ({"key": ""}, "expected 1 to 64"),
+        ({"key": "a.b"}, "expected 1 to 64"),
+        ({"key": "a/b"}, "expected 1 to 64"),
+        ({"key": None}, "expected 1 to 64"),
         ({"title": ""}, "one line"),
         ({"title": "a\nb"}, "one line"),
         ({"title": 5}, "one line"),
         ({"template": "${topics}"}, "template: there is no field for"),
         ({"summary": "${tops}"}, "summary: there is no field for"),
-        ({"visibility": SectionVisibility.SUMMARY}, "needs a `summary`"),
+        ({"visibility": SectionVisibility.SUMMARY}, "there is no `summary`"),
         ({"visibility": "summary", "summary": "s"}, "a SectionVisibility"),
-        ({"children": [TOOL]}, "children are sections"),
-        ({"tools": [noop]}, "tools are Tools"),
+        ({"children": [TOOL]}, "invalid child"),
+        ({"tools": [noop]}, "invalid tool"),
         ({"default_params": 5}, "default_params"),
     ],
 )
@@ -107,5 +107,5 @@ def test_a_section_without_parameters_has_no_places() -> None:
     """And the error says so."""
     with pytest.raises(PromptDefinitionError, match="takes no parameters"):
         MarkdownSection(title="T", template="${topic}", key="t")
-    with pytest.raises(PromptDefinitionError, match="matched by class"):
+    with pytest.raises(PromptDefinitionError, match="invalid parameters type"):
         MarkdownSection[list[int]](title="T", template="t", key="t")

@@ -99,10 +99,10 @@ def test_what_is_filled_in_is_not_looked_at_again(value: str) -> None:
         ("${nam}", "no field for ${nam}; the parameters have: loud, name, other"),
         ("$name", "write ${name}"),
         ("${name", "not closed"),
-        ("${}", "names no field"),
-        ("${HOME:-x}", "names no field; write $${"),
-        ("${a.b}", "names no field"),
-        (5, "a template is text"),
+        ("${}", "is not a field name"),
+        ("${HOME:-x}", "is not a field name; write $${"),
+        ("${a.b}", "is not a field name"),
+        (5, "expected text, got int"),
     ],
 )
 def test_a_template_that_asks_for_what_there_is_not_is_refused(template: Any, said: str) -> None:

@@ -236,13 +236,13 @@ def test_a_schema_has_the_same_bytes_in_every_process() -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (object, "object is no type that JSON can hold"),
+        (object, "object can't be encoded as JSON"),
         (Unknown, "top level of a module"),
         (EitherDataclass, "use pydantic models or Structs with tag=True"),
         (HoldsChecked, "pydantic dataclass Checked"),
         (5, "not supported"),
         (BadDefault, "JSON has no nan"),
-        (Family, "two types are called 'Namesake'"),
+        (Family, "two types have the name 'Namesake'"),
     ],
 )
 def test_a_type_that_json_cannot_hold_is_refused(kind: Any, reason: str) -> None:

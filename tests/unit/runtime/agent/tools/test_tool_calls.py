@@ -222,7 +222,7 @@ def test_what_cannot_be_encoded_is_a_failed_result_that_says_so(
     """Also what the model is not shown: the ledger keeps it."""
     call = call_tool(tool(Recorder(returned)), '{"x": 1}', CONTEXT)
     assert call.result.success is False
-    assert "its result is no JSON" in call.text
+    assert "its result is not JSON" in call.text
     assert said in call.text
     assert call.value is None
 

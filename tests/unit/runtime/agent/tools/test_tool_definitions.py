@@ -117,12 +117,12 @@ def catches_all(params: PointDataclass, **rest: Any) -> None: ...
     [
         (later, "synchronous"),
         (no_context, "takes no `context`"),
-        (too_much, "nobody hands other"),
-        (needs_keyword, "nobody hands also"),
-        (positional_context, "no keyword"),
-        (context_first, "no keyword"),
-        (bare, "does not say what it takes"),
-        (5, "can't be called"),
+        (too_much, "other required parameters, other"),
+        (needs_keyword, "other required parameters, also"),
+        (positional_context, "be given by keyword"),
+        (context_first, "be given by keyword"),
+        (bare, "has no annotation"),
+        (5, "is not callable"),
     ],
 )
 def test_a_handler_that_could_not_be_called_is_refused(
@@ -171,9 +171,9 @@ def test_an_annotation_that_cannot_be_read_is_refused() -> None:
         ({"timeout": 0}, "above 0"),
         ({"timeout": float("nan")}, "above 0"),
         ({"timeout": "5"}, "above 0"),
-        ({"params_type": PointDataclass}, "its handler takes none"),
-        ({"handler": bare, "params_type": list[int]}, "parameters are an object"),
-        ({"handler": bare, "params_type": object}, "JSON can hold"),
+        ({"params_type": PointDataclass}, "its handler takes no parameters"),
+        ({"handler": bare, "params_type": list[int]}, "invalid parameters type"),
+        ({"handler": bare, "params_type": object}, "be encoded as JSON"),
     ],
 )
 def test_a_tool_that_no_provider_would_take_is_refused(given: dict[str, Any], said: str) -> None:
