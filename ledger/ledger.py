@@ -8,7 +8,7 @@ same drafts again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
 from types import TracebackType
@@ -61,10 +61,11 @@ LAST_POSITION = 2**63 - 1
 class Appended:
     """The result of `Ledger.append`: the records, and whether an earlier append wrote them."""
 
-    __slots__ = ("_codec", "_outcome")
+    __slots__ = ("_codec", "_entries", "_outcome")
 
-    def __init__(self, outcome: Outcome, codec: Codec) -> None:
+    def __init__(self, outcome: Outcome, entries: Sequence[Entry], codec: Codec) -> None:
         self._outcome = outcome
+        self._entries = entries
         self._codec = codec
 
     @property
@@ -90,7 +91,8 @@ class Appended:
     @property
     def records(self) -> tuple[Record, ...]:
         """The events as recorded."""
-        return tuple(Record(row, self._codec) for row in self._outcome.rows)
+        pairs = zip(self._outcome.rows, self._entries, strict=True)
+        return tuple(Record(row, self._codec, entry.event) for row, entry in pairs)
 
     def __repr__(self) -> str:
         rows = self._outcome.new_rows
@@ -218,7 +220,7 @@ class Ledger:
         except StoreUnavailableError as error:
             error.drafts = _drafts(request)
             raise
-        return Appended(outcome, self._codec)
+        return Appended(outcome, request.entries, self._codec)
 
     def fork(
         self,

@@ -157,8 +157,8 @@ class Changes:
         return tuple(entry.event for entry in self.entries)
 
 
-# What `add` takes.
-Pending: TypeAlias = Event | Factory | Changes
+# What `add` takes: an event, what makes one, or a tool's.
+Addition: TypeAlias = Event | Factory | Changes
 # Called when events are on disk, with the state before the commit and the state now.
 Listener: TypeAlias = Callable[[Known, Known], None]
 
@@ -312,7 +312,7 @@ class Journal:
         """The id of the evaluation that is begun next."""
         return self.clock.new_id()
 
-    def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
+    def add(self, *events: Addition, blobs: Iterable[bytes] = ()) -> list[str]:
         """Make these pending, all or none, and give their ids.
 
         InvalidEventError if one can't be recorded; what a reducer raises passes.

@@ -6,12 +6,11 @@ of a replay with live parts, which would be live as a whole from then on.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from uuid import UUID
 
-from turnledger.ledger import Ledger, RunStarted, ToolCallDecided
+from turnledger.ledger import Ledger, RunStarted
 from turnledger.ledger.redaction.safe_logging import logger_of
-from turnledger.projections import RunState, ToolCallView, state_at
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
@@ -21,6 +20,7 @@ from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.recovery.request_types import type_name
+from turnledger.runtime.recovery.run_reader import RunReader
 
 logger = logger_of("turnledger.recovery")
 # A tag of forks that a replay with live parts made: what was live in them.
@@ -45,7 +45,7 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
                 continue
             if ledger.worker_of(info.run_id) is not None:
                 continue
-            if info.kind == "fork" and _has_open_calls(ledger, info.run_id):
+            if info.kind == "fork" and RunReader(ledger, info.run_id).in_doubt():
                 continue
             checkpoints = recent_checkpoints(ledger, info.run_id)
             latest = checkpoints.latest
@@ -64,10 +64,6 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
     return _in_order([*found, *elsewhere])
 
 
-def _has_open_calls(ledger: Ledger, run_id: UUID) -> bool:
-    return bool(in_doubt(ledger, run_id, state_at(ledger, run_id)))
-
-
 def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
     """The event that says what a run was asked for: its first one; a fork's is its parent's."""
     info = ledger.run(run_id)
@@ -80,31 +76,6 @@ def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
         info = ledger.run(event.parent)
         while info.parent is not None and event.at <= info.parent_version:
             info = ledger.run(info.parent)
-
-
-def in_doubt(ledger: Ledger, run_id: UUID, state: RunState) -> tuple[ToolCallView, ...]:
-    """The calls in doubt that no person has decided about."""
-    is_repeated = any(call.decision == "retry" for call in state.tools.pending())
-    if not is_repeated or state.summary.kind != "fork":
-        return undecided(state)
-    own = ledger.read(run_id, after=state.summary.parent_version)
-    decided = (record.event for record in own if record.tag == ToolCallDecided.tag)
-    return undecided(state, {e.call_id for e in decided if isinstance(e, ToolCallDecided)})
-
-
-def undecided(state: RunState, decided: Container[str] | None = None) -> tuple[ToolCallView, ...]:
-    """The calls that were started, whose outcome is unknown, and about which nobody decided.
-
-    That a call is to run again is decided for one run, and a fork does not inherit it: with
-    `decided`, the calls that were decided about in this run itself, only those count.
-    """
-    calls = [c for c in state.tools.pending() if c.status in ("started", "in_doubt")]
-    return tuple(
-        call
-        for call in calls
-        if call.decision is None
-        or (decided is not None and call.decision == "retry" and call.call_id not in decided)
-    )
 
 
 def _saved_ones(host: LoopHost) -> list[RecoverableRun]:

@@ -97,7 +97,7 @@ def claimed(
         known = None
         if reader is not None:
             reader.read_on()
-            known = reader.declared(declared)
+            known = reader.declare(declared)
         yield Journal(
             host.ledger, run, declarations=declared, claim=claim, clock=host.clock, known=known
         )

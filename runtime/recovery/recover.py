@@ -46,7 +46,6 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
-from turnledger.runtime.recovery.find import undecided
 from turnledger.runtime.recovery.heartbeat import claimed
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
@@ -184,8 +183,7 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
 
 def _check_doubts(run_id: UUID, reader: RunReader) -> None:
     """A fork's open calls may have happened in its parent: only a person can have them repeated."""
-    state = reader.known.run
-    calls = undecided(state, reader.decided) if state.summary.kind == "fork" else ()
+    calls = reader.in_doubt() if reader.known.run.summary.kind == "fork" else ()
     if calls:
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
 

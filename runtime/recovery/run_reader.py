@@ -23,7 +23,7 @@ from turnledger.ledger import (
     RunStarted,
     ToolCallDecided,
 )
-from turnledger.projections import Declarations, SessionSlices
+from turnledger.projections import Declarations, SessionSlices, ToolCallView
 from turnledger.projections.projection import tags_read
 from turnledger.runtime.journal.journal import Known
 
@@ -36,15 +36,15 @@ _OF_SLICES = tags_read(SessionSlices())
 
 
 class RunReader:
-    """A run, read once: its state, the time that was spent on it, and its own decisions.
+    """A run, read once: its state, the time that was spent on it, and its calls in doubt.
 
-    `known` has session state as plain JSON; `declared` gives it in a session's types.
+    `known` has session state as plain JSON until `declare` folds it in a session's types.
     """
 
     def __init__(self, ledger: Ledger, run_id: UUID) -> None:
         self.known = Known.initial()
-        # Calls that a person decided about in this run itself: a fork does not inherit that.
-        self.decided: set[str] = set()
+        # Calls that were decided about in this run itself, and not in what it was forked from.
+        self._decided: set[str] = set()
         self._ledger = ledger
         self._run_id = run_id
         self._of_slices: list[Record] = []
@@ -58,9 +58,26 @@ class RunReader:
         records = self._ledger.read(self._run_id, after=self.known.version)
         self.known = self.known.after(self._noted(records))
 
-    def declared(self, declarations: Declarations) -> Known:
-        """The state with the session's part folded by these declarations."""
-        return self.known.declared(declarations, self._of_slices)
+    def declare(self, declarations: Declarations) -> Known:
+        """Fold session state by these declarations. Nothing is read after this."""
+        self.known = self.known.declared(declarations, self._of_slices)
+        self._of_slices = []
+        return self.known
+
+    def in_doubt(self) -> tuple[ToolCallView, ...]:
+        """The calls whose outcome is unknown, and about which nothing is decided.
+
+        That a call is to run again is decided for one run: a fork does not inherit it.
+        """
+        state = self.known.run
+        calls = (c for c in state.tools.pending() if c.status in ("started", "in_doubt"))
+        if state.summary.kind != "fork":
+            return tuple(call for call in calls if call.decision is None)
+        return tuple(call for call in calls if not self._is_decided(call))
+
+    def _is_decided(self, call: ToolCallView) -> bool:
+        inherited = call.decision == "retry" and call.call_id not in self._decided
+        return call.decision is not None and not inherited
 
     @property
     def time_used(self) -> timedelta:
@@ -73,9 +90,9 @@ class RunReader:
                 self._of_slices.append(record)
             if record.tag == ToolCallDecided.tag:
                 assert isinstance(record.event, ToolCallDecided)
-                self.decided.add(record.event.call_id)
+                self._decided.add(record.event.call_id)
             elif record.tag == RunStarted.tag:
-                self.decided.clear()
+                self._decided.clear()
             if record.tag not in _NOT_WORK:
                 self._note_time(record)
             yield record

@@ -41,12 +41,12 @@ from turnledger.ledger.events.types import as_of
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.journal.journal import (
+    Addition,
     Changes,
     Factory,
     Journal,
     Known,
     Listener,
-    Pending,
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import Recording
@@ -160,7 +160,7 @@ class ReplayJournal(Journal, ABC):
         event = record.event if record is not None else None
         return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
 
-    def add(self, *events: Pending, blobs: Iterable[bytes] = ()) -> list[str]:
+    def add(self, *events: Addition, blobs: Iterable[bytes] = ()) -> list[str]:
         with self.lock:
             return [self._compare(event) for given in events for event in _each(given)]
 
@@ -269,7 +269,7 @@ class ReplayJournal(Journal, ABC):
         raise Diverged(Divergence.of_a_step(self.expected(), found, cause))
 
 
-def _each(given: Pending) -> tuple[Event | Factory, ...]:
+def _each(given: Addition) -> tuple[Event | Factory, ...]:
     return given.events if isinstance(given, Changes) else (given,)
 
 

@@ -34,7 +34,7 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.errors import error_text
-from turnledger.projections import PendingTools, ToolCallView, fold, state_at
+from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
     from turnledger.runtime import MainLoop, PromptResponse
@@ -288,11 +288,11 @@ def run_command(run: UUID, app: str, yes: bool) -> None:
 
 
 def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
-    from turnledger.runtime.recovery.find import in_doubt
+    from turnledger.runtime.recovery.run_reader import RunReader
 
-    state = state_at(ledger, run)
-    is_over = state.summary.status in ("completed", "parked", "abandoned")
-    return () if is_over else in_doubt(ledger, run, state)
+    reader = RunReader(ledger, run)
+    is_over = reader.known.run.summary.status in ("completed", "parked", "abandoned")
+    return () if is_over else reader.in_doubt()
 
 
 def _run_again(ledger: Ledger, run: UUID) -> None:

@@ -22,7 +22,7 @@ from turnledger.runtime.agent.models.retry import (
     RetryCancelledError,
 )
 from turnledger.runtime.errors import DeadlineExceededError, SessionError
-from turnledger.runtime.journal.journal import Journal, Known, Pending
+from turnledger.runtime.journal.journal import Addition, Journal, Known
 from turnledger.runtime.journal.loop_progress import ByPlace, provider_data
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel
@@ -137,7 +137,7 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
         raise context.failed(f"The model call failed: {error_text(error)}", "request") from error
 
 
-def _commit(journal: Journal, event: Pending) -> None:
+def _commit(journal: Journal, event: Addition) -> None:
     try:
         journal.add(event)
         journal.commit()

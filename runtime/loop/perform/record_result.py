@@ -15,7 +15,7 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
 from turnledger.runtime.bus import format_publish_failures
-from turnledger.runtime.journal.journal import Journal, Known, Pending
+from turnledger.runtime.journal.journal import Addition, Journal, Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import ToolInvoked
 from turnledger.runtime.session.overlay import Overlay
@@ -60,7 +60,7 @@ def _add_outcome(
     context: EvaluationContext[Any],
     call: ToolCallView,
     invocation: Invocation,
-    changed: Pending,
+    changed: Addition,
     blobs: Sequence[bytes],
 ) -> None:
     """The result of a call that nobody objected to; a failed one if it can't be recorded."""
@@ -92,7 +92,7 @@ def _error_of(invocation: Invocation) -> tuple[str, str]:
 
 def _changed_resources(
     context: EvaluationContext[Any],
-) -> tuple[Sequence[Pending], Sequence[bytes]]:
+) -> tuple[Sequence[Addition], Sequence[bytes]]:
     """What changed in the resources since it was last recorded, and the bytes."""
     if context.resources is None:
         return (), ()
@@ -119,7 +119,7 @@ def add_result(
     *,
     value: Any = None,
     error: tuple[str, str] | None = None,
-    first: Sequence[Pending] = (),
+    first: Sequence[Addition] = (),
     blobs: Sequence[bytes] = (),
 ) -> None:
     """The result, its message and perhaps a checkpoint, after what the tool changed.
@@ -156,7 +156,7 @@ def add_result(
     journal.add(*first, completed, message, *last, blobs=blobs)
 
 
-def checkpoint(journal: Journal, phase: Any) -> Pending:
+def checkpoint(journal: Journal, phase: Any) -> Addition:
     """A checkpoint of whatever comes before it, made when that is known."""
     now = to_datetime(journal.clock.micros())
 

@@ -29,7 +29,7 @@ from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot
 from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
-from turnledger.runtime.journal.journal import Known, Pending
+from turnledger.runtime.journal.journal import Addition, Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
 from turnledger.runtime.loop.failures import RecordedError
@@ -216,7 +216,7 @@ def _give(context: EvaluationContext[Any], call: ToolCallView, outcome: Outcome)
         resources.restore_recorded(journal.known, journal.blob)
 
 
-def _again(event: Event, call: ToolCallView, evaluation_id: str) -> Pending:
+def _again(event: Event, call: ToolCallView, evaluation_id: str) -> Addition:
     """A tool's change as one of this call, after what is known here."""
     match event:
         case SliceEventApplied():

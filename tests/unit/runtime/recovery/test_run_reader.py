@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.unit.runtime.clocks import StandingClock
-from tests.unit.runtime.states import Step, message
+from tests.unit.runtime.states import Step, asking, message
 from turnledger.ledger import (
     ANY,
     CustomEvent,
@@ -21,6 +21,7 @@ from turnledger.ledger import (
     RunStarted,
     SliceEventApplied,
     ToolCallDecided,
+    ToolCallStarted,
     new_run_id,
 )
 from turnledger.projections import Declarations
@@ -60,7 +61,7 @@ def test_session_state_is_folded_when_its_types_are_declared(ledger: Ledger) -> 
     assert reader.known.run.slices.all("Step") == ({"name": "a"}, {"name": "b"})
     ledger.append(run_id, step("c"), ANY)
     reader.read_on()
-    known = reader.declared(declared)
+    known = reader.declare(declared)
     expected = Journal(ledger, run_id, declarations=declared).known
     assert known.run.slices.all("Step") == (Step("a"), Step("b"), Step("c"))
     assert known.run.state_digest == expected.run.state_digest
@@ -78,7 +79,7 @@ def test_a_journal_goes_on_from_what_was_read(
     run_id = run_of(ledger, step("a"))
     declared = Declarations()
     declared.declare(Step)
-    known = RunReader(ledger, run_id).declared(declared)
+    known = RunReader(ledger, run_id).declare(declared)
     with monkeypatch.context() as patched:
         patched.setattr(ledger, "read", None)
         journal = Journal(ledger, run_id, declarations=declared, known=known)
@@ -107,12 +108,23 @@ def test_pauses_between_attempts_are_not_time_used(ledger: Ledger, clock: Standi
     assert RunReader(ledger, ledger.continuation(run_id)).time_used == timedelta(0)
 
 
-def test_a_fork_does_not_inherit_decisions(ledger: Ledger) -> None:
-    """Those of its parent are not its own."""
+def test_a_fork_does_not_inherit_that_a_call_is_to_run_again(ledger: Ledger) -> None:
+    """It was decided for its parent; what is decided in the fork itself counts."""
     decided = ToolCallDecided(call_id="c1", decision="retry", decided_by="me")
-    run_id = run_of(ledger, decided)
-    assert RunReader(ledger, run_id).decided == {"c1"}
-    fork = ledger.fork(run_id, at=2)
-    assert RunReader(ledger, fork).decided == set()
-    ledger.append(fork, ToolCallDecided(call_id="c2", decision="retry", decided_by="me"), ANY)
-    assert RunReader(ledger, fork).decided == {"c2"}
+    run_id = run_of(
+        ledger,
+        BEGUN,
+        MessageAppended(message=asking(0, "c1")),
+        ToolCallStarted(evaluation_id="e1", call_id="c1", name="search"),
+    )
+    assert in_doubt(ledger, run_id) == ["c1"]
+    ledger.append(run_id, decided, ANY)
+    assert in_doubt(ledger, run_id) == []
+    fork = ledger.fork(run_id, at=5)
+    assert in_doubt(ledger, fork) == ["c1"]
+    ledger.append(fork, decided, ANY)
+    assert in_doubt(ledger, fork) == []
+
+
+def in_doubt(ledger: Ledger, run_id: UUID) -> list[str]:
+    return [call.call_id for call in RunReader(ledger, run_id).in_doubt()]
