@@ -7,10 +7,8 @@ by the same functions here, so that the two records can be compared field by fie
 from __future__ import annotations
 
 from turnledger.ledger import ModelCallFailed
+from turnledger.ledger.errors import error_message, error_text
 from turnledger.runtime.errors import PromptEvaluationError
-
-# How much of an error's text is recorded: some hold whole pages.
-MOST_ERROR_TEXT = 20_000
 
 
 class ReplyError(ValueError):
@@ -59,16 +57,9 @@ def error_type(error: BaseException) -> str:
     return error.name if isinstance(error, RecordedCause) else type(error).__name__
 
 
-def error_text(error: BaseException) -> str:
-    """The type and the message of an error, as text that can be stored."""
-    if isinstance(error, RecordedError):
-        return error.event.error_message
-    name = type(error).__name__
-    try:
-        text = f"{name}: {error}".removesuffix(": ")
-    except Exception:  # its own __str__ fails
-        text = f"{name} (it can't say why)"
-    return text[:MOST_ERROR_TEXT].encode(errors="replace").decode()
+def failure_text(error: BaseException) -> str:
+    """The type and the message of an error, for `error_message` of events."""
+    return error.event.error_message if isinstance(error, RecordedError) else error_text(error)
 
 
 def reply_error(error: BaseException) -> str:
@@ -77,5 +68,4 @@ def reply_error(error: BaseException) -> str:
         return error.event.reply_error
     if not isinstance(error, ReplyError):
         return ""
-    text = str(error) or error_text(error)
-    return text[:MOST_ERROR_TEXT].encode(errors="replace").decode()
+    return error_message(error) or error_text(error)

@@ -17,7 +17,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import TextReceived
-from turnledger.runtime.loop.failures import BadReplyError, EmptyReplyError, error_text
+from turnledger.runtime.loop.failures import BadReplyError, EmptyReplyError, failure_text
 from turnledger.runtime.loop.perform.run_tools import run_tools
 
 OutputT = TypeVar("OutputT")
@@ -120,7 +120,7 @@ def _decoded(context: EvaluationContext[Any], turn: int, raw: Any) -> Reply:
     try:
         reply = context.adapter.decode(raw)
     except Exception as error:
-        raise BadReplyError(f"The reply can't be read: {error_text(error)}") from error
+        raise BadReplyError(f"The reply can't be read: {failure_text(error)}") from error
     context.notes.payload = reply.payload
     if reply.is_empty:
         raise EmptyReplyError("The model replied with neither text nor tool calls.")

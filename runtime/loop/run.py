@@ -21,6 +21,7 @@ from turnledger.ledger import (
     StaleEpochError,
 )
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import error_message
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
 from turnledger.runtime.agent.models.retry import RetryCancelledError
@@ -42,7 +43,7 @@ from turnledger.runtime.errors import (
 from turnledger.runtime.journal.journal import Journal, Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
-from turnledger.runtime.loop.failures import MOST_ERROR_TEXT, error_type
+from turnledger.runtime.loop.failures import error_type
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
@@ -210,10 +211,9 @@ def _complete(work: RunWork) -> None:
 def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if it can be: the error itself is what the caller gets."""
     journal = work.journal
-    said = str(error)[:MOST_ERROR_TEXT].encode(errors="replace").decode()
     failed = RunFailed(
         error_type=type(error).__name__,
-        error_message=said,
+        error_message=error_message(error),
         phase=getattr(error, "phase", ""),
         cause=error_type(error.__cause__) if error.__cause__ is not None else "",
         step=getattr(error, "step", ""),

@@ -30,8 +30,8 @@ from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.failures import (
     BadReplyError,
     EvaluationEnded,
-    error_text,
     error_type,
+    failure_text,
     reply_error,
 )
 
@@ -82,7 +82,7 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
         raise ended.error from ended.cause
     except Exception as error:
         journal.commit()
-        why = f"The request can't be made: {error_text(error)}"
+        why = f"The request can't be made: {failure_text(error)}"
         raise context.failed(why, "request", step="encode") from error
 
     def attempt(number: int) -> None:
@@ -111,7 +111,7 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
                 evaluation_id=request.evaluation_id,
                 turn=effect.turn,
                 error_type=error_type(error),
-                error_message=error_text(error),
+                error_message=failure_text(error),
                 reply_error=reply_error(error),
                 retryable=failure.retryable,
                 status=_status(error),
@@ -134,7 +134,7 @@ def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallMo
     except Exception as error:
         if wrong := reply_error(error):
             raise context.failed(wrong, "response") from error
-        raise context.failed(f"The model call failed: {error_text(error)}", "request") from error
+        raise context.failed(f"The model call failed: {failure_text(error)}", "request") from error
 
 
 def _commit(journal: Journal, event: Addition) -> None:
@@ -176,6 +176,6 @@ def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
     try:
         context.journal.add(said, replied)
     except (InvalidInputError, SessionError) as error:
-        raise BadReplyError(f"The reply can't be recorded: {error_text(error)}") from error
+        raise BadReplyError(f"The reply can't be recorded: {failure_text(error)}") from error
     if context.options.budget_tracker is not None:
         context.options.budget_tracker.record(reply.usage)

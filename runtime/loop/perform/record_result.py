@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import error_text
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
 from turnledger.runtime.bus import format_publish_failures
@@ -81,7 +82,7 @@ def _add_outcome(
     except (TurnledgerError, OSError) as error:
         # Too large, or a reducer refuses it beside what other tools did meanwhile.
         _put_back(context)
-        said = f"its result can't be recorded: {type(error).__name__}: {error}"
+        said = f"its result can't be recorded: {error_text(error)}"
         unrecordable = failed(call.name, invocation.params, type(error).__name__, said)
         add_result(context, call, unrecordable.text, error=_error_of(unrecordable))
 
@@ -108,7 +109,7 @@ def _put_back(context: EvaluationContext[Any]) -> None:
         try:
             context.resources.restore_recorded(journal.known, journal.blob)
         except (TurnledgerError, OSError) as error:
-            why = f"What a tool did can't be undone: {type(error).__name__}: {error}"
+            why = f"What a tool did can't be undone: {error_text(error)}"
             raise context.failed(why, "tool") from error
 
 
