@@ -146,7 +146,7 @@ class LedgerRecorder(ApplicationRecorder):
 
     def max_notification_id(self) -> int | None:
         """The highest position; None for an empty ledger."""
-        return self.ledger.store.max_notification_id()
+        return self.ledger.store.last_position()
 
     def subscribe(
         self, gt: int | None = None, topics: Sequence[str] = ()

@@ -48,7 +48,7 @@ from turnledger.ledger.runs.lineage import Segment, lineage
 from turnledger.ledger.runs.record import Draft, Record
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
-from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
 
 DEFAULT_TTL = timedelta(seconds=60)
@@ -102,7 +102,7 @@ class Appended:
 class Ledger:
     """The book that holds runs. `Ledger.open` gives one; it is a context manager."""
 
-    def __init__(self, store: LedgerRecorder, *, codec: Codec, clock: Clock) -> None:
+    def __init__(self, store: Store, *, codec: Codec, clock: Clock) -> None:
         self._store = store
         self._codec = codec
         self._clock = clock
@@ -155,7 +155,7 @@ class Ledger:
         self._store.close()
 
     @property
-    def store(self) -> LedgerRecorder:
+    def store(self) -> Store:
         """The store underneath."""
         return self._store
 
@@ -377,7 +377,7 @@ class Ledger:
         PostgreSQL a synchronous standby then has what is shown.
         """
         _check_page(page_size)
-        rows_after = self._store.lasting_rows_after if follow else self._store.rows_after
+        rows_after = self._store.confirmed_rows_after if follow else self._store.rows_after
         nap = SHORTEST_NAP
         after = min(max(after, -1), LAST_POSITION)
         while stop is None or not stop.is_set():

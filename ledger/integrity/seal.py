@@ -24,7 +24,7 @@ from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT
 from turnledger.ledger.integrity.signing import Signer, is_signed_by
 from turnledger.ledger.integrity.verify import Problem, Report, every_run
 from turnledger.ledger.runs.index import RunRow, check_types
-from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.base import Store
 
 FORMAT: Final = 1
 
@@ -33,7 +33,7 @@ class SealableLedger(Protocol):
     """The part of `Ledger` that sealing needs."""
 
     @property
-    def store(self) -> LedgerRecorder: ...
+    def store(self) -> Store: ...
 
     def verify_all(self, progress: Callable[[int], None] | None = None) -> Report: ...
 
@@ -161,7 +161,7 @@ def make_seal(ledger: SealableLedger, at: int, signer: Signer | None = None) -> 
     )
 
 
-def _position_of_head(store: LedgerRecorder, run: RunRow) -> int:
+def _position_of_head(store: Store, run: RunRow) -> int:
     last = store.rows(run.run_id, 0, run.version, backwards=True, limit=1)
     if not last or (last[0][2], last[0][6]) != (run.version, run.digest):
         why = f"the index has version {run.version} with another digest than its record"
@@ -289,7 +289,7 @@ def check_seal(
     return msgspec.structs.replace(report, problems=(*report.problems, *missed), notes=tuple(notes))
 
 
-def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
+def _missed(store: Store, seal: Seal) -> tuple[list[Problem], int]:
     """The heads that the store lacks, and its highest position.
 
     Only the rows of the heads are read, and raw: they may be damaged.
@@ -308,7 +308,7 @@ def _missed(store: LedgerRecorder, seal: Seal) -> tuple[list[Problem], int]:
             what = head.difference(last, found)
             missed.append(Problem(run_id=head.run_id, version=version, what=what))
     if highest < seal.position:
-        highest = _higher(highest, store.max_notification_id())
+        highest = _higher(highest, store.last_position())
     return missed, highest
 
 
@@ -317,7 +317,7 @@ def _higher(highest: int, position: object) -> int:
     return max(highest, position) if isinstance(position, int) else highest
 
 
-def _last_version(store: LedgerRecorder, run_id: str) -> int:
+def _last_version(store: Store, run_id: str) -> int:
     versions = (row.version for row in store.raw_rows(run_id.encode()))
     return max((version for version in versions if isinstance(version, int)), default=0)
 

@@ -22,7 +22,7 @@ from turnledger.ledger.events.types import Event, RunStarted
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
 from turnledger.ledger.runs.record import RawRow
-from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
+from turnledger.ledger.stores.base import RunQuery, Store
 
 _UUID: Final = re.compile(UUID_TEXT.pattern.encode())
 
@@ -42,7 +42,7 @@ class ForkPoints:
     for each of them.
     """
 
-    def __init__(self, store: LedgerRecorder, decode: Callable[[RawRow], Event | None]) -> None:
+    def __init__(self, store: Store, decode: Callable[[RawRow], Event | None]) -> None:
         self._store = store
         self._decode = decode
         # Each run's parent and version in it; the record at each (run, version) of a lineage.
@@ -133,7 +133,7 @@ def text_of(value: Any) -> str:
 class Verifier:
     """Verifies runs of one store; collects problems and counts."""
 
-    def __init__(self, store: LedgerRecorder, codec: Codec) -> None:
+    def __init__(self, store: Store, codec: Codec) -> None:
         self._store = store
         self._codec = codec
         self.records = 0
@@ -373,9 +373,7 @@ def _first_version(index: RunRow) -> int | None:
     return at + 1 if isinstance(at, int) else None
 
 
-def verify_all(
-    store: LedgerRecorder, codec: Codec, progress: Callable[[int], None] | None = None
-) -> Report:
+def verify_all(store: Store, codec: Codec, progress: Callable[[int], None] | None = None) -> Report:
     """Verify every run that is in the events or the index, all tags and blobs, and the files.
 
     Args:
@@ -406,7 +404,7 @@ def verify_all(
     return verifier.report()
 
 
-def every_run(store: LedgerRecorder) -> Iterator[RunRow]:
+def every_run(store: Store) -> Iterator[RunRow]:
     """All rows of the run index, read in pages."""
     query = RunQuery()
     while rows := store.list_runs(query):

@@ -1,26 +1,22 @@
-"""What a store must be able to do; the library's recorder interface on top of it.
+"""The store interface: what memory, SQLite and PostgreSQL implement, and group-committed writing.
 
-A store implements a `Transaction` and a few reads. Everything that decides (checks,
-digests, claims) is written once, over these, and so is the same on every store.
+A store implements a `Transaction` and a few reads. Everything that decides (checks, digests,
+claims) is written once, over these, and so is the same on every store.
+
+For readers of the whole ledger these are enough: `rows_after` (a page by position, with an end),
+`last_position`, and `wait_for_more`. For readers of a run: `rows` (a range of versions).
 """
 
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any, ClassVar, TypeVar
-from uuid import UUID
 from weakref import WeakSet
 
 import msgspec
-from eventsourcing.persistence import (
-    ApplicationRecorder,
-    Notification,
-    StoredEvent,
-    Subscription,
-)
 
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
@@ -46,19 +42,18 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = PAGE
 
 
-class LedgerRecorder(ApplicationRecorder):
-    """A store: group-committed writing, reading in pages, and the library's interface."""
+class Store(ABC):
+    """A store of events, runs, blobs and leases: group-committed writing, reading in pages."""
 
     # How many seconds a committing thread waits at most for the threads that it committed
     # for last time: well below what a commit costs.
     patience: ClassVar[float] = 0.0002
     derived: DerivedReader
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self) -> None:
         self._heads: dict[str, RunRow] = {}
         # Of this process's threads one writes at a time.
-        self._turn = Lock()
+        self._write_lock = Lock()
         self._group = GroupCommit[Transaction](
             self._commit_alone, self._commit_group, self.patience
         )
@@ -71,10 +66,10 @@ class LedgerRecorder(ApplicationRecorder):
         if self._closed:
             raise LedgerClosedError(self._closed)
 
-    def rest(self) -> None:
+    def before_fork(self) -> None:  # noqa: B027
         """Before a fork: let go of what a child would be harmed by, as far as that is possible."""
 
-    def abandon(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: connections, locks and threads are the parent's, not ours."""
         self._closed = (
             "This ledger was opened by the process that forked this one, and does not survive "
@@ -96,7 +91,7 @@ class LedgerRecorder(ApplicationRecorder):
 
     def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
         """The short way, for one who writes alone and whose work goes through."""
-        with self._turn:
+        with self._write_lock:
             try:
                 self._enter()
                 tx = self._transaction(careful=False)
@@ -131,7 +126,7 @@ class LedgerRecorder(ApplicationRecorder):
 
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
         try:
-            with self._turn:
+            with self._write_lock:
                 try:
                     self._enter()
                     try:
@@ -217,19 +212,45 @@ class LedgerRecorder(ApplicationRecorder):
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
     ) -> list[Row]:
-        """Own records of a run, after < version <= until."""
+        """A page of a run's own rows, without those that a fork shares with its parent.
+
+        Args:
+            run_id: The run, in the canonical spelling of its id.
+            after: Rows with a higher version than this.
+            until: Rows with this version at most; None is the run's end.
+            backwards: From the highest version down.
+            limit: How many rows at most.
+        """
 
     @abstractmethod
-    def rows_after(self, position: int, limit: int) -> list[Row]:
-        """Records of the whole ledger in order; never one that a later call could precede."""
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+        """A page of all rows of the ledger in the order of their positions.
 
-    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
-        """The same, for who goes on from there for good: none that could still be taken back."""
-        return self.rows_after(position, limit)
+        Never gives a row when one with a lower position can still appear, so a reader that goes
+        on after the last position it was given misses none.
+
+        Args:
+            position: Rows with a higher position than this.
+            limit: How many rows at most.
+            until: Rows with this position at most; None is the ledger's end.
+        """
+
+    def confirmed_rows_after(
+        self, position: int, limit: int, until: int | None = None
+    ) -> list[Row]:
+        """Like rows_after, but only rows that a synchronous standby has confirmed."""
+        return self.rows_after(position, limit, until)
+
+    @abstractmethod
+    def last_position(self) -> int | None:
+        """The highest position that `rows_after` would give; None in an empty ledger."""
 
     @abstractmethod
     def wait_for_more(self, position: int, seconds: float) -> None:
-        """Return when there may be records after `position`, or when the time is up."""
+        """Return when there may be rows after `position`, or when the time is up.
+
+        Only writers of this process wake it early: callers ask for rows again in any case.
+        """
 
     @abstractmethod
     def run(self, run_id: str) -> RunRow | None: ...
@@ -271,7 +292,7 @@ class LedgerRecorder(ApplicationRecorder):
         return iter(())
 
     @abstractmethod
-    def facts(self) -> dict[str, str]:
+    def diagnostics(self) -> dict[str, str]:
         """What `doctor` shows of the store: settings that decide about durability."""
 
     def rebase(self) -> bool:
@@ -281,75 +302,21 @@ class LedgerRecorder(ApplicationRecorder):
     @abstractmethod
     def close(self) -> None: ...
 
-    # --- the library's recorder interface ---
 
-    def insert_events(
-        self, stored_events: Sequence[StoredEvent], **kwargs: Any
-    ) -> Sequence[int] | None:
-        """Not offered: a bare insert has no digest. `Ledger.append` is the way in."""
-        raise TypeError("Events enter a ledger through Ledger.append, which chains them.")
-
-    def select_events(
-        self,
-        originator_id: UUID | str,
-        *,
-        gt: int | None = None,
-        lte: int | None = None,
-        desc: bool = False,
-        limit: int | None = None,
-    ) -> Sequence[StoredEvent]:
-        rows = self.rows(str(originator_id), gt or 0, lte, backwards=desc, limit=limit or 2**31)
-        return [
-            StoredEvent(UUID(row.run_id), row.version, row.tag, row.data.encode()) for row in rows
-        ]
-
-    def select_notifications(
-        self,
-        start: int | None,
-        limit: int,
-        stop: int | None = None,
-        topics: Sequence[str] = (),
-        *,
-        inclusive_of_start: bool = True,
-    ) -> Sequence[Notification]:
-        found: list[Notification] = []
-        after = (start or 0) - (1 if inclusive_of_start and start else 0)
-        while rows := self.rows_after(after, PAGE):
-            for row in rows:
-                if len(found) == limit or (stop is not None and row.position > stop):
-                    return found
-                if not topics or row.tag in topics:
-                    found.append(
-                        Notification(
-                            UUID(row.run_id), row.version, row.tag, row.data.encode(), row.position
-                        )
-                    )
-            after = rows[-1].position
-        return found
-
-    @abstractmethod
-    def max_notification_id(self) -> int | None: ...
-
-    def subscribe(
-        self, gt: int | None = None, topics: Sequence[str] = ()
-    ) -> Subscription[ApplicationRecorder]:
-        raise TypeError("Follow a ledger with Ledger.tail(follow=True).")
-
-
-_OPEN: WeakSet[LedgerRecorder] = WeakSet()
+_OPEN: WeakSet[Store] = WeakSet()
 
 
 def _before_fork() -> None:
-    for recorder in list(_OPEN):
-        if not recorder._closed:
-            recorder.rest()
+    for store in list(_OPEN):
+        if not store._closed:
+            store.before_fork()
 
 
 def _after_fork() -> None:
-    for recorder in list(_OPEN):
+    for store in list(_OPEN):
         # One that was closed has nothing left: its files' numbers may be others' by now.
-        if not recorder._closed:
-            recorder.abandon()
+        if not store._closed:
+            store.after_fork_in_child()
 
 
 os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

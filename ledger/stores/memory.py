@@ -16,9 +16,6 @@ from threading import Lock, RLock
 from typing import Any
 from uuid import uuid4
 
-from eventsourcing.popo import POPOApplicationRecorder, POPOFactory
-from eventsourcing.utils import EnvType
-
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.index import RunRow
@@ -30,9 +27,9 @@ from turnledger.ledger.runs.transaction import (
     Transaction,
     Watermark,
 )
-from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
+from turnledger.ledger.stores.base import RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
-from turnledger.ledger.stores.wakeup import Bell
+from turnledger.ledger.stores.wakeup import Wakeup
 
 
 class MemoryTables:
@@ -41,7 +38,7 @@ class MemoryTables:
     def __init__(self) -> None:
         self.lock = RLock()
         self.writing = Lock()
-        self.appended = Bell()
+        self.appended = Wakeup()
         self.rows: list[Row] = []
         self.by_run: dict[str, list[int]] = {}
         self.by_id: dict[str, int] = {}
@@ -253,7 +250,7 @@ class MemoryTransaction(Transaction):
         tables.runs = {row.run_id: row for row in fold(iter(tables.rows))}
 
 
-class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
+class MemoryStore(Store):
     """The store over plain Python objects."""
 
     def __init__(self, tables: MemoryTables | None = None) -> None:
@@ -261,7 +258,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self.tables = tables or MemoryTables()
         self.tables.handles += 1
         self.derived = MemoryDerivedReader(self.tables, self._check_open)
-        self._turn = self.tables.writing
+        self._write_lock = self.tables.writing
         self._tx: MemoryTransaction | None = None
         self._holder = ""
 
@@ -275,7 +272,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
     def _leave(self) -> None:
         if self._tx is not None:
             self._tx.end()
-        self.tables.appended.ring()
+        self.tables.appended.wake_all()
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
@@ -292,11 +289,12 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
             places = places[::-1][:limit] if backwards else places[:limit]
             return [self.tables.rows[place] for place in places]
 
-    def rows_after(self, position: int, limit: int) -> list[Row]:
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
         self._check_open()
         with self.tables.lock:
             start = bisect_right(self.tables.rows, position, key=lambda row: row.position)
-            return self.tables.rows[start : start + limit]
+            page = self.tables.rows[start : start + limit]
+        return page if until is None else [row for row in page if row.position <= until]
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         if len(self.tables.rows) <= position:
@@ -363,11 +361,11 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
                 for key, value in row.tag_map.items():
                     yield _raw(row.run_id), _raw(key), _raw(value)
 
-    def max_notification_id(self) -> int | None:
+    def last_position(self) -> int | None:
         with self.tables.lock:
             return self.tables.rows[-1].position if self.tables.rows else None
 
-    def facts(self) -> dict[str, str]:
+    def diagnostics(self) -> dict[str, str]:
         return {"store": "memory", "durable": "no: gone with this process"}
 
     def close(self) -> None:
@@ -376,7 +374,7 @@ class MemoryLedgerRecorder(LedgerRecorder, POPOApplicationRecorder):
         self._closed = "This ledger was closed. Open it again."
         self.tables.holders.discard(self._holder)
         self.tables.handles -= 1
-        self.tables.appended.ring()
+        self.tables.appended.wake_all()
 
 
 def _raw(value: Any) -> Any:
@@ -395,22 +393,16 @@ def _matches(row: RunRow, query: RunQuery) -> bool:
     )
 
 
-class MemoryLedgerFactory(POPOFactory):
-    """Builds the store; a name in the environment makes it a shared one."""
+_shared: dict[str, MemoryTables] = {}
+_shared_lock = Lock()
 
-    LEDGER_NAME = "LEDGER_NAME"
-    _shared: dict[str, MemoryTables] = {}  # noqa: RUF012
-    _shared_lock = Lock()
 
-    def __init__(self, env: EnvType) -> None:
-        super().__init__(env)
-
-    def application_recorder(self) -> MemoryLedgerRecorder:
-        name = self.env.get(self.LEDGER_NAME)
-        if not name:
-            return MemoryLedgerRecorder()
-        with self._shared_lock:
-            tables = self._shared.get(name)
-            if tables is None or tables.handles == 0:
-                tables = self._shared[name] = MemoryTables()
-            return MemoryLedgerRecorder(tables)
+def open_memory(name: str) -> MemoryStore:
+    """A store of its own, or the one that all who open the same name in this process share."""
+    if not name:
+        return MemoryStore()
+    with _shared_lock:
+        tables = _shared.get(name)
+        if tables is None or tables.handles == 0:
+            tables = _shared[name] = MemoryTables()
+        return MemoryStore(tables)

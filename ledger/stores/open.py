@@ -16,10 +16,10 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.redaction.redactor import STANDARD
-from turnledger.ledger.stores.base import LedgerRecorder
-from turnledger.ledger.stores.memory import MemoryLedgerFactory
+from turnledger.ledger.stores.base import Store
+from turnledger.ledger.stores.memory import open_memory
 from turnledger.ledger.stores.sqlite.errors import READ_ONLY, not_opened
-from turnledger.ledger.stores.sqlite.store import SQLiteLedgerFactory
+from turnledger.ledger.stores.sqlite.store import SQLiteStore
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
@@ -27,7 +27,7 @@ HEADER_BYTES = 512
 LONGEST_WAIT = 24 * 60 * 60
 
 
-def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> LedgerRecorder:
+def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Store:
     """The store that a path, `sqlite:///file`, `postgresql://...` or `memory://` names."""
     if not 0 <= wait <= LONGEST_WAIT:  # a NaN is neither
         raise InvalidInputError(
@@ -37,9 +37,7 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Led
     text = os.fspath(url)
     scheme = _scheme(text)
     if scheme == "memory":
-        return MemoryLedgerFactory(
-            {MemoryLedgerFactory.LEDGER_NAME: text.removeprefix("memory://")}
-        ).application_recorder()
+        return open_memory(text.removeprefix("memory://"))
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(text, wait=wait, create=create)
     if scheme == "sqlite":
@@ -65,16 +63,19 @@ def _scheme(text: str) -> str:
 def _resolved(given: Path) -> Path:
     """One file, one name: its locks lie beside it, whatever link or folder it was named by."""
     try:
-        return given.resolve()
+        path = given.resolve()
     except ValueError as error:
         raise InvalidUrlError(f"{str(given)!r} can't be the name of a file: {error}.") from error
     except RuntimeError as error:  # before Python 3.13: links in a circle
         raise StoreUnavailableError(f"The ledger {given} can't be opened: {error}.") from error
     except OSError as error:
         raise not_opened(f"The ledger {given}", error) from error
+    if os.path.islink(path):  # from Python 3.13 on: links in a circle
+        raise StoreUnavailableError(f"The ledger {given} can't be opened: it links to itself.")
+    return path
 
 
-def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
+def _open_sqlite(given: Path, *, wait: float, create: bool) -> Store:
     path = _resolved(given)
     locks = Path(f"{path}-locks")
     exists = made_locks = False
@@ -88,7 +89,7 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
         locks.mkdir(exist_ok=True)
         if not exists:
             path.touch()
-        return _sqlite_store(path, wait)
+        return SQLiteStore.open(path, wait=wait)
     except NotALedgerError:
         # If the file is another one by now, it may be a ledger to others, who use the locks.
         if made_locks and _stamp(path) == stamp:
@@ -96,7 +97,7 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> LedgerRecorder:
         raise
     except OSError as error:
         if exists and error.errno in READ_ONLY and os.access(path, os.R_OK):
-            return _sqlite_store(path, wait, read_only=True)
+            return SQLiteStore.open(path, wait=wait, read_only=True)
         raise not_opened(f"The ledger {path}", error) from error
 
 
@@ -141,18 +142,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _sqlite_store(path: Path, wait: float, *, read_only: bool = False) -> LedgerRecorder:
-    factory = SQLiteLedgerFactory(
-        {
-            SQLiteLedgerFactory.SQLITE_DBNAME: str(path),
-            SQLiteLedgerFactory.LEDGER_WAIT: str(wait),
-            SQLiteLedgerFactory.LEDGER_READ_ONLY: "yes" if read_only else "",
-        }
-    )
-    return factory.application_recorder()
-
-
-def _open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:
+def _open_postgres(url: str, *, wait: float, create: bool) -> Store:
     try:
         from turnledger.ledger.stores.postgres.store import open_postgres
     except ImportError as error:

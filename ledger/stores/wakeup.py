@@ -1,7 +1,8 @@
-"""Wakes threads that wait for news, without a lock that an interrupted one could keep.
+"""Wakes threads waiting for new events.
 
-A `Condition` is held for a moment by whoever waits or notifies; Ctrl-C in that moment leaves it
-held, and nobody notifies or waits any more.
+Uses one Lock per waiter instead of a Condition, so that Ctrl-C cannot leave a lock held: a
+Condition is held for a moment by every thread that waits or notifies, and an interrupt in that
+moment would block all later ones.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from contextlib import suppress
 from threading import Lock
 
 
-class Bell:
-    """Whoever waits is woken by the next ring, or when the time is up."""
+class Wakeup:
+    """Threads that wait are woken by the next `wake_all`, or when their time is up."""
 
     def __init__(self) -> None:
         self.waiting: set[Lock] = set()
 
     def wait(self, seconds: float) -> None:
+        """Wait for the next `wake_all`, for some seconds at most."""
         wake = Lock()
         wake.acquire()
         try:
@@ -25,7 +27,8 @@ class Bell:
         finally:
             self.waiting.discard(wake)
 
-    def ring(self) -> None:
+    def wake_all(self) -> None:
+        """Wake every thread that waits now."""
         for wake in tuple(self.waiting):
-            with suppress(RuntimeError):  # rung twice before it woke
+            with suppress(RuntimeError):  # woken twice before it ran
                 wake.release()

@@ -22,9 +22,9 @@ from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError, StoreUnavailableError
 from turnledger.ledger.events.limits import BATCH_CEILING, Limits
 from turnledger.ledger.ledger import Ledger
-from turnledger.ledger.stores.base import LedgerRecorder
-from turnledger.ledger.stores.memory import MemoryLedgerRecorder, MemoryTables
-from turnledger.ledger.stores.sqlite.store import SQLiteLedgerRecorder
+from turnledger.ledger.stores.base import Store
+from turnledger.ledger.stores.memory import MemoryStore, MemoryTables
+from turnledger.ledger.stores.sqlite.store import SQLiteStore
 from turnledger.ledger.transfer.export import export_runs
 from turnledger.ledger.transfer.import_ import import_runs
 
@@ -126,7 +126,7 @@ def _part(target: Path) -> Path:
 
 
 def _check_target(target: Path, ledger: Ledger, overwrite: bool) -> None:
-    if isinstance(ledger.store, SQLiteLedgerRecorder):
+    if isinstance(ledger.store, SQLiteStore):
         _check_apart(target, _file(ledger.store))
     if target.is_dir():
         raise InvalidInputError(f"{target} is a folder. Name a file.")
@@ -251,7 +251,7 @@ def _publish(copy: Path, target: Path, overwrite: bool) -> None:
 
 def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
     store = ledger.store
-    if isinstance(store, SQLiteLedgerRecorder):
+    if isinstance(store, SQLiteStore):
         _copy_pages(store, copy, tell)
         return
     with closing(snapshot_of(store)) as snapshot:
@@ -259,11 +259,11 @@ def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
         _copy_runs(frozen, copy, tell)
 
 
-def _file(store: SQLiteLedgerRecorder) -> Path:
-    return Path(store.facts()["file"]).resolve()
+def _file(store: SQLiteStore) -> Path:
+    return Path(store.diagnostics()["file"]).resolve()
 
 
-def _copy_pages(store: SQLiteLedgerRecorder, copy: Path, tell: Progress) -> None:
+def _copy_pages(store: SQLiteStore, copy: Path, tell: Progress) -> None:
     """SQLite's own online backup, in one read transaction that is held from the first page on.
 
     Writers go on in the WAL, which can't be begun anew as long as this reads: it grows by
@@ -281,20 +281,20 @@ def _copy_pages(store: SQLiteLedgerRecorder, copy: Path, tell: Progress) -> None
         )
 
 
-def _pages_of(store: SQLiteLedgerRecorder) -> AbstractContextManager[sqlite3.Connection]:
-    if store.datastore.read_only:
-        return store.datastore.read_only_connection()
-    return closing(store.datastore.connect_bare("mode=ro"))
+def _pages_of(store: SQLiteStore) -> AbstractContextManager[sqlite3.Connection]:
+    if store.pool.read_only:
+        return store.pool.read_only_connection()
+    return closing(store.pool.connect_bare("mode=ro"))
 
 
-def snapshot_of(store: LedgerRecorder) -> LedgerRecorder:
+def snapshot_of(store: Store) -> Store:
     """A store that has no pages to copy, as it stands now, to be read and closed."""
-    if isinstance(store, MemoryLedgerRecorder):
-        return MemoryLedgerRecorder(_tables_of(store.tables))
+    if isinstance(store, MemoryStore):
+        return MemoryStore(_tables_of(store.tables))
     from turnledger.ledger.stores.postgres.snapshot import PostgresSnapshot
-    from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
+    from turnledger.ledger.stores.postgres.store import PostgresStore
 
-    assert isinstance(store, PostgresLedgerRecorder)
+    assert isinstance(store, PostgresStore)
     return PostgresSnapshot(store)
 
 

@@ -19,7 +19,7 @@ from turnledger.ledger.errors import (
 from turnledger.ledger.runs.index import RunRow, check_types, damaged
 from turnledger.ledger.runs.record import Row
 from turnledger.ledger.runs.transaction import Transaction
-from turnledger.ledger.stores.base import PAGE, LedgerRecorder
+from turnledger.ledger.stores.base import PAGE, Store
 from turnledger.ledger.transfer.validate import FileRecord
 
 # How many bytes of records wait for the check of their ids.
@@ -38,7 +38,7 @@ class Next(NamedTuple):
 class Comparison:
     """The first pass: does anything in the ledger stand against this file?"""
 
-    def __init__(self, store: LedgerRecorder) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._run_id = ""
         self._here: Iterator[Row] = iter(())

@@ -16,7 +16,7 @@ from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.runs.record import Row
-from turnledger.ledger.stores.base import PAGE, LedgerRecorder
+from turnledger.ledger.stores.base import PAGE, Store
 from turnledger.ledger.transfer.file_format import (
     FORMAT,
     SEALED_FORMAT,
@@ -73,7 +73,7 @@ def export_runs(
     return totals
 
 
-def _checked(store: LedgerRecorder, chosen: Chosen, run: RunRow) -> Iterator[Row]:
+def _checked(store: Store, chosen: Chosen, run: RunRow) -> Iterator[Row]:
     """A run's own records up to the version that the index says, each fitting its digest."""
     version = run.parent_version
     digest = _digest_before(chosen, run)
@@ -110,7 +110,7 @@ def _digest_before(chosen: Chosen, run: RunRow) -> bytes:
     return digest
 
 
-def _blob(store: LedgerRecorder, name: str) -> bytes:
+def _blob(store: Store, name: str) -> bytes:
     content = store.blob(name)
     if not isinstance(content, bytes) or blob_name(content) != name:
         raise IntegrityFailureError(f"Blob {name} is missing or its bytes were changed.")
@@ -127,7 +127,7 @@ def _not_as_recorded(run_id: str, version: int, what: str) -> IntegrityFailureEr
 class Chosen:
     """The runs of an export, parents before children, each as it stands now."""
 
-    def __init__(self, store: LedgerRecorder, wanted: Iterable[RunId] | None) -> None:
+    def __init__(self, store: Store, wanted: Iterable[RunId] | None) -> None:
         """What is wanted and what that descends from, or with None the whole ledger."""
         self.runs = _in_order(_found(store, wanted))
         self._lineages = Lineages()
@@ -144,14 +144,14 @@ class Chosen:
         assert run.parent is not None
         return self._lineages.owner(run.parent, run.parent_version)
 
-    def _long_enough(self, store: LedgerRecorder, run: RunRow) -> RunRow:
+    def _long_enough(self, store: Store, run: RunRow) -> RunRow:
         """Looked up one by one: a child may be of a version that its parent got just then."""
         if run.version >= max(self.fork_points.get(run.run_id, (0,))):
             return run
         return _sound(store.run(run.run_id) or run)
 
 
-def _found(store: LedgerRecorder, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
+def _found(store: Store, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
     found: dict[str, RunRow] = {}
     if wanted is None:
         found = {row.run_id: _sound(row) for row in every_run(store)}

@@ -25,7 +25,7 @@ from turnledger.ledger.integrity.seal import Seal
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, damaged
 from turnledger.ledger.runs.transaction import Transaction
-from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.base import Store
 from turnledger.ledger.transfer.conflicts import (
     Comparison,
     check_ids,
@@ -192,7 +192,7 @@ def _commit_of(record: FileRecord) -> tuple[str, int]:
 
 
 def write_batch(
-    store: LedgerRecorder,
+    store: Store,
     batch: list[FileRecord],
     checks: Iterable[Callable[[Transaction], None]] = (),
 ) -> tuple[int, int]:

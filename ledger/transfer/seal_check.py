@@ -13,7 +13,7 @@ import msgspec
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.integrity.seal import Head, Seal, digest_text, read_seal
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.base import Store
 from turnledger.ledger.transfer.file_format import SealLine, encode_line
 
 
@@ -34,9 +34,7 @@ def read_seal_line(line: bytes, public_key: bytes | None) -> Seal:
     return seal
 
 
-def check_exported(
-    store: LedgerRecorder, seal: Seal, runs: Iterable[RunRow], *, whole: bool
-) -> None:
+def check_exported(store: Store, seal: Seal, runs: Iterable[RunRow], *, whole: bool) -> None:
     """That each run which the seal has is there, as far as it was sealed, with its digest.
 
     With `whole`, the runs are all of a ledger, and none that the seal has may be missing.

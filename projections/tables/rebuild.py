@@ -103,7 +103,7 @@ def rebuild(
     if verify:
         return _verify(table, data, fold)
     before = data.watermark()
-    mark, texts = fold(ledger.store.max_notification_id() or 0)
+    mark, texts = fold(ledger.store.last_position() or 0)
     expected = {mark.fingerprint, before.fingerprint if before else mark.fingerprint}
     while True:
         watermark = data.watermark()

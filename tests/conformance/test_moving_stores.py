@@ -152,7 +152,7 @@ def test_the_header_does_not_depend_on_the_ledger(places: Places) -> None:
         run = new_run_id()
         ledger.append(run, notes(2), NEW)
         first = exported(ledger, [run])
-        with closing(ledger.store.datastore.connect()) as db:  # type: ignore[attr-defined]
+        with closing(ledger.store.pool.connect()) as db:  # type: ignore[attr-defined]
             db.execute("UPDATE meta SET value='7' WHERE key='catalogue'")
         assert exported(ledger, [run]) == first
 

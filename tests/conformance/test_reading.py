@@ -142,4 +142,4 @@ def test_a_named_memory_ledger_is_gone_with_its_last_handle() -> None:
     with Ledger.open("memory://") as one, Ledger.open("memory://") as two:
         one.append(run, note(), NEW)
         assert two.head(run) == 0
-    assert isinstance(later.store, memory.MemoryLedgerRecorder)
+    assert isinstance(later.store, memory.MemoryStore)

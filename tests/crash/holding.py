@@ -121,5 +121,5 @@ def _claim_when_noticed(ledger: Ledger) -> Any:
         try:
             return ledger.claim(RUN, worker="other", ttl=LONG)
         except RunClaimedError:
-            if ledger.store.facts()["store"] == "sqlite" or time.monotonic() - began > 10:
+            if ledger.store.diagnostics()["store"] == "sqlite" or time.monotonic() - began > 10:
                 raise

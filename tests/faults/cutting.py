@@ -23,7 +23,7 @@ from tests.faults.lying_disk import SYNCS, LyingDisk, Plan, Storm
 from tests.faults.vfs import put_under_sqlite
 from turnledger.ledger import Ledger
 from turnledger.ledger.stores.sqlite import store as sqlite
-from turnledger.ledger.stores.sqlite.connection import LedgerDatastore
+from turnledger.ledger.stores.sqlite.connection import ConnectionPool
 
 
 def run(
@@ -87,11 +87,11 @@ def _work(voice: Voice, url: str, seed: int, steps: int, faults: bool, synchrono
 
 
 def _be_careless(synchronous: str) -> None:
-    connect = LedgerDatastore.connect
+    connect = ConnectionPool.connect
 
-    def connect_carelessly(datastore: LedgerDatastore) -> sqlite3.Connection:
-        db = connect(datastore)
+    def connect_carelessly(pool: ConnectionPool) -> sqlite3.Connection:
+        db = connect(pool)
         db.execute(f"PRAGMA synchronous={synchronous}")
         return db
 
-    LedgerDatastore.connect = connect_carelessly  # type: ignore[method-assign]
+    ConnectionPool.connect = connect_carelessly  # type: ignore[method-assign]

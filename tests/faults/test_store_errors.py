@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -24,9 +23,9 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.stores.sqlite import file_lock
-from turnledger.ledger.stores.sqlite.connection_sqlite_reading import reading
+from turnledger.ledger.stores.sqlite.connection import ConnectionPool
 from turnledger.ledger.stores.sqlite.errors import code_of, unavailable, unknown, unwritten
-from turnledger.ledger.stores.sqlite.store import SQLiteLedgerFactory
+from turnledger.ledger.stores.sqlite.store import SQLiteStore
 
 
 def fact(size: int = 10) -> CustomEvent:
@@ -91,10 +90,8 @@ def test_a_read_that_a_writer_disturbed_is_done_again(
     path, run = tmp_path / "runs.db", new_run_id()
     with Ledger.open(path) as ledger:
         ledger.append(run, fact(), NEW)
-    store = SQLiteLedgerFactory(
-        {"SQLITE_DBNAME": str(path), "LEDGER_READ_ONLY": "yes"}
-    ).application_recorder()
-    connect = store.datastore.connect_bare
+    store = SQLiteStore.open(path, wait=30, read_only=True)
+    connect = store.pool.connect_bare
     disturbed: list[str] = []
 
     def connect_and_disturb(options: str = "mode=rw") -> sqlite3.Connection:
@@ -105,7 +102,7 @@ def test_a_read_that_a_writer_disturbed_is_done_again(
                 writer.append(run, fact(), ANY)
         return db
 
-    monkeypatch.setattr(store.datastore, "connect_bare", connect_and_disturb)
+    monkeypatch.setattr(store.pool, "connect_bare", connect_and_disturb)
     found = store.run(str(run))
     store.close()
 
@@ -121,14 +118,10 @@ def test_a_view_that_always_changes_is_busy(tmp_path: Path) -> None:
         ledger.append(new_run_id(), fact(), NEW)
     with (
         pytest.raises(StoreBusyError, match="written to"),
-        reading(str(path), _connect(path)),
+        ConnectionPool(str(path), wait=30, read_only=True).read_only_connection(),
         Ledger.open(path) as writer,
     ):
         writer.append(new_run_id(), fact(), NEW)
-
-
-def _connect(path: Path) -> Callable[[str], sqlite3.Connection]:
-    return lambda options: sqlite3.connect(f"file:{path}?{options}", uri=True)
 
 
 def test_nothing_was_written_is_said_only_before_a_commit() -> None:

@@ -1,36 +1,43 @@
-"""Connections to a ledger's PostgreSQL: durable sessions, and the way back to them.
+"""PostgreSQL connections: durable sessions with time limits, and reconnecting to them.
 
-A session knows which backend serves it. When it is lost, that backend is ended before
-anything is tried again, so that what it left undone stays undone.
+A session knows which backend process serves it. When its connection is lost, that backend is
+ended before anything is tried again, so that what it left undone stays undone.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from math import ceil
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from math import ceil, inf
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import unquote
 
 import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import Diagnostic
 from psycopg.rows import tuple_row
 
 from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
-from turnledger.ledger.stores.postgres.connection_postgres_line import Line
 from turnledger.ledger.stores.postgres.errors import unavailable
 
-DEFAULT_WAIT = 30.0
-# PostgreSQL counts milliseconds in 32 bits.
+Result = TypeVar("Result")
+# Seconds; PostgreSQL counts milliseconds in 32 bits.
 LONGEST_WAIT = 1e6
 DEFAULT_SCHEMA = "turnledger"
 OLDEST_SERVER = 130000
+# Between attempts to reconnect, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.25
-# Seconds for a connection to come about, for each host; libpq takes 1 for 2.
+# For a connection to come about, for each host; libpq takes 1 for 2.
 SHORTEST_CONNECT, LONGEST_CONNECT = 2, 10
-Db = Line
+# Beyond `wait`, in which the server itself ends a wait for a lock and says so: after this long
+# it is asked to cancel the statement, and after this long it counts as lost.
+CANCEL_MARGIN = 1.0
+LOST_MARGIN = 5.0
 
+# The function of the server that waits for a standby.
+_SYNC_REP_WAIT = "SyncRepWaitForLSN"
 # What the URL may overrule: notice a peer that vanished without a word.
 _DEFAULTS: dict[str, Any] = {
     "keepalives_idle": "30",
@@ -65,6 +72,89 @@ _END = f"""SELECT CASE WHEN {_SINCE} = %(since)s AND wait_event IS DISTINCT FROM
 # How often a standby took over before this server came to be; 0 on a standby.
 _TIMELINE = """SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END"""
+
+
+class SilentServerError(psycopg.OperationalError):
+    """No answer came in time; the connection was closed."""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that waits for an answer, but not for ever.
+
+    First it asks the server to cancel the statement, which leaves nothing at work that no client
+    waits for; then it counts the server as lost. It also notices when the server stopped waiting
+    for a standby: that is a mere warning and the commit counts as done, but it is gone if the
+    standby takes over now.
+    """
+
+    # Seconds without an answer until the statement is cancelled, and until the server is lost.
+    cancels_after = inf
+    lost_after = inf
+    # Whether a commit since this was last reset may be on this server alone.
+    unconfirmed = False
+    # Whether the server is still at work on a statement that may take it long.
+    _is_at_work: Callable[[], bool] | None = None
+
+    def set_limits(self, wait: float) -> Self:
+        """From now on: wait for this long, and notice warnings about standbys."""
+        self.lost_after = wait + LOST_MARGIN
+        self.cancels_after = wait + CANCEL_MARGIN
+        self.add_notice_handler(self._notice_warning)
+        return self
+
+    def _notice_warning(self, notice: Diagnostic) -> None:
+        # By the server's function, which is the same in whatever language it speaks.
+        if notice.source_function == _SYNC_REP_WAIT:
+            self.unconfirmed = True
+
+    def wait(self, gen: Generator[Any, Any, Result], *args: Any, **options: Any) -> Result:
+        try:
+            return super().wait(self._limited(gen), *args, **options)
+        except SilentServerError:
+            self.close()
+            raise
+
+    def _limited(self, gen: Generator[Any, Any, Result]) -> Generator[Any, Any, Result]:
+        """The same conversation, ended when the server has been silent for too long."""
+        heard, has_cancelled = time.monotonic(), False
+        try:
+            asked = next(gen)
+            while True:
+                ready = yield asked
+                silent = time.monotonic() - heard
+                if ready:
+                    heard = time.monotonic()
+                elif silent > self.lost_after:
+                    if self._is_at_work is None or not self._is_at_work():
+                        raise SilentServerError(f"no answer for {silent:.0f} seconds")
+                    heard = time.monotonic()
+                elif silent > self.cancels_after and not has_cancelled:
+                    has_cancelled = True
+                    with suppress(psycopg.Error):
+                        self.cancel_safe(timeout=LOST_MARGIN - CANCEL_MARGIN)
+                asked = gen.send(ready)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+
+    def confirmed(self, statement: str) -> bool:
+        """Commit something, and whether a standby has it, and all before it."""
+        self.unconfirmed = False
+        self.execute(statement)
+        return not self.unconfirmed
+
+    @contextmanager
+    def without_limit(self, is_at_work: Callable[[], bool]) -> Iterator[None]:
+        """For a statement that takes the server long: lost only when it is not at work any more.
+
+        `is_at_work` finds that out by another connection.
+        """
+        before, self.cancels_after = self.cancels_after, inf
+        self._is_at_work = is_at_work
+        try:
+            yield
+        finally:
+            self.cancels_after, self._is_at_work = before, None
 
 
 class Address(NamedTuple):
@@ -112,7 +202,7 @@ def _is_text(value: str) -> bool:
 class Session(NamedTuple):
     """A connection, and which backend of which server serves it."""
 
-    db: Db
+    db: Connection
     pid: int
     # None if the server keeps it to itself.
     since: str | None
@@ -129,12 +219,12 @@ class Timelines:
     def __init__(self) -> None:
         self._newest = 0
 
-    def know_better(self, session: Session) -> bool:
+    def is_outdated(self, session: Session) -> bool:
         """Whether a standby has taken over from the server of this session, which lives on."""
         return 0 < session.timeline < self._newest
 
     def admit(self, session: Session, address: Address) -> Session:
-        if self.know_better(session):
+        if self.is_outdated(session):
             close_quietly(session.db)
             raise StoreUnavailableError(
                 f"The server that answers at {address} is on timeline {session.timeline}, and "
@@ -151,12 +241,12 @@ def open_session(address: Address, wait: float) -> Session:
     soon = min(LONGEST_CONNECT, max(SHORTEST_CONNECT, ceil(wait)))
     parameters = {"connect_timeout": str(soon), **address.parameters}
     try:
-        db: Db = Line.connect(**parameters, autocommit=True, row_factory=tuple_row)
+        db = Connection.connect(**parameters, autocommit=True, row_factory=tuple_row)
     except psycopg.Error as error:
         raise _unreachable(address, error) from error
-    # To psycopg: a datastore keeps this one, so it may end with the process.
+    # To psycopg: the pool keeps this one, so it may end with the process.
     db._pool = None
-    db.listen(wait)
+    db.set_limits(wait)
     try:
         if db.info.server_version < OLDEST_SERVER:
             raise NotALedgerError("A ledger needs PostgreSQL 13 or newer.")
@@ -178,7 +268,7 @@ def open_session(address: Address, wait: float) -> Session:
     return Session(db, pid, since, timeline)
 
 
-def _identity(db: Db) -> tuple[int, str, str | None]:
+def _identity(db: Connection) -> tuple[int, str, str | None]:
     cursor = db.execute(_IDENTITY)
     cursor.nextset()
     found = cursor.fetchone()
@@ -187,7 +277,7 @@ def _identity(db: Db) -> tuple[int, str, str | None]:
     return pid, encoding, since
 
 
-def _timeline(db: Db) -> int:
+def _timeline(db: Connection) -> int:
     try:
         found = db.execute(_TIMELINE).fetchone()
     except (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFunction):
@@ -205,7 +295,7 @@ def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableErro
     return StoreUnavailableError(f"PostgreSQL can't be reached at {address}: {text}")
 
 
-def reach(address: Address, wait: float, within: float | None = None) -> Session:
+def reconnect(address: Address, wait: float, within: float | None = None) -> Session:
     """A connection to a server that was there before: it may be about to come back."""
     deadline, nap = time.monotonic() + (wait if within is None else within), SHORTEST_NAP
     while True:
@@ -218,7 +308,7 @@ def reach(address: Address, wait: float, within: float | None = None) -> Session
         nap = min(nap * 2, LONGEST_NAP)
 
 
-def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
+def end_backend(lost: Session, db: Connection, wait: float) -> None:
     """End the backend of a lost connection: from then on it can't commit any more.
 
     One that only waits for a standby has committed; it is left to wait.
@@ -226,13 +316,13 @@ def lay_to_rest(ghost: Session, db: Db, wait: float) -> None:
     deadline, nap = time.monotonic() + wait, SHORTEST_NAP
     while True:
         try:
-            if not _finds(db, _END, ghost):
+            if not _finds(db, _END, lost):
                 return
         except psycopg.Error as error:
             raise unavailable(error, "looking for the lost connection's backend", db) from error
         if time.monotonic() + nap > deadline:
             raise StoreUnavailableError(
-                f"The lost connection's backend (process {ghost.pid}) is still at work."
+                f"The lost connection's backend (process {lost.pid}) is still at work."
             )
         time.sleep(nap)
         nap = min(nap * 2, LONGEST_NAP)
@@ -252,13 +342,13 @@ def is_served(address: Address, session: Session, wait: float) -> bool:
         close_quietly(other.db)
 
 
-def _finds(db: Db, query: str, session: Session) -> bool:
+def _finds(db: Connection, query: str, session: Session) -> bool:
     with db.transaction():
         db.execute(_AS_ONESELF)
         values = {"pid": session.pid, "since": session.since}
         return db.execute(query, values).fetchone() is not None
 
 
-def close_quietly(db: Db) -> None:
+def close_quietly(db: Connection) -> None:
     with suppress(psycopg.Error):
         db.close()

@@ -6,11 +6,12 @@ what failed before a commit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 from psycopg import errors
 
 from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
-from turnledger.ledger.stores.postgres.connection_postgres_line import Line
 
 # The server ended the session, or says that it is about to.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
@@ -41,13 +42,17 @@ def told(error: psycopg.Error) -> str:
     return " ".join(str(error).split())
 
 
-def is_lost(error: psycopg.Error, db: Line) -> bool:
+def is_lost(error: psycopg.Error, db: psycopg.Connection[Any]) -> bool:
     state = error.sqlstate or ""
     return db.closed or state in _LOST or state.startswith("08")
 
 
 def unavailable(
-    error: psycopg.Error, doing: str, db: Line | None = None, *, writing: bool = False
+    error: psycopg.Error,
+    doing: str,
+    db: psycopg.Connection[Any] | None = None,
+    *,
+    writing: bool = False,
 ) -> StoreUnavailableError:
     """A database error in the ledger's own words; `writing` means before COMMIT."""
     text, nothing = told(error), "; nothing was written" if writing else ""

@@ -12,7 +12,6 @@ from threading import BoundedSemaphore
 from typing import Any
 
 import psycopg
-from eventsourcing.postgres import PostgresDatastore
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
@@ -20,14 +19,14 @@ from turnledger.ledger.errors import LedgerClosedError, StoreBusyError, StoreUna
 from turnledger.ledger.stores.postgres.connection import (
     LONGEST_WAIT,
     Address,
-    Db,
+    Connection,
     Session,
     Timelines,
     close_quietly,
-    reach,
+    reconnect,
 )
 from turnledger.ledger.stores.postgres.errors import CrowdedError, LostConnectionError, unavailable
-from turnledger.ledger.stores.postgres.pool_postgres_life import LifeSign
+from turnledger.ledger.stores.postgres.pool_postgres_life import LivenessLock
 from turnledger.ledger.stores.postgres.pool_postgres_writer import CONFIRM, Writer
 from turnledger.ledger.stores.postgres.sql_postgres_schema import SETTLED
 
@@ -38,30 +37,25 @@ LOOK = f"""SELECT coalesce(max(position), 0),
     FROM events WHERE position < {SETTLED}"""
 
 
-class LedgerPostgresDatastore(PostgresDatastore):
-    """The library's datastore, with connections that find back by themselves."""
+class ConnectionPool:
+    """The connections of one open ledger, which reconnect by themselves."""
 
     def __init__(
         self, address: Address, *, wait: float, timelines: Timelines | None = None
     ) -> None:
-        # The library's own pool is never opened: it would need threads of its own.
-        super().__init__("", "", "", "", "", schema=address.schema, originator_id_type="text")
         self.address = address
         self.wait = wait = min(wait, LONGEST_WAIT)
         self.timelines = timelines or Timelines()
         self.writer = Writer(address, wait, self.timelines)
-        self.life = LifeSign(address, wait, self.timelines)
+        self.liveness = LivenessLock(address, wait, self.timelines)
         self._places = BoundedSemaphore(READERS)
         self._idle: list[Session] = []
         self._closed = False
         # Up to this position, no standby that takes over is without an event.
         self._confirmed = -1
 
-    def register_type_adapters(self) -> None:
-        """A ledger uses no composite types."""
-
     @contextmanager
-    def get_connection(self, within: float | None = None) -> Iterator[Any]:
+    def reader(self, within: float | None = None) -> Iterator[Connection]:
         """A reader's connection, for the length of a block."""
         if not self._places.acquire(timeout=self.wait):
             raise StoreBusyError(f"All {READERS} reading connections were in use for too long.")
@@ -83,7 +77,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
         while self._idle:
             with suppress(IndexError):
                 session = self._idle.pop()
-                if self.timelines.know_better(session):
+                if self.timelines.is_outdated(session):
                     close_quietly(session.db)
                 if not session.db.closed:
                     return session
@@ -93,7 +87,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
 
     def connect(self, within: float | None = None) -> Session:
         """A new connection, to a server that was there before and is no stray since."""
-        return self.timelines.admit(reach(self.address, self.wait, within), self.address)
+        return self.timelines.admit(reconnect(self.address, self.wait, within), self.address)
 
     def _put_back(self, session: Session) -> None:
         if not session.db.closed:
@@ -117,13 +111,13 @@ class LedgerPostgresDatastore(PostgresDatastore):
         self, statement: str, values: Sequence[Any], left: float | None
     ) -> list[Any]:
         # On one connection: another may lead to another server.
-        with self.get_connection(left) as db:
+        with self.reader(left) as db:
             try:
                 cursor = db.cursor(row_factory=tuple_row, binary=True)
                 found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
                 if not found or found[-1][0] <= self._confirmed:
                     return found
-                settled, has_standby = cursor.execute(LOOK, prepare=True).fetchone()
+                ((settled, has_standby),) = cursor.execute(LOOK, prepare=True).fetchall()
                 if has_standby and not db.confirmed(CONFIRM):
                     raise StoreUnavailableError(
                         "The synchronous standby did not confirm the last events, so a fail-over "
@@ -159,7 +153,7 @@ class LedgerPostgresDatastore(PostgresDatastore):
     def _read(
         self, statement: str, values: Sequence[Any], form: Any, left: float | None
     ) -> list[Any]:
-        with self.get_connection(left) as db:
+        with self.reader(left) as db:
             try:
                 cursor = db.cursor(row_factory=form, binary=True)
                 found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
@@ -180,27 +174,27 @@ class LedgerPostgresDatastore(PostgresDatastore):
                     self._idle.remove(session)
                     close_quietly(session.db)
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Give up what leads to a server that takes no writes: another may be there by now."""
         self._drop_idle()
         self.writer.close()
-        self.life.hang_up()
+        self.liveness.disconnect()
 
     def close(self) -> None:
-        if getattr(self, "_closed", True):
+        if self._closed:
             return
         self._closed = True
         self._drop_idle()
         self.writer.close()
-        self.life.close()
+        self.liveness.close()
 
-    def abandon(self) -> None:
+    def after_fork_in_child(self) -> None:
         """In a forked child: every connection is the parent's, not even to be closed."""
         self._closed = True
         idle, self._idle = self._idle, []
-        _THE_PARENTS.extend(session.db for session in idle)
-        _THE_PARENTS.extend([*self.writer.connections(), *self.life.connections()])
+        _of_parent.extend(session.db for session in idle)
+        _of_parent.extend([*self.writer.connections(), *self.liveness.connections()])
 
 
 # Kept, so that nothing is ever sent on a socket that belongs to another process.
-_THE_PARENTS: list[Db] = []
+_of_parent: list[Connection] = []

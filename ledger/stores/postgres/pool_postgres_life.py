@@ -10,17 +10,17 @@ import psycopg
 
 from turnledger.ledger.stores.postgres.connection import (
     Address,
-    Db,
+    Connection,
     Session,
     Timelines,
     close_quietly,
-    lay_to_rest,
-    reach,
+    end_backend,
+    reconnect,
 )
 from turnledger.ledger.stores.postgres.errors import unavailable
 
 
-class LifeSign:
+class LivenessLock:
     """An advisory lock that lasts as long as its connection: others see when it is gone.
 
     The key stays the same when the connection has to be made again.
@@ -47,7 +47,7 @@ class LifeSign:
         That costs no round trip, and misses a peer that vanished without a word.
         """
         session = self._session
-        if session is None or session.db.closed or self._timelines.know_better(session):
+        if session is None or session.db.closed or self._timelines.is_outdated(session):
             return True
         said = poll()
         try:
@@ -58,18 +58,18 @@ class LifeSign:
 
     def renew(self, within: float | None = None) -> None:
         """Give the sign, again if the connection that gave it was lost."""
-        ghost = self._session
-        if ghost is not None:
-            if not self._timelines.know_better(ghost):
+        lost = self._session
+        if lost is not None:
+            if not self._timelines.is_outdated(lost):
                 with suppress(psycopg.Error):
-                    ghost.db.execute("SELECT 1")
+                    lost.db.execute("SELECT 1")
                     return
-            close_quietly(ghost.db)
-        new = reach(self._address, self._wait, within)
+            close_quietly(lost.db)
+        new = reconnect(self._address, self._wait, within)
         session = self._timelines.admit(new, self._address)
         try:
-            if ghost is not None:
-                lay_to_rest(ghost, session.db, self._wait)
+            if lost is not None:
+                end_backend(lost, session.db, self._wait)
             session.db.execute("SET tcp_keepalives_idle = 30")
             session.db.execute("SET tcp_keepalives_interval = 10")
             if session.db.info.server_version >= 140000:
@@ -83,7 +83,7 @@ class LifeSign:
             raise
         self._session = session
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         """Give the connection up; the next renewal makes another."""
         if self._session is not None:
             close_quietly(self._session.db)
@@ -96,7 +96,7 @@ class LifeSign:
             self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
         close_quietly(self._session.db)
 
-    def connections(self) -> list[Db]:
+    def connections(self) -> list[Connection]:
         return [self._session.db] if self._session is not None else []
 
 

@@ -13,14 +13,14 @@ from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.transaction import Watermark
 from turnledger.ledger.stores.postgres.connection import (
     Address,
-    Db,
+    Connection,
     Session,
     Timelines,
     close_quietly,
+    end_backend,
     is_served,
-    lay_to_rest,
     open_session,
-    reach,
+    reconnect,
 )
 from turnledger.ledger.stores.postgres.errors import unavailable
 from turnledger.ledger.stores.postgres.sql_postgres_schema import RESTORED
@@ -51,10 +51,10 @@ class Writer:
         self.leased = False
         self.misled = False
 
-    def db(self) -> Db:
+    def db(self) -> Connection:
         """A working connection, as far as can be known; the one before has ended."""
         session = self._session
-        if session is not None and self._timelines.know_better(session):
+        if session is not None and self._timelines.is_outdated(session):
             close_quietly(session.db)
         if session is not None and not session.db.closed:
             return session.db
@@ -62,10 +62,10 @@ class Writer:
             new = self._timelines.admit(open_session(self._address, self._wait), self._address)
         else:
             left = self.deadline - time.monotonic()
-            new = self._timelines.admit(reach(self._address, self._wait, left), self._address)
+            new = self._timelines.admit(reconnect(self._address, self._wait, left), self._address)
             try:
                 left = self.deadline - time.monotonic()
-                lay_to_rest(session, new.db, max(left, SHORTEST_REST))
+                end_backend(session, new.db, max(left, SHORTEST_REST))
             except BaseException:
                 new.db.close()
                 raise
@@ -77,7 +77,7 @@ class Writer:
     def is_connected(self) -> bool:
         return self._session is not None and not self._session.db.closed
 
-    def cursor(self) -> tuple[Db, Cursor[tuple[Any, ...]]]:
+    def cursor(self) -> tuple[Connection, Cursor[tuple[Any, ...]]]:
         """A connection and its cursor for appending; none while positions would go backwards."""
         db = self.db()
         if self._cursor is None:
@@ -163,5 +163,5 @@ class Writer:
         if self._session is not None:
             close_quietly(self._session.db)
 
-    def connections(self) -> list[Db]:
+    def connections(self) -> list[Connection]:
         return [self._session.db] if self._session is not None else []

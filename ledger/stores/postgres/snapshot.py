@@ -11,19 +11,19 @@ from typing import Any
 
 import psycopg
 
-from turnledger.ledger.stores.postgres.connection import Db, close_quietly
+from turnledger.ledger.stores.postgres.connection import Connection, close_quietly
 from turnledger.ledger.stores.postgres.errors import unavailable
-from turnledger.ledger.stores.postgres.pool import LedgerPostgresDatastore
-from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
+from turnledger.ledger.stores.postgres.pool import ConnectionPool
+from turnledger.ledger.stores.postgres.store import PostgresStore
 
 
-class SnapshotDatastore(LedgerPostgresDatastore):
+class SnapshotPool(ConnectionPool):
     """The connections of another ledger's address, with all reading done in one transaction."""
 
     # None until there is one: what never came to be is closed too.
-    _db: Db | None = None
+    _db: Connection | None = None
 
-    def __init__(self, of: LedgerPostgresDatastore) -> None:
+    def __init__(self, of: ConnectionPool) -> None:
         super().__init__(of.address, wait=of.wait, timelines=of.timelines)
         self._db = db = of.connect().db
         try:
@@ -53,8 +53,8 @@ class SnapshotDatastore(LedgerPostgresDatastore):
             close_quietly(self._db)
 
 
-class PostgresSnapshot(PostgresLedgerRecorder):
+class PostgresSnapshot(PostgresStore):
     """The store as it stands now, to be read; closing it ends the snapshot."""
 
-    def __init__(self, store: PostgresLedgerRecorder) -> None:
-        super().__init__(SnapshotDatastore(store.datastore))
+    def __init__(self, store: PostgresStore) -> None:
+        super().__init__(SnapshotPool(store.pool))

@@ -153,7 +153,7 @@ REBASE = f"""UPDATE meta SET value = greatest(value::bigint,
 # --- creation ------------------------------------------------------------------------
 
 
-def prepare(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
+def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
     """Make the tables if there are none, or those that an older format lacks.
 
     A schema that holds something else is refused.

@@ -14,9 +14,6 @@ from threading import Lock
 from typing import Any
 
 import psycopg
-from eventsourcing.persistence import BaseInfrastructureFactory
-from eventsourcing.postgres import PostgresApplicationRecorder, PostgresFactory
-from eventsourcing.utils import EnvType
 
 from turnledger.ledger.errors import (
     LimitExceededError,
@@ -25,36 +22,37 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import Row, as_row
+from turnledger.ledger.runs.record import RawRow, Row, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
-from turnledger.ledger.stores.base import PAGE, LedgerRecorder, RunQuery
+from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.group_commit import Job
-from turnledger.ledger.stores.postgres.connection import DEFAULT_WAIT, parse
+from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.stores.postgres.errors import (
     CrowdedError,
     LostConnectionError,
     RolledBackError,
     unavailable,
 )
-from turnledger.ledger.stores.postgres.inspection import PostgresRawRows
-from turnledger.ledger.stores.postgres.inspection_postgres_facts import facts
-from turnledger.ledger.stores.postgres.pool import LedgerPostgresDatastore
+from turnledger.ledger.stores.postgres.inspection import RawRows, diagnostics
+from turnledger.ledger.stores.postgres.pool import ConnectionPool
 from turnledger.ledger.stores.postgres.sql_postgres_schema import (
     REBASE,
     RESTORED,
     ROW,
     RUN,
     SETTLED,
-    prepare,
+    prepare_schema,
 )
 from turnledger.ledger.stores.postgres.transaction import (
-    PostgresLedgerTransaction,
+    PostgresTransaction,
     TransactionFullError,
 )
-from turnledger.ledger.stores.sql import SQLDerivedReader
+from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number
 from turnledger.ledger.stores.sql_run_conditions import run_conditions
-from turnledger.ledger.stores.wakeup import Bell
+from turnledger.ledger.stores.wakeup import Wakeup
 
+# PostgreSQL counts positions in 64 bits.
+LAST_POSITION = 2**63 - 1
 # How long a reader of the whole ledger waits for transactions that hide what is committed.
 GRACE = 1.0
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
@@ -62,34 +60,33 @@ SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
 RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
 
 
-class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
+class PostgresStore(Store):
     """The store over one schema of a database."""
 
-    datastore: LedgerPostgresDatastore
     patience = 0.002
 
-    def __init__(
-        self, datastore: LedgerPostgresDatastore, *, events_table_name: str = "events"
-    ) -> None:
-        super().__init__(datastore, events_table_name=events_table_name)
+    def __init__(self, pool: ConnectionPool) -> None:
+        super().__init__()
+        self.pool = pool
+        self._address = pool.address
+        self._writer = pool.writer
+        self._raw = RawRows(self._all)
         self.derived = SQLDerivedReader(
             lambda statement, values: self._all(statement.replace("?", "%s"), values)
         )
-        self._address = datastore.address
-        self._writer = datastore.writer
         self._patient = False
-        self._life_lock = Lock()
-        self._life_generation = 0
-        self._life_pause = 0.0
+        self._liveness_lock = Lock()
+        self._liveness_generation = 0
+        self._liveness_pause = 0.0
         # The writer's connection that readers were last brought in line with.
         self._generation = 0
-        self._appended = Bell()
+        self._appended = Wakeup()
 
-    def create_table(self, *, create: bool = True) -> None:
+    def prepare(self, *, create: bool = True) -> None:
         """Make the tables that are not there; refuse a schema that holds something else."""
         db = self._writer.db()
         try:
-            prepare(db, self._address.schema, str(self._address), create=create)
+            prepare_schema(db, self._address.schema, str(self._address), create=create)
         except psycopg.Error as error:
             raise unavailable(error, "opening the ledger", db) from error
 
@@ -103,7 +100,7 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         return job.result
 
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
-        self._commit_by(time.monotonic() + self.datastore.wait, jobs)
+        self._commit_by(time.monotonic() + self.pool.wait, jobs)
 
     def _commit_by(self, deadline: float, jobs: list[Job[Transaction]]) -> None:
         """Commit, in smaller groups or again where that is safe: nothing was committed yet."""
@@ -148,21 +145,21 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
     def _leave(self) -> None:
         self._writer.tidy()
         if self._closed:
-            self.datastore.close()
+            self.pool.close()
         elif self._writer.misled:
-            with self._life_lock:
-                self.datastore.hang_up()
+            with self._liveness_lock:
+                self.pool.disconnect()
             self._writer.misled = False
         else:
             if self._generation != self._writer.generation:
                 self._generation = self._writer.generation
-                self.datastore.leave_standbys()
-            self._keep_life_sign()
+                self.pool.leave_standbys()
+            self._keep_alive()
         if self._appended.waiting:
-            self._appended.ring()
+            self._appended.wake_all()
 
     def _transaction(self, *, careful: bool) -> Transaction:
-        return PostgresLedgerTransaction(
+        return PostgresTransaction(
             self._writer, self._heads, careful=careful, patient=self._patient
         )
 
@@ -172,7 +169,7 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         Gives whether there was anything to do. Waits for writers, and they for it.
         """
         self._check_open()
-        db = self.datastore.connect().db
+        db = self.pool.connect().db
         try:
             with db.transaction():
                 db.execute("LOCK TABLE events IN SHARE ROW EXCLUSIVE MODE")
@@ -189,7 +186,7 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
 
     def _all(self, statement: str, values: Any = ()) -> list[Any]:
         self._check_open()
-        return self.datastore.read(statement, values)
+        return self.pool.read(statement, values)
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
@@ -201,33 +198,41 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         )
         return list(map(as_row, found))
 
-    def rows_after(self, position: int, limit: int) -> list[Row]:
-        return self._rows_after(position, limit, self.datastore.read)
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+        return self._rows_after(position, limit, until, self.pool.read)
 
-    def lasting_rows_after(self, position: int, limit: int) -> list[Row]:
-        return self._rows_after(position, limit, self.datastore.read_confirmed)
+    def confirmed_rows_after(
+        self, position: int, limit: int, until: int | None = None
+    ) -> list[Row]:
+        return self._rows_after(position, limit, until, self.pool.read_confirmed)
 
     def _rows_after(
-        self, position: int, limit: int, read: Callable[[str, Sequence[Any]], list[Any]]
+        self,
+        position: int,
+        limit: int,
+        until: int | None,
+        read: Callable[[str, Sequence[Any]], list[Any]],
     ) -> list[Row]:
+        last = until if until is not None else LAST_POSITION
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
             self._check_open()
             found = read(
                 f"SELECT {ROW} FROM events WHERE position > %s AND position < {SETTLED} "
-                "ORDER BY position LIMIT %s",
-                (position, limit),
+                "AND position <= %s ORDER BY position LIMIT %s",
+                (position, last, limit),
             )
-            if found or time.monotonic() > deadline or not self._more_after(position):
+            if found or time.monotonic() > deadline or not self._has_more(position, last):
                 return list(map(as_row, found))
             time.sleep(nap)
             nap = min(nap * 2, LONGEST_NAP)
 
-    def _more_after(self, position: int) -> bool:
-        more: bool = self._all(
-            "SELECT EXISTS (SELECT FROM events WHERE position > %s)", (position,)
+    def _has_more(self, position: int, last: int) -> bool:
+        found: bool = self._all(
+            "SELECT EXISTS (SELECT FROM events WHERE position > %s AND position <= %s)",
+            (position, last),
         )[0][0]
-        return more
+        return found
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         self._appended.wait(seconds)
@@ -271,8 +276,7 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         )
         return Lease(*found[0]) if found else None
 
-    def max_notification_id(self) -> int | None:
-        """The highest position that `rows_after` would give: a safe place to go on from."""
+    def last_position(self) -> int | None:
         newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
         if newest is not None:
             self.rows_after(newest - 1, 1)  # gives those before it the time to appear
@@ -281,25 +285,38 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         )[0][0]
         return settled
 
-    def facts(self) -> dict[str, str]:
+    def written_catalogue(self) -> int | None:
+        found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")
+        return catalogue_number(found[0][0] if found else None)
+
+    def raw_run_ids(self) -> Iterator[Any]:
+        return self._raw.run_ids()
+
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        return self._raw.of_run(run_id, first)
+
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        return self._raw.tags()
+
+    def diagnostics(self) -> dict[str, str]:
         self._check_open()
         return {
             "store": "postgresql",
             "address": str(self._address),
-            **facts(self.datastore.read_named),
+            **diagnostics(self.pool.read_named),
         }
 
     # --- the life sign ---
 
     def holder(self) -> str:
         self._check_open()
-        with self._life_lock:
+        with self._liveness_lock:
             self._check_open()
-            self.datastore.life.renew()
-            self._life_generation = self._writer.generation
-        return self.datastore.life.name
+            self.pool.liveness.renew()
+            self._liveness_generation = self._writer.generation
+        return self.pool.liveness.name
 
-    def _keep_life_sign(self) -> None:
+    def _keep_alive(self) -> None:
         """While the sign is lost, others may take the runs: each write has an eye on it.
 
         Who prolongs a lease looks closely; so does who had to connect again, since what broke
@@ -307,17 +324,21 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
         """
         if not self._writer.is_connected:
             return  # the writer comes first, where there is one place left for both
-        life, generation, leased = self.datastore.life, self._writer.generation, self._writer.leased
+        liveness, generation, leased = (
+            self.pool.liveness,
+            self._writer.generation,
+            self._writer.leased,
+        )
         self._writer.leased = False
-        closely = leased or generation != self._life_generation
-        if not life.is_given or not (closely or life.is_in_doubt()):
+        closely = leased or generation != self._liveness_generation
+        if not liveness.is_given or not (closely or liveness.is_in_doubt()):
             return
-        if not leased and time.monotonic() < self._life_pause:
+        if not leased and time.monotonic() < self._liveness_pause:
             return  # it failed just now, and appends should not wait for it again and again
-        with suppress(StoreUnavailableError), self._life_lock:
-            self._life_pause = time.monotonic() + RENEWAL_PAUSE
-            life.renew(RENEWAL_WAIT)
-            self._life_generation, self._life_pause = generation, 0.0
+        with suppress(StoreUnavailableError), self._liveness_lock:
+            self._liveness_pause = time.monotonic() + RENEWAL_PAUSE
+            liveness.renew(RENEWAL_WAIT)
+            self._liveness_generation, self._liveness_pause = generation, 0.0
 
     # --- the end ---
 
@@ -326,53 +347,32 @@ class PostgresLedgerRecorder(PostgresRawRows, PostgresApplicationRecorder):
             return
         self._closed = "This ledger was closed. Open it again."
         # Who is writing may finish, and closes what it used if that takes too long.
-        if self._turn.acquire(timeout=self.datastore.wait):
-            with self._life_lock:
-                self.datastore.close()
-            self._turn.release()
-        self._appended.ring()
+        if self._write_lock.acquire(timeout=self.pool.wait):
+            with self._liveness_lock:
+                self.pool.close()
+            self._write_lock.release()
+        self._appended.wake_all()
 
-    def abandon(self) -> None:
-        super().abandon()
-        self.datastore.abandon()
-
-
-class PostgresLedgerFactory(PostgresFactory):
-    """Builds the store the way the library builds its own, from an environment."""
-
-    LEDGER_URL = "LEDGER_URL"
-    LEDGER_WAIT = "LEDGER_WAIT"
-    application_recorder_class: type[PostgresApplicationRecorder] = PostgresLedgerRecorder
-
-    def __init__(self, env: EnvType) -> None:
-        # Not the library's own: it asks for the parts of the address one by one.
-        BaseInfrastructureFactory.__init__(self, env)
-        self.datastore = LedgerPostgresDatastore(
-            parse(self.env.get(self.LEDGER_URL) or ""),
-            wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
-        )
-
-    def application_recorder(self) -> PostgresLedgerRecorder:
-        assert isinstance(self.datastore, LedgerPostgresDatastore)
-        recorder = PostgresLedgerRecorder(self.datastore)
-        try:
-            recorder.create_table(create=self.env_create_table())
-        except BaseException:
-            recorder.close()
-            raise
-        return recorder
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
+        self.pool.after_fork_in_child()
 
 
-def open_postgres(url: str, *, wait: float, create: bool) -> LedgerRecorder:
-    """The ledger at `postgresql://...`, in `?schema=NAME` or in the schema `turnledger`."""
-    factory = PostgresLedgerFactory(
-        {
-            PostgresLedgerFactory.LEDGER_URL: url,
-            PostgresLedgerFactory.LEDGER_WAIT: str(wait),
-            PostgresLedgerFactory.CREATE_TABLE: "yes" if create else "no",
-        }
-    )
-    return factory.application_recorder()
+def open_postgres(url: str, *, wait: float, create: bool) -> PostgresStore:
+    """The ledger at `postgresql://...`, in `?schema=NAME` or in the schema `turnledger`.
+
+    Args:
+        url: What libpq understands, and `schema`.
+        wait: Seconds to wait for other writers, and for a server that was lost.
+        create: Make the tables if there are none.
+    """
+    store = PostgresStore(ConnectionPool(parse(url), wait=wait))
+    try:
+        store.prepare(create=create)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _storable(text: str) -> bool:

@@ -58,7 +58,7 @@ class TransactionFullError(CrowdedError):
     """More events than a transaction's positions can number."""
 
 
-class PostgresLedgerTransaction(PostgresIndexTransaction):
+class PostgresTransaction(PostgresIndexTransaction):
     """One transaction of the writer's connection. A `patient` one waits in line for runs."""
 
     __slots__ = (

@@ -12,7 +12,7 @@ from psycopg import Cursor
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Row, as_row
 from turnledger.ledger.stores.base import PAGE
-from turnledger.ledger.stores.postgres.connection import Db
+from turnledger.ledger.stores.postgres.connection import Connection
 from turnledger.ledger.stores.postgres.errors import unavailable
 from turnledger.ledger.stores.postgres.sql import REBUILT_RUN, run_values
 from turnledger.ledger.stores.postgres.sql_postgres_schema import ROW
@@ -26,7 +26,7 @@ class PostgresIndexTransaction(PostgresLeaseTransaction):
 
     __slots__ = ("_cursor", "_db")
     _cursor: Cursor[tuple[Any, ...]]
-    _db: Db
+    _db: Connection
 
     @abstractmethod
     def _write_held(self) -> None:
@@ -37,7 +37,7 @@ class PostgresIndexTransaction(PostgresLeaseTransaction):
         self._execute(_REBUILDING, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
         self._wrote = True
         rows = fold(self._all_rows())
-        with self._db.unhurried(self._writer.is_at_work):
+        with self._db.without_limit(self._writer.is_at_work):
             self._write_index(rows)
 
     def _write_index(self, rows: Sequence[RunRow]) -> None:

@@ -1,7 +1,13 @@
-"""Connections to a ledger's SQLite file, as durable as the ledger promises.
+"""SQLite connections: a pool of readers, durable settings, read-only files, and forks.
 
-The library's own pool is not used: it closes connections in which other threads are reading,
-which ends the interpreter, and loses a place for good when an interrupt comes at a bad moment.
+Every connection to a ledger's file is made here. There is no lock around the pool: Ctrl-C in a
+moment in which a thread holds one would lose a place for good, and a pool that closes connections
+in which other threads are reading ends the interpreter.
+
+Forks: SQLite keeps a table of the files that this process has locked. A forked child has a copy
+of that table and none of the locks. If a connection was open at the fork, another one to the same
+file would rely in the child on locks that are the parent's, and both would lose what they wrote.
+So a child that finds such a file refuses to open it, and closes no connection of its parent's.
 """
 
 from __future__ import annotations
@@ -11,59 +17,132 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import NoReturn
+from contextlib import closing, contextmanager
+from typing import NamedTuple
 from urllib.parse import quote
+from weakref import ref
 
-from eventsourcing.sqlite import SQLiteDatastore
-
-from turnledger.ledger.stores.sqlite.connection_sqlite_forking import (
-    OwnConnection,
-    check_not_shared,
-)
-from turnledger.ledger.stores.sqlite.connection_sqlite_reading import reading
+from turnledger.ledger.errors import StoreBusyError, StoreUnavailableError
 from turnledger.ledger.stores.sqlite.errors import code_of
 
-# How many connections are kept for the next reader.
-READERS = 8
-DEFAULT_WAIT = 30.0
-NAP = 0.001
+# How many idle connections are kept for the next reader.
+IDLE_READERS = 8
+RETRY_SECONDS = 0.001
+
+# --- forks ---
+
+# Open connections, with the device and inode of their files, by id. Not a weak set: its callback,
+# which runs when a connection is collected, is a place where Ctrl-C gets lost.
+_open: dict[int, tuple[ref[Connection], tuple[int, int]]] = {}
+# In a child: references that are kept for ever, because a connection that is collected is closed.
+_of_parent: list[Connection] = []
+# In a child: the files that the parent had open, by device and inode.
+_open_at_fork: set[tuple[int, int]] = set()
 
 
-class LedgerDatastore(SQLiteDatastore):
-    """The library's datastore with our connections."""
+class Connection(sqlite3.Connection):
+    """A SQLite connection that knows its process, and closes itself when collected.
 
-    def __init__(self, db_name: str, *, wait: float, read_only: bool = False) -> None:
-        super().__init__(db_name, originator_id_type="text")
-        self.path = db_name
-        self.wait = wait
-        self.read_only = read_only
-        self._idle: deque[sqlite3.Connection] = deque()
-        self._is_closed = False
+    An interrupt can come between the moment in which a connection is open and the one in which
+    the caller could note it, so that no `finally` ever closes it. `__del__` does. It is a function
+    in C, and there is no `__init__` in Python: an interrupt in the one would be lost, and one at
+    the beginning of the other would leave what can't be closed. `_open_connection` makes them.
+    """
 
-    def connect_bare(self, options: str = "mode=rw") -> sqlite3.Connection:
-        """A connection that has set nothing, to see what the file is."""
-        check_not_shared(self.path)
-        # By URI, so that no name is misread and nothing is created by accident.
-        return OwnConnection(
-            self.path,
-            f"file:{quote(os.fsencode(self.path))}?{options}",
+    process = 0
+    __del__ = sqlite3.Connection.close
+
+    def close(self) -> None:
+        # In a child, closing would write to the parent's file without having its locks.
+        if self.process == os.getpid():
+            super().close()
+            _open.pop(id(self), None)
+
+
+def _open_connection(path: str, uri: str, wait: float) -> Connection:
+    # First to nowhere, so that it is registered before it opens the file: no open connection is
+    # ever missing at a fork.
+    db = Connection(":memory:")
+    _open[id(db)] = ref(db), _file_number(path)
+    try:
+        sqlite3.Connection.__init__(
+            db,
+            uri,
             uri=True,
             check_same_thread=False,
             isolation_level=None,
             cached_statements=256,
-            timeout=self.wait,
+            timeout=wait,
+        )
+    except BaseException:
+        # What could not be opened can't be closed either; back to where it can.
+        sqlite3.Connection.__init__(db, ":memory:")
+        _open.pop(id(db), None)
+        raise
+    db.process = os.getpid()  # not before: `__init__` clears all attributes
+    return db
+
+
+def _refuse_shared_with_parent(path: str) -> None:
+    """Refuse a file that was open in the parent process at the moment of the fork."""
+    if _open_at_fork and _file_number(path) in _open_at_fork:
+        raise StoreUnavailableError(
+            f"{path} was in use in the process that forked this one, in the very moment of the "
+            "fork, and SQLite can't open it here any more. Nothing was written. Fork while no "
+            "other thread uses the ledger, or start a new process (multiprocessing's spawn)."
         )
 
-    def connect(self) -> sqlite3.Connection:
+
+def _file_number(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _after_fork_in_child() -> None:
+    for reference, file in list(_open.values()):
+        connection = reference()
+        if connection is not None:
+            _of_parent.append(connection)
+            _open_at_fork.add(file)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# --- connections of one ledger ---
+
+
+class ConnectionPool:
+    """The connections of one open ledger to its file: a few idle readers, made when needed."""
+
+    def __init__(self, path: str, *, wait: float, read_only: bool = False) -> None:
+        self.path = path
+        self.wait = wait
+        self.read_only = read_only
+        # `append` and `pop` of a deque are atomic: it needs no lock.
+        self._idle: deque[Connection] = deque()
+        self._is_closed = False
+
+    def connect_bare(self, options: str = "mode=rw") -> Connection:
+        """A connection that has set nothing, to see what the file is."""
+        _refuse_shared_with_parent(self.path)
+        # By URI, so that no name is misread and nothing is created by accident.
+        uri = f"file:{quote(os.fsencode(self.path))}?{options}"
+        return _open_connection(self.path, uri, self.wait)
+
+    def connect(self) -> Connection:
         """A connection that is as durable as the ledger promises, and never checkpoints alone."""
         db = self.connect_bare()
         try:
             self._switch_to_wal(db)
             db.execute("PRAGMA synchronous=FULL")
+            # A checkpoint by SQLite itself would happen outside of the lock between processes.
             db.execute("PRAGMA wal_autocheckpoint=0")
             db.execute("PRAGMA foreign_keys=OFF")
-            # What somebody put into the file is data: nothing in it may run functions.
+            # A schema that another program changed is data: nothing in it may run functions.
             db.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
             db.close()
@@ -71,7 +150,10 @@ class LedgerDatastore(SQLiteDatastore):
         return db
 
     def _switch_to_wal(self, db: sqlite3.Connection) -> None:
-        """SQLite waits for nobody here: not for one who rolls back what a killed process left."""
+        """Set WAL mode, with retries: SQLite's own timeout does not cover this statement.
+
+        It is busy, for example, while another process rolls back what a killed one left.
+        """
         deadline = time.monotonic() + self.wait
         while True:
             try:
@@ -81,12 +163,12 @@ class LedgerDatastore(SQLiteDatastore):
             except sqlite3.OperationalError as error:
                 if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
-            time.sleep(NAP)
+            time.sleep(RETRY_SECONDS)
         if mode != "wal":
             raise sqlite3.OperationalError(f"the journal mode stays {mode!r} instead of WAL")
 
     @contextmanager
-    def reader(self) -> Iterator[sqlite3.Connection]:
+    def reader(self) -> Iterator[Connection]:
         """A connection for one read; only the thread that reads with it ever closes it."""
         try:
             db = self._idle.pop()
@@ -97,25 +179,49 @@ class LedgerDatastore(SQLiteDatastore):
         except BaseException:
             db.close()  # with whatever it was in the middle of
             raise
-        if len(self._idle) < READERS:
+        if len(self._idle) < IDLE_READERS:
             self._idle.append(db)
         else:
             db.close()
+        # The pool may have been closed after the line above put this one back.
         if self._is_closed:
-            self.rest()
+            self.close_idle()
 
-    def read_only_connection(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection for one read, where nothing at all can be written."""
-        return reading(self.path, lambda options: self.connect_bare(options))
+    @contextmanager
+    def read_only_connection(self) -> Iterator[Connection]:
+        """A connection for one read that writes nothing, not even files beside the ledger's.
 
-    def get_connection(self, *, commit: bool) -> NoReturn:
-        """Not offered: the library's connections would move the WAL whenever they like."""
-        raise TypeError(
-            "Read a ledger's file through the ledger, or with a connection of your own."
-        )
+        For a read-only mount or another user's folder. SQLite reads a file in WAL mode only with
+        its index (`-shm`), or when it is told that the file never changes (`immutable`). It may
+        change: other users can have the same folder writable. So what was read as immutable
+        counts only if the files were the same before and after.
+        """
+        path = self.path
+        before = _files(path)
+        wal, index = before[1], before[2]
+        if wal is not None and index is not None:
+            # Another process has the ledger open, or was killed: SQLite reads the WAL, and copes
+            # with an index that it may not change.
+            with closing(self.connect_bare("mode=ro")) as db:
+                yield db
+            return
+        if wal is not None and wal.size > 0:
+            raise IndexMissingError(
+                f"{path} can only be read here, and not without writing: the last commits are in "
+                f"{path}-wal, and the index {path}-shm is missing. Copy {path} and {path}-wal to "
+                "where you can write, and open the copy."
+            )
+        # No WAL: everything is in the file itself.
+        try:
+            with closing(self.connect_bare("mode=ro&immutable=1")) as db:
+                yield db
+        except sqlite3.DatabaseError:
+            _check_unchanged(path, before)
+            raise
+        _check_unchanged(path, before)
 
-    def rest(self) -> None:
-        """Close the connections that nobody is using."""
+    def close_idle(self) -> None:
+        """Close the connections that no thread is using."""
         while True:
             try:
                 db = self._idle.pop()
@@ -124,11 +230,47 @@ class LedgerDatastore(SQLiteDatastore):
             db.close()
 
     def close(self) -> None:
-        """Readers that are under way close what they have when they are done."""
+        """Close idle connections now; readers under way close theirs when they are done."""
         self._is_closed = True
-        self.rest()
-        super().close()
+        self.close_idle()
 
-    def __del__(self) -> None:
-        # Connections close themselves; the library's pool never had one.
-        pass
+
+# --- files that can only be read ---
+
+
+class ChangedMeanwhileError(StoreBusyError):
+    """A file that was read as immutable was written to meanwhile."""
+
+
+class IndexMissingError(StoreUnavailableError):
+    """The WAL has no index; for a moment that is so when a process closes the ledger elsewhere."""
+
+
+class _File(NamedTuple):
+    """A file's identity and age: another value if it was replaced or written to."""
+
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def _files(path: str) -> tuple[_File | None, _File | None, bool | None]:
+    """The database, its WAL, and whether it has an index, whose content changes with readers."""
+    index = _file(f"{path}-shm")
+    return _file(path), _file(f"{path}-wal"), None if index is None else True
+
+
+def _check_unchanged(path: str, before: tuple[_File | None, _File | None, bool | None]) -> None:
+    if _files(path) != before:
+        raise ChangedMeanwhileError(
+            f"{path} was written to while it was being read from where it is read-only. Try again."
+        )
+
+
+def _file(path: str) -> _File | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return _File(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

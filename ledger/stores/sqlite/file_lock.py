@@ -183,7 +183,7 @@ class NoLock:
         pass
 
 
-class LifeSign:
+class LivenessFile:
     """A file that this process keeps locked while it lives."""
 
     _fd = -1

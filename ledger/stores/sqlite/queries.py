@@ -1,129 +1,94 @@
-"""What is read from a ledger in SQLite, as statements; `sqlite.py` says on which connection."""
+"""Reads of a ledger's SQLite file, done again where a failure is likely to pass.
+
+Readers have connections of their own: they wait neither for writers nor for each other.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from typing import Any, TypeVar
 
-from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
-from turnledger.ledger.runs.transaction import Lease
-from turnledger.ledger.stores.base import LedgerRecorder, RunQuery
-from turnledger.ledger.stores.sql import catalogue_number
-from turnledger.ledger.stores.sql_run_conditions import run_conditions
-from turnledger.ledger.stores.sqlite.schema import (
-    RAW_ROW,
-    ROW,
-    RUN,
-    as_text,
-    changed_schema,
-    stored_bytes,
+from turnledger.ledger.errors import IntegrityFailureError, StoreUnavailableError
+from turnledger.ledger.stores.sqlite.connection import (
+    RETRY_SECONDS,
+    ChangedMeanwhileError,
+    ConnectionPool,
+    IndexMissingError,
 )
+from turnledger.ledger.stores.sqlite.errors import code_of, is_damage, unavailable
 
-# How many of its findings SQLite is asked for.
-FINDINGS = 20
+T = TypeVar("T")
+# How often a read is tried again: of a file that is written to meanwhile, or damaged.
+READ_ATTEMPTS = 30
+# What SQLite says of files that come and go beside one that can only be read here.
+_NOT_YET_THERE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
-class SQLiteRows(LedgerRecorder):
-    """Events, runs, blobs and leases, read."""
+class Queries:
+    """Queries on the connections of a pool; `check_open` raises once the ledger is closed."""
 
-    @abstractmethod
-    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]: ...
+    def __init__(self, pool: ConnectionPool, check_open: Callable[[], None]) -> None:
+        self._pool = pool
+        self._check_open = check_open
 
-    @abstractmethod
-    def _undecoded(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection that gives text as bytes."""
+    def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query."""
+        return self.ask(lambda db: db.execute(statement, values).fetchall())
 
-    def rows(
-        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
-        found = self._all(
-            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
-            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
-            (run_id, after, until if until is not None else 2**62, limit),
-        )
-        return list(map(as_row, found))
+    def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """The answer of a function that reads on one connection."""
+        for _ in range(READ_ATTEMPTS):
+            try:
+                with self._reader() as db:
+                    return question(db)
+            except StoreUnavailableError as error:
+                if not self._may_pass(error):
+                    raise
+            time.sleep(RETRY_SECONDS)
+        with self._reader() as db:
+            return question(db)
 
-    def rows_after(self, position: int, limit: int) -> list[Row]:
-        found = self._all(
-            f"SELECT {ROW} FROM events WHERE position>? ORDER BY position LIMIT ?",
-            (position, limit),
-        )
-        return list(map(as_row, found))
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        self._check_open()
+        try:
+            if self._pool.read_only:
+                with self._pool.read_only_connection() as db:
+                    yield db
+                return
+            with self._pool.reader() as db:
+                yield db
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if "decode" in str(error):
+                raise IntegrityFailureError(
+                    f"{self._pool.path} holds damaged text: {error}"
+                ) from error
+            raise unavailable(error, "reading") from error
 
-    def run(self, run_id: str) -> RunRow | None:
-        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
-        return RunRow(*found[0]) if found else None
+    def _may_pass(self, error: StoreUnavailableError) -> bool:
+        """Whether the failure is likely over in a moment."""
+        if isinstance(error, ChangedMeanwhileError | IndexMissingError):
+            return True
+        # A failing disk may have taken pages back, and the writer that met that is about to
+        # invalidate the WAL's index. And files beside one that can only be read here come and go
+        # when other processes open and close it.
+        return is_damage(error) or (self._pool.read_only and code_of(error) in _NOT_YET_THERE)
 
-    def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = run_conditions(query, "?")
-        return [
-            RunRow(*row)
-            for row in self._all(
-                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
-                [*values, query.limit],
-            )
-        ]
+    @contextmanager
+    def undecoded(self) -> Iterator[sqlite3.Connection]:
+        """A connection of its own that gives text as bytes, so that damage can be looked at."""
+        self._check_open()
+        try:
+            with self._own_connection() as db:
+                db.text_factory = bytes
+                yield db
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise unavailable(error, "verifying") from error
 
-    def blob(self, name: str) -> bytes | None:
-        found = self._all("SELECT content FROM blobs WHERE name=?", (name,))
-        return found[0][0] if found else None
-
-    def blob_names(self) -> Iterator[str]:
-        last = ""
-        while names := self._all(
-            "SELECT name FROM blobs WHERE name>? ORDER BY name LIMIT 500", (last,)
-        ):
-            yield from (name for (name,) in names)
-            reached: object = names[-1][0]
-            if not isinstance(reached, str) or reached <= last:
-                # A damaged index gives the same names again and again.
-                raise IntegrityFailureError("The names of blobs are not in their order: damaged.")
-            last = reached
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._all(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?",
-            (run_id,),
-        )
-        return Lease(*found[0]) if found else None
-
-    def written_catalogue(self) -> int | None:
-        found = self._all("SELECT value FROM meta WHERE key='catalogue'")
-        return catalogue_number(found[0][0] if found else None)
-
-    def raw_run_ids(self) -> Iterator[Any]:
-        with self._undecoded() as db:
-            yield from db.execute(
-                f"SELECT {as_text('run_id')}, count(*) FROM events GROUP BY run_id"
-            )
-
-    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
-        which, values = "run_id=CAST(? AS TEXT)", [run_id]
-        if (stored := stored_bytes(run_id)) is not None:
-            which, values = "run_id IN (CAST(? AS TEXT), ?)", [run_id, stored]
-        if first is not None:
-            which, values = f"{which} AND version>=?", [*values, first]
-        with self._undecoded() as db:
-            found = db.execute(
-                f"SELECT {RAW_ROW} FROM events WHERE {which} ORDER BY version", values
-            )
-            yield from map(as_raw_row, found)
-
-    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
-        columns = ", ".join(map(as_text, ("run_id", "key", "value")))
-        with self._undecoded() as db:
-            yield from db.execute(f"SELECT {columns} FROM run_tags")
-
-    def own_findings(self) -> Iterator[str]:
-        with self._undecoded() as db:
-            yield from changed_schema(db)
-        # Indexes that part from their tables, too: a reader that goes by them misses rows.
-        with self._undecoded() as db:
-            for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):
-                if found != b"ok":
-                    yield found.decode("utf-8", "backslashreplace")
+    def _own_connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        if self._pool.read_only:
+            return self._pool.read_only_connection()
+        return closing(self._pool.connect())

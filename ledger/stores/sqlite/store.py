@@ -1,24 +1,17 @@
-"""A ledger in one SQLite file: nothing to install, durable before `append` returns.
+"""SQLite store, the default: one file in WAL mode, durable before `append` returns.
 
-Commits and checkpoints happen under one lock between processes: SQLite before 3.51.3
-can corrupt a WAL that several connections write and checkpoint at once, and its own
-lock is not fair. Readers have connections of their own and wait for nobody.
+Commits and checkpoints happen under one lock between processes (`file_lock.py`): SQLite before
+3.51.3 can corrupt a WAL that several connections write and checkpoint at once, and its own lock
+is not fair. Readers have connections of their own and wait for no writer.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
-
-from eventsourcing.sqlite import (
-    SQLiteApplicationRecorder,
-    SQLiteFactory,
-)
-from eventsourcing.utils import EnvType
+from typing import Any, Self
 
 from turnledger.ledger.errors import (
     IntegrityFailureError,
@@ -27,78 +20,91 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.transaction import Transaction
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
+from turnledger.ledger.runs.transaction import Lease, Transaction
+from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number
-from turnledger.ledger.stores.sqlite.connection import DEFAULT_WAIT, NAP, LedgerDatastore
-from turnledger.ledger.stores.sqlite.connection_sqlite_reading import (
-    ChangedMeanwhileError,
-    IndexMissingError,
-)
-from turnledger.ledger.stores.sqlite.errors import (
-    code_of,
-    is_busy,
-    is_damage,
-    not_opened,
-    unavailable,
-)
-from turnledger.ledger.stores.sqlite.file_lock import FairLock, LifeSign, NoLock
-from turnledger.ledger.stores.sqlite.queries import SQLiteRows
+from turnledger.ledger.stores.sql_run_conditions import run_conditions
+from turnledger.ledger.stores.sqlite.connection import ConnectionPool
+from turnledger.ledger.stores.sqlite.errors import is_busy, is_damage, not_opened, unavailable
+from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock
+from turnledger.ledger.stores.sqlite.queries import Queries
 from turnledger.ledger.stores.sqlite.schema import (
+    RAW_ROW,
+    ROW,
+    RUN,
     SCHEMA_VERSION,
-    TABLES,
+    as_text,
+    changed_schema,
     format_of,
     make_tables,
+    stored_bytes,
     upgrade,
 )
-from turnledger.ledger.stores.sqlite.transaction import SQLiteLedgerTransaction
-from turnledger.ledger.stores.sqlite.wal import cut_wal, distrust_index
-from turnledger.ledger.stores.wakeup import Bell
+from turnledger.ledger.stores.sqlite.transaction import SQLiteTransaction
+from turnledger.ledger.stores.sqlite.wal import invalidate_index, invalidate_wal_tail
+from turnledger.ledger.stores.wakeup import Wakeup
 
-T = TypeVar("T")
-# Move the WAL into the database after about this many pages (16 MB): the pages that every
-# append touches are then moved once for hundreds of commits.
+# Checkpoint (move the WAL into the database) after about this many pages (16 MB): the pages that
+# every append touches are then moved once for hundreds of commits.
 CHECKPOINT_PAGES = 4000
-# Times of commits, not of positions: the latest of the last ones is near enough for `facts`.
-NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
-    FROM (SELECT recorded_at FROM events ORDER BY position DESC LIMIT 1000)"""
 PAGE_BYTES = 4096
 # A commit of one event touches the event, its two indexes, the run's row and their parents.
 PAGES_PER_COMMIT = 5
-# How often a read is tried again: of a file that is written to where it may be, or damaged.
-LOOKS = 30
-_NOT_YET_THERE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-# For how many seconds a fork waits for whoever writes in this process.
-A_MOMENT = 1.0
+# How many of its findings SQLite's integrity check is asked for.
+FINDINGS = 20
+# For how many seconds a fork waits for a writing thread of this process.
+FORK_WAIT = 1.0
+# Positions follow the order of commits, and clocks go backwards: the latest time of the last
+# thousand events is near enough for `diagnostics`.
+NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
+    FROM (SELECT recorded_at FROM events ORDER BY position DESC LIMIT 1000)"""
 
 
-class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
-    """The store over one file."""
+class SQLiteStore(Store):
+    """The store over one file. `open` makes the tables where they are missing."""
 
-    datastore: LedgerDatastore
-
-    def __init__(self, datastore: LedgerDatastore, events_table_name: str = "events") -> None:
-        self._path = Path(datastore.path)
-        self._folder = Path(f"{self._path}-locks")
-        self._read_only = datastore.read_only
+    def __init__(self, path: Path, *, wait: float, read_only: bool = False) -> None:
+        self._path = path
+        self._folder = Path(f"{path}-locks")
+        self._read_only = read_only
+        self.pool = ConnectionPool(str(path), wait=wait, read_only=read_only)
+        self._queries = Queries(self.pool, self._check_open)
+        self.derived = SQLDerivedReader(self._queries.all)
         self._lock: NoLock | FairLock = NoLock()
-        if not self._read_only:
-            self._lock = FairLock(self._folder, datastore.wait)
-        super().__init__(datastore, events_table_name)
-        self.derived = SQLDerivedReader(self._all)
+        if not read_only:
+            self._lock = FairLock(self._folder, wait)
+        super().__init__()
+        # The one connection that writes; kept from commit to commit.
         self._writer: sqlite3.Connection | None = None
-        self._tx: SQLiteLedgerTransaction | None = None
-        # Whether this process has the lock, or may have it: it came to ask for it.
-        self._inside = False
-        self._life: LifeSign | None = None
+        self._tx: SQLiteTransaction | None = None
+        # Whether this process holds the lock, or may hold it: it has begun to ask for it.
+        self._may_hold_lock = False
+        self._liveness: LivenessFile | None = None
         self._is_released = False
-        # Those who wrote before and died may have left a long WAL: it counts as ours.
-        self._unmoved_pages = _size(Path(f"{self._path}-wal")) // PAGE_BYTES
-        self._appended = Bell()
+        # A process that wrote before and died may have left a long WAL: it counts as ours.
+        self._pages_in_wal = _size(Path(f"{path}-wal")) // PAGE_BYTES
+        self._appended = Wakeup()
 
-    def construct_create_table_statements(self) -> list[str]:
-        return list(TABLES)
+    @classmethod
+    def open(cls, path: Path, *, wait: float, read_only: bool = False) -> Self:
+        """The store at a path where a file exists; an empty one becomes a ledger.
 
-    def create_table(self) -> None:
+        Args:
+            path: The file; its locks are in the folder `PATH-locks` beside it.
+            wait: Seconds to wait for other writers.
+            read_only: Write nothing, not even files beside it.
+        """
+        store = cls(path, wait=wait, read_only=read_only)
+        try:
+            store.prepare()
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    def prepare(self) -> None:
         """Make the tables if the file is empty, or those that an older format lacks.
 
         A file that is something else is refused.
@@ -127,8 +133,8 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
         """
         try:
             if self._read_only:
-                return self._ask(self._looks_ready)
-            with closing(self.datastore.connect_bare()) as db:
+                return self._queries.ask(self._looks_ready)
+            with closing(self.pool.connect_bare()) as db:
                 return self._looks_ready(db)
         except sqlite3.OperationalError:
             return False  # busy, say; whoever has the lock will see
@@ -161,7 +167,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
                 "user may not write there. Nothing was written. Make it writable, open it "
                 "again, and append the same events again."
             )
-        self._inside = True
+        self._may_hold_lock = True
         try:
             self._lock.acquire()
         except OSError as error:
@@ -171,41 +177,41 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
 
     def _connect(self) -> None:
         try:
-            self._writer = self.datastore.connect()
+            self._writer = self.pool.connect()
         except sqlite3.Error as error:
             raise unavailable(error, "opening the database") from error
 
     def _transaction(self, *, careful: bool) -> Transaction:
         assert self._writer is not None
-        self._tx = SQLiteLedgerTransaction(self._writer, self._heads, self._folder, careful=careful)
+        self._tx = SQLiteTransaction(self._writer, self._heads, self._folder, careful=careful)
         return self._tx
 
     def _leave(self) -> None:
-        if not self._inside:
+        if not self._may_hold_lock:
             return
         db, tx, self._tx = self._writer, self._tx, None
         try:
             if tx is not None and tx.failed and tx.begun:
-                self._cut_wal()
+                self._undo_in_wal()
             if db is not None and db.in_transaction:
                 # Nothing of a broken connection is kept for the next writer.
                 self._writer = None
                 db.close()
             elif db is not None and tx is not None:
-                self._unmoved_pages += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
+                self._pages_in_wal += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
                 # If there was no room: a WAL that was moved is written from its beginning again.
-                if tx.failed or self._unmoved_pages >= CHECKPOINT_PAGES:
-                    self._move_wal(db)
+                if tx.failed or self._pages_in_wal >= CHECKPOINT_PAGES:
+                    self._checkpoint(db)
         finally:
             self._lock.release()
-            self._inside = False
+            self._may_hold_lock = False
         if self._appended.waiting:
-            self._appended.ring()
+            self._appended.wake_all()
 
     @contextmanager
     def _exclusively(self) -> Iterator[sqlite3.Connection]:
         """The writer's connection for something that is no append."""
-        with self._turn:
+        with self._write_lock:
             try:
                 self._enter()
                 assert self._writer is not None
@@ -217,94 +223,136 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             finally:
                 self._leave()
 
-    def _cut_wal(self) -> None:
+    def _undo_in_wal(self) -> None:
         with suppress(OSError):  # then what became of it stays unknown
-            cut_wal(self._path)
+            invalidate_wal_tail(self._path)
 
-    def _move_wal(self, db: sqlite3.Connection) -> None:
+    def _checkpoint(self, db: sqlite3.Connection) -> None:
         """What is in the WAL is safe there: if it can't be moved, that is tried again."""
-        self._unmoved_pages = 0
+        self._pages_in_wal = 0
         try:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             if not is_busy(error):
                 with suppress(OSError):
-                    distrust_index(self._path)
+                    invalidate_index(self._path)
 
     # --- reading ---
 
-    @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        self._check_open()
-        try:
-            if self._read_only:
-                with self.datastore.read_only_connection() as db:
-                    yield db
-                return
-            with self.datastore.reader() as db:
-                yield db
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if "decode" in str(error):
-                raise IntegrityFailureError(f"{self._path} holds damaged text: {error}") from error
-            raise unavailable(error, "reading") from error
-
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        return self._ask(lambda db: db.execute(statement, values).fetchall())
+        return self._queries.all(statement, values)
 
-    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        for _ in range(LOOKS):
-            try:
-                with self._reader() as db:
-                    return question(db)
-            except StoreUnavailableError as error:
-                if not self._may_pass(error):
-                    raise
-            time.sleep(NAP)
-        with self._reader() as db:
-            return question(db)
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Row]:
+        found = self._all(
+            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
+            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
+            (run_id, after, until if until is not None else 2**62, limit),
+        )
+        return list(map(as_row, found))
 
-    def _may_pass(self, error: StoreUnavailableError) -> bool:
-        """Whether it is likely over in a moment."""
-        if isinstance(error, ChangedMeanwhileError | IndexMissingError):
-            return True
-        # A failing disk took pages back, perhaps, and whoever met that is about to say so. And
-        # files beside one that can only be read here come and go, when others open and close it.
-        return is_damage(error) or (self._read_only and code_of(error) in _NOT_YET_THERE)
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+        # Without an end no condition: in a damaged file a position may be text, which is higher
+        # than every number, and its reader has to be told.
+        end, values = ("", ()) if until is None else ("AND position<=?", (until,))
+        found = self._all(
+            f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
+            (position, *values, limit),
+        )
+        return list(map(as_row, found))
+
+    def run(self, run_id: str) -> RunRow | None:
+        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
+        return RunRow(*found[0]) if found else None
+
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        where, values = run_conditions(query, "?")
+        return [
+            RunRow(*row)
+            for row in self._all(
+                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
+                [*values, query.limit],
+            )
+        ]
+
+    def blob(self, name: str) -> bytes | None:
+        found = self._all("SELECT content FROM blobs WHERE name=?", (name,))
+        return found[0][0] if found else None
+
+    def blob_names(self) -> Iterator[str]:
+        last = ""
+        while names := self._all(
+            "SELECT name FROM blobs WHERE name>? ORDER BY name LIMIT ?", (last, PAGE)
+        ):
+            yield from (name for (name,) in names)
+            reached: object = names[-1][0]
+            if not isinstance(reached, str) or reached <= last:
+                # A damaged index gives the same names again and again.
+                raise IntegrityFailureError("The names of blobs are not in their order: damaged.")
+            last = reached
+
+    def lease(self, run_id: str) -> Lease | None:
+        found = self._all(
+            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?",
+            (run_id,),
+        )
+        return Lease(*found[0]) if found else None
+
+    def written_catalogue(self) -> int | None:
+        found = self._all("SELECT value FROM meta WHERE key='catalogue'")
+        return catalogue_number(found[0][0] if found else None)
+
+    def raw_run_ids(self) -> Iterator[Any]:
+        with self._queries.undecoded() as db:
+            yield from db.execute(
+                f"SELECT {as_text('run_id')}, count(*) FROM events GROUP BY run_id"
+            )
+
+    def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
+        which, values = "run_id=CAST(? AS TEXT)", [run_id]
+        if (stored := stored_bytes(run_id)) is not None:
+            which, values = "run_id IN (CAST(? AS TEXT), ?)", [run_id, stored]
+        if first is not None:
+            which, values = f"{which} AND version>=?", [*values, first]
+        with self._queries.undecoded() as db:
+            found = db.execute(
+                f"SELECT {RAW_ROW} FROM events WHERE {which} ORDER BY version", values
+            )
+            yield from map(as_raw_row, found)
+
+    def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
+        columns = ", ".join(map(as_text, ("run_id", "key", "value")))
+        with self._queries.undecoded() as db:
+            yield from db.execute(f"SELECT {columns} FROM run_tags")
+
+    def own_findings(self) -> Iterator[str]:
+        with self._queries.undecoded() as db:
+            yield from changed_schema(db)
+        # Indexes that part from their tables, too: a reader that goes by them misses rows.
+        with self._queries.undecoded() as db:
+            for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):
+                if found != b"ok":
+                    yield found.decode("utf-8", "backslashreplace")
+
+    def last_position(self) -> int | None:
+        highest: int | None = self._all("SELECT max(position) FROM events")[0][0]
+        return highest
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         self._appended.wait(seconds)
 
     def holder(self) -> str:
-        with self._turn:
+        with self._write_lock:
             self._check_open()
-            if self._life is None:
+            if self._liveness is None:
                 try:
-                    self._life = LifeSign(self._folder)
+                    self._liveness = LivenessFile(self._folder)
                 except OSError as error:
                     raise not_opened(f"The sign of life in {self._folder}", error) from error
-            return self._life.name
+            return self._liveness.name
 
-    @contextmanager
-    def _undecoded(self) -> Iterator[sqlite3.Connection]:
-        """A connection of its own that gives text as bytes, so that damage can be looked at."""
-        self._check_open()
-        try:
-            with self._alone() as db:
-                db.text_factory = bytes
-                yield db
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise unavailable(error, "verifying") from error
-
-    def _alone(self) -> AbstractContextManager[sqlite3.Connection]:
-        if self._read_only:
-            return self.datastore.read_only_connection()
-        return closing(self.datastore.connect())
-
-    def max_notification_id(self) -> int | None:  # type: ignore[override]
-        highest: int | None = self._all("SELECT max(position) FROM events")[0][0]
-        return highest
-
-    def facts(self) -> dict[str, str]:
+    def diagnostics(self) -> dict[str, str]:
         def look(db: sqlite3.Connection) -> tuple[dict[str, str], int]:
             pragma = {
                 name: str(db.execute(f"PRAGMA {name}").fetchone()[0])
@@ -312,7 +360,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             }
             return pragma, db.execute(NEWEST_RECORDED).fetchone()[0]
 
-        pragma, newest = self._ask(look)
+        pragma, newest = self._queries.ask(look)
         return {
             "store": "sqlite",
             "file": str(self._path.absolute()),
@@ -329,7 +377,7 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
     def close(self) -> None:
         if self._is_released:
             return
-        with self._turn:
+        with self._write_lock:
             self._closed = self._closed or "This ledger was closed. Open it again."
             try:
                 self._release()
@@ -337,19 +385,19 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
                 # Ctrl-C came just then, as it may: see group_commit.
                 self._release()
                 raise
-        self._appended.ring()
+        self._appended.wake_all()
 
     def _release(self) -> None:
         """Let go of everything. May be repeated."""
         if not self._lock.is_closed:
-            self._rest()
-        self.datastore.close()
-        if self._life is not None:
-            self._life.close()
+            self._close_connections()
+        self.pool.close()
+        if self._liveness is not None:
+            self._liveness.close()
         self._lock.close()
         self._is_released = True
 
-    def _rest(self) -> None:
+    def _close_connections(self) -> None:
         """Close the connections that nobody is using. May be repeated."""
         try:
             # Closing the last connection moves the WAL: under the lock, like any commit. If
@@ -357,26 +405,26 @@ class SQLiteLedgerRecorder(SQLiteRows, SQLiteApplicationRecorder):
             locked = self._lock.acquire_at_once()
             writer, self._writer = self._writer, None
             if writer is not None and locked:
-                self._move_wal(writer)
-            self.datastore.rest()
+                self._checkpoint(writer)
+            self.pool.close_idle()
             if writer is not None:
                 writer.close()
         finally:
             self._lock.release()
 
-    def rest(self) -> None:
-        if not self._read_only and self._turn.acquire(timeout=A_MOMENT):
+    def before_fork(self) -> None:
+        if not self._read_only and self._write_lock.acquire(timeout=FORK_WAIT):
             try:
-                self._rest()
+                self._close_connections()
             finally:
-                self._turn.release()
+                self._write_lock.release()
 
-    def abandon(self) -> None:
-        super().abandon()
+    def after_fork_in_child(self) -> None:
+        super().after_fork_in_child()
         self._is_released = True
         self._lock.forget()
-        if self._life is not None:
-            self._life.forget()
+        if self._liveness is not None:
+            self._liveness.forget()
 
 
 def _size(path: Path) -> int:
@@ -384,28 +432,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-class SQLiteLedgerFactory(SQLiteFactory):
-    """Builds the store the way the library builds its own, from an environment."""
-
-    LEDGER_WAIT = "LEDGER_WAIT"
-    LEDGER_READ_ONLY = "LEDGER_READ_ONLY"
-    application_recorder_class: type[SQLiteApplicationRecorder] = SQLiteLedgerRecorder
-
-    def __init__(self, env: EnvType) -> None:
-        super().__init__(env)
-        self.datastore: LedgerDatastore = LedgerDatastore(
-            self.env.get(self.SQLITE_DBNAME) or "",
-            wait=float(self.env.get(self.LEDGER_WAIT) or DEFAULT_WAIT),
-            read_only=bool(self.env.get(self.LEDGER_READ_ONLY)),
-        )
-
-    def application_recorder(self) -> SQLiteLedgerRecorder:
-        recorder = SQLiteLedgerRecorder(self.datastore)
-        try:
-            recorder.create_table()
-        except BaseException:
-            recorder.close()
-            raise
-        return recorder

@@ -35,7 +35,7 @@ INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 
 
-class SQLiteLedgerTransaction(Transaction):
+class SQLiteTransaction(Transaction):
     """A transaction on the writer's connection, under the writer's lock."""
 
     __slots__ = (

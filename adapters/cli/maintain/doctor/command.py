@@ -75,7 +75,7 @@ def doctor() -> None:
 def _examined() -> tuple[dict[str, str], list[Check]]:
     try:
         with open_ledger() as ledger:
-            facts = ledger.store.facts()
+            facts = ledger.store.diagnostics()
             written = ledger.store.written_catalogue()
     except (StoreUnavailableError, NotALedgerError, IntegrityFailureError) as error:
         checks = examine_closed(ledger_url(), error)

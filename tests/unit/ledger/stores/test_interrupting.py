@@ -27,7 +27,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.stores.sqlite.file_lock import FairLock
-from turnledger.ledger.stores.wakeup import Bell
+from turnledger.ledger.stores.wakeup import Wakeup
 
 # Where CPython looks for signals: after these.
 LOOKS = {"RESUME", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"}
@@ -294,16 +294,16 @@ def test_who_is_interrupted_at_the_gate_leaves_it_open(tmp_path: Path) -> None:
     lock.close()
 
 
-def test_an_interrupt_at_the_bell_leaves_nobody_deaf() -> None:
-    """Whoever rings or waits after it is not held up."""
-    for act in (lambda bell: bell.ring(), lambda bell: bell.wait(0.001)):
+def test_an_interrupted_wakeup_blocks_no_other_thread() -> None:
+    """A thread that wakes others or waits after it is not held up."""
+    for act in (lambda wakeup: wakeup.wake_all(), lambda wakeup: wakeup.wait(0.001)):
         place = 1
         while True:
-            bell, interrupter = Bell(), Interrupter(place)
-            interrupter.around(partial(act, bell))
-            _in_time(bell.ring, f"point {place}")
-            _in_time(partial(bell.wait, 0.001), f"point {place}")
-            assert not bell.waiting
+            wakeup, interrupter = Wakeup(), Interrupter(place)
+            interrupter.around(partial(act, wakeup))
+            _in_time(wakeup.wake_all, f"point {place}")
+            _in_time(partial(wakeup.wait, 0.001), f"point {place}")
+            assert not wakeup.waiting
             if not interrupter.fired:
                 break
             place += 1

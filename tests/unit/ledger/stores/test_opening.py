@@ -23,6 +23,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.stores import open as opening
+from turnledger.ledger.stores.sqlite.store import SQLiteStore
 
 
 @pytest.mark.parametrize("wait", [-1, -5.0, -0.001, inf, -inf, nan, 1e10, 86_401])
@@ -96,7 +97,7 @@ def test_who_is_refused_leaves_the_locks_of_those_who_came_meanwhile(
         copy.append(run, note(), NEW)
     path.write_bytes(b"half of a copy" * 100)
     come: list[Ledger] = []
-    store = opening._sqlite_store
+    store = SQLiteStore.open
 
     def come_meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.undo()
@@ -106,10 +107,10 @@ def test_who_is_refused_leaves_the_locks_of_those_who_came_meanwhile(
             come[0].claim(run)
         raise NotALedgerError("half of a copy")
 
-    monkeypatch.setattr(opening, "_sqlite_store", come_meanwhile)
+    monkeypatch.setattr(SQLiteStore, "open", come_meanwhile)
     with pytest.raises(NotALedgerError):
         Ledger.open(path)
-    assert opening._sqlite_store is store
+    assert SQLiteStore.open == store
     locks = Path(f"{path}-locks")
     assert {"gate", "write"} <= {file.name for file in locks.iterdir()}
     with come[0] as theirs, Ledger.open(path) as ours:

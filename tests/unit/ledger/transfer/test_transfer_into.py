@@ -27,7 +27,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.integrity.seal import make_seal
-from turnledger.ledger.stores.base import LedgerRecorder
+from turnledger.ledger.stores.base import Store
 
 # --- damaged --------------------------------------------------------------------------------
 
@@ -181,9 +181,9 @@ def meanwhile(
     there: Ledger, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object], batch: int
 ) -> None:
     """Let something happen just before a batch of an import is written."""
-    write, count = LedgerRecorder.write, 0
+    write, count = Store.write, 0
 
-    def writing(store: LedgerRecorder, work: Any) -> Any:
+    def writing(store: Store, work: Any) -> Any:
         nonlocal count
         if store is there.store and "write_runs" in repr(work):
             count += 1
@@ -191,7 +191,7 @@ def meanwhile(
                 happen()
         return write(store, work)
 
-    monkeypatch.setattr(LedgerRecorder, "write", writing)
+    monkeypatch.setattr(Store, "write", writing)
 
 
 def test_a_claim_that_comes_after_the_comparison_is_seen_before_anything_is_written(

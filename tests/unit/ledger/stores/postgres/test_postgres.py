@@ -45,8 +45,8 @@ from turnledger.ledger.runs.transaction import Transaction, Watermark
 from turnledger.ledger.stores.derived_data import DerivedData
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
-from turnledger.ledger.stores.postgres.store import PostgresLedgerRecorder
-from turnledger.ledger.stores.postgres.transaction import PostgresLedgerTransaction
+from turnledger.ledger.stores.postgres.store import PostgresStore
+from turnledger.ledger.stores.postgres.transaction import PostgresTransaction
 
 ROOT = Path(__file__).parents[5]
 
@@ -189,14 +189,14 @@ def test_a_server_that_would_forget_commits_is_overruled(
     name = parse(url).parameters["dbname"]
     sql.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     sql.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
-    assert opened(url).store.facts()["synchronous_commit"] == "on"
+    assert opened(url).store.diagnostics()["synchronous_commit"] == "on"
 
     def isolation(tx: Any) -> Any:
         return tx._one("SHOW transaction_isolation")
 
     assert opened(url).store.write(isolation) == ("read committed",)
     sql.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
-    assert opened(url).store.facts()["synchronous_commit"] == "remote_apply"
+    assert opened(url).store.diagnostics()["synchronous_commit"] == "remote_apply"
 
 
 def test_the_database_refuses_changes(
@@ -283,10 +283,10 @@ def test_what_may_still_be_preceded_is_not_shown_to_followers(
         ledger.append(run, note(), NEW)
         assert [record.version for record in ledger.read(run)] == [1]
         assert list(ledger.tail()) == []
-        assert ledger.store.max_notification_id() is None
-        assert int(ledger.store.facts()["transactions_tail_waits_for"]) > 0
+        assert ledger.store.last_position() is None
+        assert int(ledger.store.diagnostics()["transactions_tail_waits_for"]) > 0
     eventually(lambda: [record.version for record in ledger.tail()] == [1])
-    assert ledger.store.max_notification_id() == next(ledger.tail()).position
+    assert ledger.store.last_position() == next(ledger.tail()).position
 
 
 def test_a_tail_waits_a_moment_for_those_who_hide_what_is_committed(
@@ -297,13 +297,13 @@ def test_a_tail_waits_a_moment_for_those_who_hide_what_is_committed(
 ) -> None:
     """What was appended before `tail` is called is in it, if others let go soon enough."""
     ledger, run = opened(url), new_run_id()
-    look = PostgresLedgerRecorder._more_after
+    look = PostgresStore._has_more
 
-    def let_go_and_look(store: PostgresLedgerRecorder, position: int) -> bool:
+    def let_go_and_look(store: PostgresStore, position: int, last: int) -> bool:
         sql.execute("COMMIT")
-        return look(store, position)
+        return look(store, position, last)
 
-    monkeypatch.setattr(PostgresLedgerRecorder, "_more_after", let_go_and_look)
+    monkeypatch.setattr(PostgresStore, "_has_more", let_go_and_look)
     sql.execute("BEGIN")
     sql.execute("SELECT pg_current_xact_id()")
     ledger.append(run, note(), NEW)
@@ -428,15 +428,15 @@ def test_ids_that_appear_between_two_looks_are_found_in_the_end(
     run, draft = new_run_id(), Draft(note(7), new_run_id())
     ledger.append(run, note(), NEW)
     other.append(run, note(), ANY)
-    look, careful = PostgresLedgerTransaction.run, []
+    look, careful = PostgresTransaction.run, []
 
-    def look_too_late(tx: PostgresLedgerTransaction, run_id: str) -> Any:
+    def look_too_late(tx: PostgresTransaction, run_id: str) -> Any:
         if tx.careful and not careful:
             careful.append(tx)
             other.append(run, draft, ANY)
         return look(tx, run_id)
 
-    monkeypatch.setattr(PostgresLedgerTransaction, "run", look_too_late)
+    monkeypatch.setattr(PostgresTransaction, "run", look_too_late)
     appended = ledger.append(run, draft, ANY)
     assert (appended.version, appended.duplicate, len(careful)) == (3, True, 1)
     assert_whole(ledger, (run, 3))
@@ -618,7 +618,7 @@ def test_a_query_that_nobody_waits_for_any_more_is_stopped(
     """After `wait` a read is a typed error, and the server no longer works on it."""
     ledger = opened(url, wait=0.1)
     with pytest.raises(StoreBusyError, match="longer wait"):
-        ledger.store.datastore.read("SELECT pg_sleep(600)")
+        ledger.store.pool.read("SELECT pg_sleep(600)")
     at_it = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' "
     assert sql.execute(at_it + "AND state = 'active' AND pid <> pg_backend_pid()").fetchone() == (
         0,

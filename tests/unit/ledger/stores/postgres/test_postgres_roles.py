@@ -31,7 +31,7 @@ from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres import transaction as postgres_transaction
 from turnledger.ledger.stores.postgres.connection import parse
-from turnledger.ledger.stores.postgres.transaction import PostgresLedgerTransaction
+from turnledger.ledger.stores.postgres.transaction import PostgresTransaction
 from turnledger.ledger.transfer.backup import snapshot_of
 
 
@@ -94,7 +94,7 @@ def test_a_snapshot_lasts_longer_than_a_transaction_may(
         sql.execute(f"ALTER DATABASE {name} SET {setting}_timeout = '40min'")
     snapshot = snapshot_of(ledger.store)
     for setting in ("transaction", "idle_in_transaction_session", "statement"):
-        assert snapshot.datastore.read(f"SHOW {setting}_timeout") == [("0",)]
+        assert snapshot.pool.read(f"SHOW {setting}_timeout") == [("0",)]
     snapshot.close()
 
 
@@ -177,7 +177,7 @@ def test_a_role_that_may_only_read_opens_a_ledger_of_an_older_catalogue(
 
 def life_sign(ledger: Ledger) -> int:
     """The process that serves the sign of life."""
-    pid: int = ledger.store.datastore.life._session.pid
+    pid: int = ledger.store.pool.liveness._session.pid
     return pid
 
 
@@ -267,7 +267,7 @@ def test_one_statement_carries_only_so_much(
     """A group of large appends is one commit, in several statements."""
     monkeypatch.setattr(postgres_transaction, "CHARACTERS_AT_ONCE", 1000)
     sent: list[str] = []
-    send = PostgresLedgerTransaction._send
+    send = PostgresTransaction._send
 
     def counted(tx: Any, doing: str, *args: Any, **options: Any) -> Any:
         sent.append(doing)
@@ -277,7 +277,7 @@ def test_one_statement_carries_only_so_much(
     runs = [new_run_id() for _ in range(4)]
     for run in runs:
         ledger.append(run, RunStarted(), NEW)
-    monkeypatch.setattr(PostgresLedgerTransaction, "_send", counted)
+    monkeypatch.setattr(PostgresTransaction, "_send", counted)
     event = CustomEvent(kind="test.note", data="x" * 400)
     # Each run twice, so that a run goes on that was written a moment ago.
     jobs = [Job[Transaction](lambda tx, run=run: add(tx, run, event)) for run in runs * 2]

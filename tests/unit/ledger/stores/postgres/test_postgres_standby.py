@@ -33,8 +33,8 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.runs.transaction import Transaction, Watermark
-from turnledger.ledger.stores.postgres import connection_postgres_line as postgres_line
-from turnledger.ledger.stores.postgres.connection import parse
+from turnledger.ledger.stores.postgres import connection
+from turnledger.ledger.stores.postgres.connection import Connection, parse
 from turnledger.ledger.transfer.backup import snapshot_of
 
 
@@ -269,13 +269,13 @@ def test_a_follower_asks_the_standby_once_for_all_that_is_there(
 ) -> None:
     """Not for every page of a long ledger, and not at all who does not follow."""
     asked: list[str] = []
-    confirmed = postgres_line.Line.confirmed
+    confirmed = Connection.confirmed
 
-    def counted(line: postgres_line.Line, statement: str) -> bool:
+    def counted(db: Connection, statement: str) -> bool:
         asked.append(statement)
-        return confirmed(line, statement)
+        return confirmed(db, statement)
 
-    monkeypatch.setattr(postgres_line.Line, "confirmed", counted)
+    monkeypatch.setattr(Connection, "confirmed", counted)
     trial.append().result(30)
     ledger = opened(trial.ledger.url)
     assert len(list(ledger.tail(page_size=1))) == 3
@@ -374,7 +374,7 @@ def test_an_address_that_led_to_a_standby_leads_back(
         address._server = home
         assert ledger.append(trial.run, note(), 2, claim.epoch).version == 3
         # What read there meanwhile is back too: a standby may fall behind for good.
-        in_recovery = ledger.store.datastore.read("SELECT pg_is_in_recovery()")
+        in_recovery = ledger.store.pool.read("SELECT pg_is_in_recovery()")
         assert in_recovery == [(False,)]
         claim.heartbeat()
         with pytest.raises(RunClaimedError):
@@ -418,7 +418,7 @@ def test_a_read_that_replay_is_in_the_way_of_is_asked_again(
             "SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM shelves) THEN 0 ELSE 600 END), "
             "(SELECT count(*) FROM leases)"
         )
-        reading = pool.submit(standby.store.datastore.read, slow)
+        reading = pool.submit(standby.store.pool.read, slow)
         eventually(lambda: _asleep(pair.standby))
         for _ in range(20):
             claim.heartbeat()
@@ -519,11 +519,11 @@ def test_who_has_met_the_new_primary_leaves_the_old_one_that_lives_on(
         ledger, run = opened(url), new_run_id()
         ledger.append(run, RunStarted(), NEW)
         claim = ledger.claim(run)
-        datastore = ledger.store.datastore
+        pool = ledger.store.pool
         assert ledger.head(run) == 2
         eventually(lambda: _has(_on(standby, own), run))
         standby.promote()  # and nobody has ended the old one
-        end_sessions(primary, [session.pid for session in datastore._idle])
+        end_sessions(primary, [session.pid for session in pool._idle])
         assert ledger.head(run) == 2
         assert ledger.append(run, note(), 2, claim.epoch).version == 3
         with pytest.raises(RunClaimedError):
@@ -594,7 +594,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose processes are all stopped is a typed error after `wait`, and then used again."""
-    monkeypatch.setattr(postgres_line, "MARGIN", 1.5)
+    monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
     with PostgresServer() as server:
         ledger, run = opened(new_database(server.url()), wait=3.0), new_run_id()
         ledger.append(run, RunStarted(), NEW)
@@ -611,7 +611,7 @@ def test_rebuilding_the_index_of_a_server_that_says_nothing_ends(
     opened: Callable[..., Ledger], pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may take the server as long as it needs, and not for ever when it stands still."""
-    monkeypatch.setattr(postgres_line, "MARGIN", 1.5)
+    monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
     with PostgresServer() as server:
         url, run = new_database(server.url()), new_run_id()
         ledger = opened(url, wait=2.0)

@@ -16,13 +16,13 @@ import pytest
 
 from turnledger.ledger import StoreBusyError, StoreUnavailableError
 from turnledger.ledger.stores.sqlite import file_lock
-from turnledger.ledger.stores.sqlite.file_lock import FairLock, LifeSign, is_alive
+from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, is_alive
 
 # A process that does as it is told, line by line, and answers each line.
 HANDLE = """
 import sys
 from pathlib import Path
-from turnledger.ledger.stores.sqlite.file_lock import FairLock, LifeSign
+from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile
 folder = Path(sys.argv[1])
 lock, signs = FairLock(folder, wait=60), []
 for line in sys.stdin:
@@ -34,7 +34,7 @@ for line in sys.stdin:
         lock.release()
         print("released", flush=True)
     elif line == "live\\n":
-        signs.append(LifeSign(folder))
+        signs.append(LivenessFile(folder))
         print(signs[-1].name, flush=True)
     elif line == "close\\n":
         lock.close()
@@ -256,7 +256,7 @@ def test_a_life_sign_shows_until_its_process_is_killed(tmp_path: Path, other: Ot
 
 def test_a_life_sign_shows_within_its_own_process_too(tmp_path: Path, other: Other) -> None:
     """Other handles of the same process ask as well, until it is closed."""
-    sign = LifeSign(tmp_path)
+    sign = LivenessFile(tmp_path)
     assert is_alive(tmp_path, sign.name)
     sign.close()
     assert not is_alive(tmp_path, sign.name)
@@ -267,7 +267,7 @@ def test_a_life_sign_shows_within_its_own_process_too(tmp_path: Path, other: Oth
 
 def test_life_signs_are_many_and_each_its_own(tmp_path: Path) -> None:
     """One ending leaves the others."""
-    signs = [LifeSign(tmp_path) for _ in range(5)]
+    signs = [LivenessFile(tmp_path) for _ in range(5)]
     signs[2].close()
     assert [is_alive(tmp_path, sign.name) for sign in signs] == [True, True, False, True, True]
     for sign in signs[:2] + signs[3:]:
@@ -299,7 +299,7 @@ def test_a_life_sign_that_may_not_be_looked_at_is_not_known_to_be_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Another user's file, say: the lease then counts until it expires."""
-    sign = LifeSign(tmp_path)
+    sign = LivenessFile(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refusing(number))
         assert is_alive(tmp_path, sign.name)
@@ -311,7 +311,7 @@ def test_a_life_sign_that_the_system_does_not_show_is_a_typed_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: ModuleType, number: int
 ) -> None:
     """Neither alive nor dead can be said, and a dead holder's run must not be taken for either."""
-    sign = LifeSign(tmp_path)
+    sign = LivenessFile(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(where, "open" if where is os else "flock", refusing(number))
         with pytest.raises(StoreUnavailableError, match=sign.name):
@@ -325,7 +325,7 @@ def test_signs_of_the_dead_are_swept(tmp_path: Path, other: Other, another: Othe
     theirs, alive = other.ask("live"), another.ask("live")
     other.kill()
     assert (tmp_path / theirs).exists()
-    sign = LifeSign(tmp_path)
+    sign = LivenessFile(tmp_path)
     signs = {path.name for path in tmp_path.glob("alive-*")}
     assert signs == {alive, sign.name}
     sign.close()
@@ -344,7 +344,7 @@ def test_a_sign_that_is_swept_before_it_is_locked_is_made_again(
         fcntl.flock(fd, operation)
 
     monkeypatch.setattr(file_lock, "flock", sweep_first)
-    sign = LifeSign(tmp_path)
+    sign = LivenessFile(tmp_path)
     assert len(swept) == 1
     assert not swept[0].exists()
     assert is_alive(tmp_path, sign.name)

@@ -41,7 +41,7 @@ def test_a_wal_left_by_the_dead_is_moved_by_the_living(tmp_path: Path) -> None:
         other = Ledger.open(path)
         for _ in range(60):
             other.append(run, [NOTE] * 10, ANY)
-        other.store.abandon()  # gone, as after SIGKILL: nothing is moved or tidied
+        other.store.after_fork_in_child()  # gone, as after SIGKILL: nothing is moved or tidied
     assert Path(f"{path}-wal").stat().st_size < 2 * CHECKPOINT_PAGES * PAGE_BYTES
     keeper.close()
 

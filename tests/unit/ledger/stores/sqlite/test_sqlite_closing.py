@@ -14,7 +14,7 @@ import pytest
 
 from tests.conformance.samples import note
 from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, StoreBusyError, new_run_id
-from turnledger.ledger.stores.sqlite import wal as sqlite_distrust
+from turnledger.ledger.stores.sqlite import wal
 
 # In a process of its own: what went wrong here ended the interpreter.
 CLOSED_WHILE_READ = """
@@ -103,7 +103,7 @@ def test_indexes_of_ledgers_that_are_gone_are_let_go(tmp_path: Path) -> None:
     for number in range(10):
         index = tmp_path / f"{number}.db-shm"
         index.write_bytes(b"\xff" * 32768)
-        sqlite_distrust.distrust_index(tmp_path / f"{number}.db")
+        wal.invalidate_index(tmp_path / f"{number}.db")
         assert index.read_bytes().startswith(bytes(96))
         index.unlink()
 
