@@ -40,7 +40,7 @@ from turnledger.projections import Declarations, append_all, inner_message_appen
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 SENTENCE = "The invoice for March was paid twice, so the second payment has to be returned. "
-# Turns of an evaluation, and every how many evaluations one is begun anew.
+# Turns of an evaluation, and every how many evaluations one is restarted.
 TURNS, SUPERSEDED = 16, 10
 # What a program has in hand at once: its slice of these never gets longer.
 IN_HAND = 20

@@ -40,7 +40,7 @@ def seconds(work: Callable[[], object]) -> float:
 def speed(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 15) -> float:
     """How fast ours is as a multiple of theirs: the median of rounds taken in turns."""
     gc.collect()
-    gc.freeze()  # the material that was made beforehand is nobody's garbage
+    gc.freeze()  # the material that was made beforehand need not be traversed
     ratios = []
     for number in range(rounds + 1):
         if number % 2:

@@ -1,7 +1,7 @@
 """An agent that pays: what the demo kills. Take it with `--app examples.payments:loop`.
 
 Its one dangerous tool appends to a file, on disk before it returns: a payment that happened stays
-paid. It is declared `on_interrupt="ask"`: if nobody knows whether it happened, a person is asked.
+paid. It is declared `on_interrupt="ask"`: if its outcome is unknown, a person is asked.
 """
 
 from __future__ import annotations

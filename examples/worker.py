@@ -3,7 +3,7 @@
     python examples/worker.py jobs.db 17 18 19
 
 Start several on one ledger, and kill them as you like: each run has one worker at a time, and
-what one leaves another takes up. A run that waits for a person is left alone until somebody has
+what one leaves another takes up. A run that waits for a person is left alone until it has been
 decided (`turnledger pending`, `turnledger resolve`).
 """
 

@@ -1,4 +1,4 @@
-"""The models' providers: each through its own SDK, which is an extra.
+"""Model providers: an adapter and a wire format for each, over its own SDK, which is an extra.
 
-Provider quirks stay in here; the ledger and the loop never see them.
+What is particular to a provider stays in here; the ledger and the loop never see it.
 """

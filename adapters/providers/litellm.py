@@ -247,7 +247,7 @@ def _signature(call: Any) -> str | None:
 def _signed_thinking(pieces: Any) -> list[dict[str, Any]]:
     """The blocks of thinking, put together where they came in pieces: a signature ends one.
 
-    What is not signed is not kept: nobody takes it back.
+    What is not signed is not kept: no provider takes it back.
     """
     blocks: list[dict[str, Any]] = []
     thought = ""

@@ -1,4 +1,4 @@
-"""Media on its way to a provider: where it is, or its bytes, and of what type they are."""
+"""Media in requests: its URL or bytes, and its MIME type."""
 
 from __future__ import annotations
 

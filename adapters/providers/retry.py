@@ -39,7 +39,7 @@ _CONNECTION = frozenset(
         "ServiceUnavailableError",
     }
 )
-# What is wrong before anything is sent: an address that is none, a client without a key.
+# What fails before anything is sent: an invalid address, a client without a key.
 _NEVER_SENT = frozenset({"UnsupportedProtocol", "LocalProtocolError", "OpenAIError"})
 
 

@@ -1,4 +1,4 @@
-"""What the adapters of the providers' own SDKs share: a wire format, and a client behind it."""
+"""Base of the adapters over a provider's own SDK: a wire format, and a client behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wire formats share: a conversation becomes a provider's messages, turn by turn.
+"""Base of the wire formats: encodes a conversation as a provider's messages, turn by turn.
 
 A `WireFormat` is pure. It knows how one turn looks on its provider's wire; what was written of
 a conversation is kept from one request to the next, so that a request costs what is new in it.
@@ -85,8 +85,8 @@ class WireFormat(ABC):
     longest_id: ClassVar[int] = 64
     id_pattern: ClassVar[re.Pattern[str] | None] = re.compile(r"[a-zA-Z0-9_-]+")
     name_pattern: ClassVar[re.Pattern[str]] = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-    # Without the need for a user's first word the turn that nobody said is left out, if the
-    # system text is a message: none at all would be refused too.
+    # Whether the conversation must begin with a user's turn. If not, the synthetic one is left
+    # out where the system text is a message: an empty list would be refused too.
     needs_lead: ClassVar[bool] = True
 
     def __init__(self, *, unsupported_media: WhenUnsupported = "error") -> None:
@@ -115,8 +115,8 @@ class WireFormat(ABC):
     def encode(self, request: Request) -> dict[str, Any]:
         """The request on the wire.
 
-        The list of messages is the one of the request before it, grown: whoever wants to keep
-        a payload copies it.
+        The list of messages is the one of the request before it, extended: copy a payload to
+        keep it.
         """
         return self.payload(request, self.messages(request))
 
@@ -144,7 +144,7 @@ class WireFormat(ABC):
                     continue
                 write(turn, page)
         except BaseException:
-            del request.kept[self.name]  # half of a turn is no beginning
+            del request.kept[self.name]  # a partly written turn can't be extended
             raise
         return out
 

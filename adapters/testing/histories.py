@@ -1,7 +1,7 @@
-"""Histories: exported runs that are kept as files, and run again on today's code.
+"""Replay of history files: runs that were exported, replayed on today's code.
 
-What the pytest plugin and `turnledger export --test` do, for whoever wants it elsewhere. No model
-is asked, no tool is called, there is no network, and the file is only read.
+The pytest plugin and `turnledger export --test` are made of this. No model is asked, no tool is
+called, the network is refused, and the file is only read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TAKES_ALL = Limits(
 
 
 class HistoryError(TurnledgerError):
-    """A history can't be run again like this: there is no such file, run, version or loop."""
+    """A history can't be replayed: no such file, run or version, or the wrong loop."""
 
 
 class HistoryDamagedError(HistoryError, IntegrityFailureError):
@@ -72,7 +72,7 @@ def replay_history(
 ) -> tuple[Replayed, ...]:
     """Run the runs of a file again: those that were asked for what the loop takes, or one.
 
-    HistoryFailedError says where the code parts from the record, HistoryDamagedError that the
+    HistoryFailedError names the first difference from the record, HistoryDamagedError that the
     file was changed, HistoryError that there is nothing to run.
     """
     try:
@@ -131,7 +131,7 @@ def _loop(factory: Factory, ending: ExitStack) -> MainLoop[Any, Any]:
     """A loop with an empty ledger of its own, so that it has nothing to write into."""
     if not callable(factory):
         raise HistoryError(
-            f"A {type(factory).__name__} is no factory: give the function that builds the loop."
+            f"Expected a function that builds the loop, got a {type(factory).__name__}."
         )
     ledger = ending.enter_context(Ledger.open("memory://"))
     loop = factory(ledger) if _takes_a_ledger(factory) else factory()
@@ -186,7 +186,7 @@ def _the_one(runs: list[RunInfo], name: str, run: RunId) -> RunInfo:
 
 
 def _asked_for(ledger: Ledger, info: RunInfo) -> str | None:
-    """The type of a run's request; a fork's is its parent's. None if nobody asked for it."""
+    """The type of a run's request; a fork's is its parent's. None if no request is recorded."""
     asked = asked_for(ledger, info.run_id)
     return None if asked is None or asked.request_id is None else asked.request_type
 
@@ -200,8 +200,7 @@ def _check_until(chosen: list[RunInfo], name: str, until: int | None) -> None:
     first, last = chosen[0].parent_version + 1, chosen[0].version
     if not first <= until <= last:
         raise HistoryError(
-            f"{name}: until={until} is no version of run {chosen[0].run_id}; it has {first} "
-            f"to {last}."
+            f"{name}: run {chosen[0].run_id} has no version {until}; it has {first} to {last}."
         )
 
 
@@ -245,5 +244,5 @@ def _report(parted: Replayed, name: str) -> str:
     """What a person needs to know; the first line is all that a list of failures shows."""
     found = parted.divergence
     assert found is not None
-    where = f"Run {parted.run_id} of {name} parts from its record there."
+    where = f"Run {parted.run_id} of {name} differs from its record there."
     return f"{found.summary}\n{where}\n{found.advice}\n\n{found.diff}".rstrip()

@@ -1,7 +1,7 @@
-"""No network for a while: whoever asks for a connection or a name gets an error, not an answer.
+"""Network guard: while it is on, connecting or resolving a name raises NetworkRefusedError.
 
-It stands in the way of Python's own `socket`, in every thread of the process, and goes away
-again. A library in C with sockets of its own (libpq, gRPC) and other processes are not seen.
+It patches Python's `socket` module, for every thread of the process, and restores it. Sockets of
+C libraries (libpq, gRPC) and of other processes are not guarded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from turnledger.ledger import TurnledgerError
 
-# What reaches somebody else: methods of a socket, and functions of the module.
+# What reaches another host or process: methods of a socket, and functions of the module.
 _METHODS = ("connect", "connect_ex", "sendto", "sendmsg")
 _FUNCTIONS = (
     "create_connection",
@@ -34,11 +34,11 @@ _NOT_THERE: Any = object()
 
 
 class NetworkRefusedError(TurnledgerError):
-    """Something asked for the network where there is none."""
+    """The network was used while the guard was on."""
 
 
 class Attempt(NamedTuple):
-    """What somebody wanted of the network, where in the code, and in which thread."""
+    """One refused use of the network: what, where in the code, in which thread."""
 
     wanted: str
     place: str

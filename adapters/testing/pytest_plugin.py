@@ -35,7 +35,7 @@ class ReplayHistory(Protocol):
         run: RunId | None = None,
         until: int | None = None,
     ) -> tuple[Replayed, ...]:
-        """Run a history again on today's code; the test fails where they part.
+        """Replay a history on today's code; the test fails at the first difference.
 
         `history` is a file that `turnledger export` wrote, relative to the test's own.
         `factory` builds the loop; it takes a ledger, or nothing. Every run of the file that

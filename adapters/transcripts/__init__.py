@@ -1,7 +1,7 @@
-"""Conversations that people have already, in and out: the providers' own formats.
+"""Transcripts: import and export of conversations in the providers' own JSON formats.
 
-Readers turn a provider's JSON into a conversation in no provider's words; the way back goes
-through the wire formats of `adapters.providers`.
+Readers turn a provider's JSON into a provider-neutral `Transcript`; export goes through the wire
+formats of `adapters.providers`.
 """
 
 from turnledger.adapters.providers.registry import FORMATS

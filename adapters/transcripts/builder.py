@@ -1,8 +1,8 @@
-"""What all readers share: who said what is gathered as it is met, with media and odd pieces.
+"""Transcript builder: what all readers share, message by message.
 
-Here are the rules that do not depend on a format: system texts are joined, results go with the
-user's message after them, calls without ids are given some, and what can't be taken over is a
-text in its place and a note.
+The rules that do not depend on a format: system texts are joined, results go with the user's
+message after them, calls without ids get one, and what can't be taken over becomes a text in
+its place and a note.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LABEL = re.compile(r"Media (\d{1,9}):(?: (.*))?", re.DOTALL)
 _DATA_URL = re.compile(r"data:([^,;]*)((?:;[^,;]*)*),", re.IGNORECASE)
 _NAMING = ("file_id", "fileUri", "file_uri", "id", "call_id", "name")
 _LONGEST_NAME = 120
-# Under what arguments that are no object stand where a provider wants one.
+# The key for arguments that are not an object, where a provider wants an object.
 UNREADABLE = "unreadable_arguments"
 
 
@@ -49,8 +49,8 @@ def blocks_in(content: Node | None, part: Callable[[Node], Block]) -> list[Block
     return [part(one) for one in content.each()]
 
 
-class Gathering:
-    """What was found of one transcript so far."""
+class TranscriptBuilder:
+    """Collects the messages of one transcript as a reader meets them."""
 
     def __init__(self, wire: str) -> None:
         self.format = wire

@@ -1,7 +1,7 @@
-"""A run becomes what a provider's API takes: its conversation through the wire format's encoder.
+"""Transcript export: a run's conversation as a request body of a provider's API.
 
-The document is ready to be sent once it has what no conversation holds: a model, if the run did
-not record one, and the tools.
+It is made by the wire format's encoder. To be sent it still needs what a conversation does not
+hold: the tools, and a model if the run did not record one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NothingSaidError(NotExportedError):
     """The run has no conversation."""
 
     def __init__(self, run_id: UUID) -> None:
-        super().__init__(run_id, "nobody says anything in it.")
+        super().__init__(run_id, "it has no messages.")
 
 
 class EvaluationNotFoundError(TurnledgerError, LookupError):

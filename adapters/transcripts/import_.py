@@ -1,4 +1,4 @@
-"""Transcripts become runs: all are read and checked before the first is written.
+"""Transcript import: transcripts become runs; all are checked before the first is written.
 
 A run is one append. One that is longer than the ledger takes at once is several, and importing
 it again goes on where it stopped.
@@ -31,7 +31,7 @@ from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.limits import Limits
 from turnledger.projections import Repair
 
-# How often somebody else may import the same at the same time before it is an error.
+# How often a concurrent import of the same run may interfere before it is an error.
 _TRIES = 3
 
 

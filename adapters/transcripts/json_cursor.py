@@ -1,4 +1,4 @@
-"""JSON data that knows where it stands, so that an error about it can say so.
+"""JSON cursor: a value with its path, so that errors can name the place.
 
 A `Node` is a value and its path. Asking it for something that it is not is a
 `TranscriptError`; nothing else is ever raised here, whatever the data is.

@@ -1,4 +1,4 @@
-"""From a transcript to the events of a run: pure, and nothing is written here.
+"""Import plan: the events of the run that a transcript becomes. Pure; writes nothing.
 
 The turns go through `MessageHistory`, so that what is recorded can be sent as it is. Ids follow
 from what is said: the same conversation is the same run, however often it is imported.
@@ -55,7 +55,7 @@ _RUNS = UUID("6b1f3c0e-8f0a-5d52-9a37-0c7f4f0f6a11")
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that is to be: its conversation, and what of the transcript is not in it."""
+    """A run to be imported: its conversation, and notes on what was left out."""
 
     run_id: UUID
     digest: str
@@ -80,7 +80,7 @@ class Plan:
         """The events of the run, as if all had been said at that moment."""
         return [
             Draft(event, uuid5(self.run_id, f"event {number}"))
-            for number, event in enumerate(_Telling(self, moment).events(), 1)
+            for number, event in enumerate(_EventWriter(self, moment).events(), 1)
         ]
 
 
@@ -89,7 +89,7 @@ def plan_of(transcript: Transcript, *, source: str = "", place: str = "") -> Pla
     history, beyond, lost = _told(transcript)
     notes = [*transcript.notes, *(Note("", f"{transcript.format}: {why}") for why in lost)]
     if not history.system.strip() and len(history) == history.has_synthetic_lead:
-        raise TranscriptError("nobody says anything in it.", source=source, place=place)
+        raise TranscriptError("it has no messages.", source=source, place=place)
     model = well_formed(transcript.model)
     digest = _digest(transcript.format, model, history, beyond)
     return Plan(
@@ -134,8 +134,8 @@ def _digest(wire: str, model: str, history: MessageHistory, beyond: Mapping[int,
     return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
-class _Telling:
-    """The events of one run while they are told, with the numbers that messages have."""
+class _EventWriter:
+    """Writes the events of one run, and numbers its messages."""
 
     def __init__(self, plan: Plan, moment: datetime) -> None:
         self._plan = plan

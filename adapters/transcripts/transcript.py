@@ -1,7 +1,6 @@
-"""A transcript, once it is read: a conversation in no provider's words, and what was left out.
+"""Transcript: a provider-neutral conversation as a reader found it, and notes on what is missing.
 
-Plain values. How a provider's JSON becomes one is the business of the readers beside this
-module; how one becomes a run, of `importing`.
+Plain values. `readers` make one of a provider's JSON; `import_` makes a run of it.
 """
 
 from __future__ import annotations

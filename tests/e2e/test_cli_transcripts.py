@@ -181,7 +181,7 @@ def test_open_calls_stay_open(cli: InProcess) -> None:
         (json_lines(HELLO, {"messages": [{"role": "user", "content": [7]}]}),
          ["stdin", "line 2", "messages[0].content[0]"]),
         (json.dumps([HELLO, {"messages": 7}]), ["transcript 2", "messages"]),
-        (json_lines(HELLO, {"messages": []}), ["line 2", "nobody says anything"]),
+        (json_lines(HELLO, {"messages": []}), ["line 2", "it has no messages"]),
         ('{"messages": [NaN]}', ["NaN"]),
         ("[" * 100_000, ["nested"]),
         ("[" * 300 + "]" * 300, ["nested"]),

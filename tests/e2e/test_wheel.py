@@ -83,4 +83,4 @@ def test_a_bug_becomes_a_test_in_a_project_of_its_own(installed: Installed, tmp_
     assert failed.code == 1
     report = failed.report("test_bug")
     assert "version 5 (evaluation.started): tool schema changed: stock" in report
-    assert f"Run {RUN} of tests/histories/test_bug.jsonl parts from its record there." in report
+    assert f"Run {RUN} of tests/histories/test_bug.jsonl differs from its record there." in report

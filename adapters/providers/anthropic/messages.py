@@ -1,4 +1,4 @@
-"""Anthropic's Messages API on the wire. What thinking asks for is in `anthropic_thinking`."""
+"""Wire format of Anthropic's Messages API; thinking is in `anthropic.thinking`."""
 
 from __future__ import annotations
 

@@ -100,5 +100,5 @@ def _close(schema: dict[str, Any], fit: dict[str, Any], path: str) -> None:
     others = schema.get("additionalProperties", True)
     if isinstance(others, dict) or (others and not schema.get("properties")):
         raise UnfitSchemaError(path, "may have any keys")
-    # Other keys may be allowed, but nobody asks for them.
+    # Other keys may be allowed, but no output type declares them.
     fit["additionalProperties"] = False

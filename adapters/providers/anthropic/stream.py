@@ -1,4 +1,4 @@
-"""A message of Anthropic's that comes in pieces, put together to what it would be whole."""
+"""Anthropic streaming: assembles the events of a stream into the whole message."""
 
 from __future__ import annotations
 

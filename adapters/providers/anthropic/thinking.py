@@ -1,4 +1,4 @@
-"""A model's thinking, which goes back to Anthropic as it came and where it stood.
+"""Anthropic thinking blocks: kept with a reply and sent back unchanged, in their place.
 
 What is kept of a reply is a list: the thinking itself and, between it, marks of the reply's
 texts and calls. Where a turn is no longer what the reply was, no thinking goes back with it.
@@ -24,12 +24,12 @@ def texts_of(content: Iterable[Any]) -> list[str]:
 
 
 def thought_in(content: Sequence[Any]) -> list[dict[str, Any]]:
-    """What is kept of an answer's content; nothing if there is no thinking in it.
+    """What is kept of an answer's content; nothing if it has no thinking.
 
     Thinking that was cut off has no signature yet, and would be refused.
     """
     kept: list[dict[str, Any]] = []
-    # A text of nothing but space is no part of a turn.
+    # Blank text is not part of a turn.
     says = "".join(texts_of(content)).strip()
     for block in content:
         kind = field_of(block, "type")

@@ -1,4 +1,4 @@
-"""Gemini's generateContent on the wire, as its REST API spells it.
+"""Wire format of Gemini's generateContent, as its REST API spells it.
 
 Results have the names of their calls, in the calls' order. They have ids where Gemini itself
 gave the calls ids, and the calls then bear them too; ids of other providers are never sent.

@@ -1,4 +1,4 @@
-"""The parts of a Gemini reply: what is read from them, and what of them goes back unchanged.
+"""Gemini thought signatures: read from a reply's parts, kept, and sent back with them.
 
 Gemini signs parts of its replies and wants each signature back with the part that it came with.
 The signatures are kept as provider data together with the order and the bounds of the parts;
@@ -112,6 +112,6 @@ def sign_first_call(parts: list[dict[str, Any]]) -> None:
 
 
 def _digest(text: str, calls: Sequence[tuple[str, str]]) -> str:
-    """Of what a turn says. A text that nobody can see is none: histories leave it out."""
+    """The text of a turn. Blank text does not count: histories leave it out."""
     said = json.dumps([text if text.strip() else "", calls])
     return sha256(said.encode()).hexdigest()[:16]

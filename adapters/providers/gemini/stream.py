@@ -1,4 +1,4 @@
-"""Gemini's answers as the REST API spells them: whole, or put together from chunks."""
+"""Gemini answers as the REST API spells them: whole, or assembled from chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rest_data(answer: Any) -> dict[str, Any]:
             mode="json", by_alias=True, exclude_none=True, exclude=_NOT_SAID, warnings=False
         )
     if not isinstance(data, dict):
-        raise ValueError(f"the answer is no response of Gemini's but {type(answer).__name__}")
+        raise ValueError(f"the answer is not a Gemini response but {type(answer).__name__}")
     return data
 
 

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions on the wire, which many other providers speak too."""
+"""Wire format of OpenAI's chat completions, which many other providers speak too."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _text(content: Any) -> str | None:
 def _call(call: Any) -> ToolCall:
     function = field_of(call, "function")
     if function is None:
-        raise ValueError(f"a call of a kind that nobody offered: {field_of(call, 'type')!r}")
+        raise ValueError(f"a call of a kind that was not offered: {field_of(call, 'type')!r}")
     return ToolCall(
         str(field_of(call, "id", "")),
         str(field_of(function, "name", "")),

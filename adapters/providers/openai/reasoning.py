@@ -1,4 +1,4 @@
-"""Reasoning among the items of OpenAI's Responses: kept with its place, and put back there.
+"""Reasoning items of OpenAI's Responses: kept with their place, and sent back there.
 
 Reasoning must be followed by the item that it led to. What is kept of an answer is therefore
 the reasoning as it came and, for the items around it, which they were; a turn that is no longer
@@ -44,7 +44,7 @@ def reasoning_of(output: Sequence[Any]) -> list[dict[str, Any]] | None:
 def _place(item: Any, spoken: bool) -> dict[str, Any] | None:
     """Which item it is, in so few words that it is known again; None if it does not go back.
 
-    Blank text is no part of a turn unless more than that was `spoken`.
+    Blank text is not part of a turn unless more than that was `spoken`.
     """
     kind = field_of(item, "type")
     if kind == "function_call":

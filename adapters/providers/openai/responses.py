@@ -1,6 +1,6 @@
-"""OpenAI's Responses on the wire: a conversation is a list of items, and nothing is stored there.
+"""Wire format of OpenAI's Responses API: a conversation is a list of items, with `store` off.
 
-Reasoning goes back with later requests, sealed as it came: the ledger is the only memory.
+Reasoning goes back with later requests, encrypted as it came: the ledger is the only memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from turnledger.runtime import Reply, Request, ToolCall
 _SEALED = "reasoning.encrypted_content"
 # Models that reason. The others refuse to be asked for sealed reasoning, and so do the chat ones.
 _REASONING = re.compile(r"(o\d|gpt-([5-9]|\d\d)|codex)(?!.*chat)")
-# Calls that somebody has to answer; those of hosted tools are none.
+# Calls that need a result from here; hosted tools answer theirs themselves.
 _CALLS = frozenset(
     {"custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
 )
@@ -201,7 +201,7 @@ def _calls(output: Iterable[Any]) -> tuple[ToolCall, ...]:
     for item in output:
         kind = field_of(item, "type")
         if kind in _CALLS:
-            raise ValueError(f"a call of a kind that nobody offered: {kind!r}")
+            raise ValueError(f"a call of a kind that was not offered: {kind!r}")
         if kind == "function_call":
             name = str(field_of(item, "name", ""))
             arguments = field_of(item, "arguments") or "{}"

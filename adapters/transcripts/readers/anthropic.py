@@ -1,4 +1,4 @@
-"""Reads Anthropic's Messages: `messages` and `system`, with the message that came if it is there.
+"""Reader of Anthropic's Messages: `messages` and `system`, and the answer if it is there.
 
 Thinking is kept as the wire format keeps it, where it is signed.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import Gathering, modality_of
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of
 from turnledger.adapters.transcripts.json_cursor import Node, root_of
 from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
 from turnledger.adapters.transcripts.transcript import Transcript
@@ -22,7 +22,7 @@ _ROLES = ("user", "assistant", "system")
 def read_anthropic(data: Any) -> Transcript:
     """The conversation in a request body, a list of messages, or a dump of both sides."""
     root = root_of(data)
-    found = Gathering(NAME)
+    found = TranscriptBuilder(NAME)
     if root.is_list:
         _messages(root, found)
         return found.done()
@@ -42,12 +42,12 @@ def read_anthropic(data: Any) -> Transcript:
     return found.done()
 
 
-def _messages(messages: Node, found: Gathering) -> None:
+def _messages(messages: Node, found: TranscriptBuilder) -> None:
     for message in messages.each():
         _said(message, message.need("role").one_of(*_ROLES), found)
 
 
-def _said(message: Node, role: str, found: Gathering) -> None:
+def _said(message: Node, role: str, found: TranscriptBuilder) -> None:
     content = message.need("content")
     if role == "assistant":
         _assistant(content, found)
@@ -57,7 +57,7 @@ def _said(message: Node, role: str, found: Gathering) -> None:
         found.user(_blocks(content, found))
 
 
-def _assistant(content: Node, found: Gathering) -> None:
+def _assistant(content: Node, found: TranscriptBuilder) -> None:
     found.asking()
     blocks: list[Block] = []
     # The same as the provider's answer had it, with the thinking.
@@ -82,7 +82,7 @@ def _assistant(content: Node, found: Gathering) -> None:
         found.replied(*replied)
 
 
-def _thinking(part: Node, kind: str, found: Gathering) -> list[dict[str, Any]]:
+def _thinking(part: Node, kind: str, found: TranscriptBuilder) -> list[dict[str, Any]]:
     """Thinking as it goes back; nothing if it would be refused."""
     if kind == "redacted_thinking":
         data = part.text_at("data")
@@ -108,7 +108,7 @@ def _kind(part: Node) -> str:
     return "text" if part.is_text else part.need("type").text()
 
 
-def _blocks(content: Node, found: Gathering) -> list[Block]:
+def _blocks(content: Node, found: TranscriptBuilder) -> list[Block]:
     """All blocks of a content but results, which are gathered."""
     blocks: list[Block] = []
     for part in _parts(content):
@@ -119,7 +119,7 @@ def _blocks(content: Node, found: Gathering) -> list[Block]:
     return blocks
 
 
-def _block(part: Node, found: Gathering) -> Block:
+def _block(part: Node, found: TranscriptBuilder) -> Block:
     if part.is_text:
         return TextBlock(part.text())
     kind = part.need("type").text()
@@ -139,7 +139,7 @@ def _block(part: Node, found: Gathering) -> Block:
             return found.left_out(part, kind)
 
 
-def _result(part: Node, found: Gathering) -> None:
+def _result(part: Node, found: TranscriptBuilder) -> None:
     content = part.get("content")
     said = [] if content is None else [_block(inner, found) for inner in _parts(content)]
     media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
@@ -152,7 +152,7 @@ def _result(part: Node, found: Gathering) -> None:
     found.result(result, media)
 
 
-def _media(part: Node, modality: Modality, found: Gathering) -> Block:
+def _media(part: Node, modality: Modality, found: TranscriptBuilder) -> Block:
     source = part.need("source")
     match source.text_at("type"):
         case "base64":

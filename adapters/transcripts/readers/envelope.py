@@ -1,4 +1,4 @@
-"""Where in a dump the request is, and where the provider's answer: people keep them differently.
+"""Envelopes: finds the request and the provider's answer in differently wrapped dumps.
 
 A request by itself, a request with its answer beside it (`request` and `response`), either of
 them under `body` (a batch file's lines), an answer alone, or just the list inside.
@@ -45,4 +45,4 @@ def _inside(node: Node, fields: Sequence[str], wrappings: Sequence[str]) -> Node
 
 def refuse(root: Node, wanted: str) -> NoReturn:
     """Refuse data in which there is no conversation of the format."""
-    root.fail(f"this is no transcript of that format: there is no {wanted!r} in it.")
+    root.fail(f"not a transcript of that format: {wanted!r} is missing.")

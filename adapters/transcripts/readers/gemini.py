@@ -1,4 +1,4 @@
-"""Reads Gemini's generateContent: `contents`, with the candidate that came if it is there.
+"""Reader of Gemini's generateContent: `contents`, and the candidate if it is there.
 
 Names may be in camelCase or in snake_case. Signatures are kept as the wire format keeps them.
 """
@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import Gathering, modality_of
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of
 from turnledger.adapters.transcripts.json_cursor import Node, root_of
 from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
 from turnledger.adapters.transcripts.transcript import Transcript
@@ -26,7 +26,7 @@ _BESIDE = ("thought", "thoughtSignature", "thought_signature", "videoMetadata", 
 def read_gemini(data: Any) -> Transcript:
     """The conversation in a request body, a list of contents, or a dump of both sides."""
     root = root_of(data)
-    found = Gathering(NAME)
+    found = TranscriptBuilder(NAME)
     if root.is_list:
         _contents(root, found)
         return found.done()
@@ -60,7 +60,7 @@ def _system_in(body: Node) -> Node | None:
     return found
 
 
-def _contents(contents: Node, found: Gathering) -> None:
+def _contents(contents: Node, found: TranscriptBuilder) -> None:
     """A list of contents, or what the SDK takes for one: a content, or text."""
     for content in contents.each() if contents.is_list else (contents,):
         role = "user"
@@ -86,12 +86,12 @@ def _parts(content: Node) -> list[Node]:
     return list(parts.each()) if parts.is_list else [parts]
 
 
-def _texts(content: Node, found: Gathering) -> str:
+def _texts(content: Node, found: TranscriptBuilder) -> str:
     blocks = [_block(part, found) for part in _parts(content)]
     return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _user(content: Node, found: Gathering) -> None:
+def _user(content: Node, found: TranscriptBuilder) -> None:
     blocks: list[Block] = []
     for part in _parts(content):
         answered = None if part.is_text else part.get("functionResponse", "function_response")
@@ -102,7 +102,7 @@ def _user(content: Node, found: Gathering) -> None:
     found.user(blocks)
 
 
-def _model(content: Node, found: Gathering) -> None:
+def _model(content: Node, found: TranscriptBuilder) -> None:
     found.asking()
     blocks: list[Block] = []
     # The same as the provider's answer had it, with the signatures.
@@ -143,7 +143,7 @@ def _signature(part: Node) -> dict[str, str]:
     return {"thoughtSignature": signature}
 
 
-def _block(part: Node, found: Gathering) -> Block:
+def _block(part: Node, found: TranscriptBuilder) -> Block:
     if part.is_text:
         return TextBlock(part.text())
     if (text := part.get("text")) is not None:
@@ -163,7 +163,7 @@ def _block(part: Node, found: Gathering) -> Block:
     return found.left_out(part, kind) if kind else TextBlock("")
 
 
-def _result(answered: Node, found: Gathering) -> None:
+def _result(answered: Node, found: TranscriptBuilder) -> None:
     name = answered.text_at("name")
     call_id = answered.text_at("id") or found.answering(name)
     response = answered.get("response")

@@ -1,11 +1,11 @@
-"""Reads OpenAI's chat completions: `messages`, with what `choices` answered if it is there."""
+"""Reader of OpenAI's chat completions: `messages`, and `choices` if they are there."""
 
 from __future__ import annotations
 
 from itertools import islice
 from typing import Any
 
-from turnledger.adapters.transcripts.builder import Gathering, blocks_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in
 from turnledger.adapters.transcripts.json_cursor import Node, json_text, root_of
 from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
 from turnledger.adapters.transcripts.transcript import Transcript
@@ -22,7 +22,7 @@ _BEYOND = ("reasoning_content", "reasoning", "reasoning_details", "thinking_bloc
 def read_chat(data: Any) -> Transcript:
     """The conversation in a request body, a list of messages, or a dump of both sides."""
     root = root_of(data)
-    found = Gathering(NAME)
+    found = TranscriptBuilder(NAME)
     if root.is_list:
         _messages(root, found)
         return found.done()
@@ -41,7 +41,7 @@ def read_chat(data: Any) -> Transcript:
     return found.done()
 
 
-def _messages(messages: Node, found: Gathering) -> None:
+def _messages(messages: Node, found: TranscriptBuilder) -> None:
     for message in messages.each():
         match message.need("role").one_of(*_ROLES):
             case "system" | "developer":
@@ -56,7 +56,7 @@ def _messages(messages: Node, found: Gathering) -> None:
                 _result(message, found)
 
 
-def _assistant(message: Node, found: Gathering) -> None:
+def _assistant(message: Node, found: TranscriptBuilder) -> None:
     found.asking()
     blocks = _blocks(message.get("content"), found)
     refusal = message.text_at("refusal")
@@ -78,7 +78,7 @@ def _assistant(message: Node, found: Gathering) -> None:
     found.assistant(blocks)
 
 
-def _call(call: Node, found: Gathering) -> Block:
+def _call(call: Node, found: TranscriptBuilder) -> Block:
     custom = call.get("custom")
     if custom is not None:
         arguments = json_text({"input": custom.text_at("input")})
@@ -96,7 +96,7 @@ def _arguments(function: Node) -> str:
     return given.text() if given.is_text else given.as_json()
 
 
-def _result(message: Node, found: Gathering) -> None:
+def _result(message: Node, found: TranscriptBuilder) -> None:
     said = _blocks(message.get("content"), found)
     texts = [block.text for block in said if isinstance(block, TextBlock)]
     media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
@@ -106,17 +106,17 @@ def _result(message: Node, found: Gathering) -> None:
     found.result(ToolResultBlock(call_id, "\n".join(texts)), media)
 
 
-def _joined(content: Node | None, found: Gathering) -> str:
+def _joined(content: Node | None, found: TranscriptBuilder) -> str:
     """A system message's content as one text."""
     said = _blocks(content, found)
     return "\n".join(block.text for block in said if isinstance(block, TextBlock))
 
 
-def _blocks(content: Node | None, found: Gathering) -> list[Block]:
+def _blocks(content: Node | None, found: TranscriptBuilder) -> list[Block]:
     return blocks_in(content, lambda part: _part(part, found))
 
 
-def _part(part: Node, found: Gathering) -> Block:
+def _part(part: Node, found: TranscriptBuilder) -> Block:
     if part.is_text:
         return TextBlock(part.text())
     kind = part.need("type").text()
@@ -140,6 +140,6 @@ def _part(part: Node, found: Gathering) -> Block:
     return found.left_out(part, kind)
 
 
-def _file(file: Node, found: Gathering) -> Block:
+def _file(file: Node, found: TranscriptBuilder) -> Block:
     data = file.text_at("file_data")
     return found.file(file, data) if data else found.left_out(file, "file")

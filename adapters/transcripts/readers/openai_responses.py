@@ -1,4 +1,4 @@
-"""Reads OpenAI's Responses: `input`, with the `output` that came if it is there.
+"""Reader of OpenAI's Responses: `input`, and the `output` if it is there.
 
 Items that the model wrote one after the other are one turn. Reasoning is kept as the wire
 format keeps it, where it is sealed in the item itself.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import Gathering, blocks_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in
 from turnledger.adapters.transcripts.json_cursor import Node, json_text, root_of
 from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
 from turnledger.adapters.transcripts.transcript import Transcript
@@ -24,7 +24,7 @@ _ELSEWHERE = ("previous_response_id", "conversation")
 def read_responses(data: Any) -> Transcript:
     """The conversation in a request body, a list of items, or a dump of both sides."""
     root = root_of(data)
-    found = Gathering(NAME)
+    found = TranscriptBuilder(NAME)
     items = _Items(found)
     if root.is_list:
         items.add_all(root)
@@ -49,9 +49,9 @@ def read_responses(data: Any) -> Transcript:
 
 
 class _Items:
-    """Items as they come; those that the model wrote are held until somebody else speaks."""
+    """Groups items into messages; the model's items are held until another role follows."""
 
-    def __init__(self, found: Gathering) -> None:
+    def __init__(self, found: TranscriptBuilder) -> None:
         self._found = found
         self._blocks: list[Block] = []
         # The same as the provider's answer had them.
@@ -156,7 +156,7 @@ class _Items:
         self._output.append({**item.value, "type": "reasoning"})
 
 
-def _instructions(given: Node, found: Gathering) -> str:
+def _instructions(given: Node, found: TranscriptBuilder) -> str:
     """Instructions are text; an answer repeats them as a list of items at times."""
     if given.is_text:
         return given.text()
@@ -167,11 +167,11 @@ def _texts(blocks: list[Block]) -> str:
     return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def _blocks(content: Node | None, found: Gathering) -> list[Block]:
+def _blocks(content: Node | None, found: TranscriptBuilder) -> list[Block]:
     return blocks_in(content, lambda part: _part(part, found))
 
 
-def _part(part: Node, found: Gathering) -> Block:
+def _part(part: Node, found: TranscriptBuilder) -> Block:
     if part.is_text:
         return TextBlock(part.text())
     kind = part.need("type").text()
@@ -191,7 +191,7 @@ def _part(part: Node, found: Gathering) -> Block:
     return found.left_out(part, kind)
 
 
-def _file(part: Node, found: Gathering) -> Block:
+def _file(part: Node, found: TranscriptBuilder) -> Block:
     url = part.text_at("file_url")
     if url:
         return found.media_at(part, url, "document")

@@ -170,7 +170,7 @@ def test_bad_input_is_refused_with_its_path(data: Any, path: str) -> None:
 
 def test_a_conversation_in_which_nobody_speaks_is_refused() -> None:
     """There would be nothing in the run."""
-    with pytest.raises(TranscriptError, match="nobody says anything"):
+    with pytest.raises(TranscriptError, match="it has no messages"):
         plan_of(read_chat([{"role": "user", "content": " "}]))
 
 

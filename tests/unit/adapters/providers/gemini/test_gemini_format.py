@@ -421,7 +421,7 @@ def test_the_first_candidate_is_the_answer() -> None:
         ({}, "no candidates"),
         ({"candidates": [{"finishReason": "SAFETY", "finishMessage": "No."}]}, "SAFETY, No."),
         ({"candidates": [{"content": {}, "finishReason": "MAX_TOKENS"}]}, "MAX_TOKENS"),
-        ("what?", "no response of Gemini's but str"),
+        ("what?", "not a Gemini response but str"),
     ],
 )
 def test_an_answer_that_is_none_says_why(raw: Any, said: str) -> None:
