@@ -148,7 +148,7 @@ def test_the_app_has_to_be_said(cli: InProcess, run: UUID, here: Path) -> None:
         ("shop;import os:loop", "is no module:factory"),
         ("shop:import", "is no module:factory"),
         ("nowhere.at.all:loop", "can't be imported: ModuleNotFoundError"),
-        ("tests.shop_agent:nothing", "a function that builds the loop"),
+        ("tests.shop_agent:nothing", "is no factory"),
         ("tests.e2e.test_cli_export_test:no_loop", "gave a str, not a MainLoop"),
         ("tests.e2e.test_cli_export_test:broken", "failed: ZeroDivisionError: no keys"),
         ("tests.e2e.agent_for_cli:loop", "takes Bill. The run was asked for: Order."),
