@@ -14,7 +14,6 @@ from turnledger.projections.history.blocks import (
 )
 from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.history.validate import Repair
-from turnledger.projections.persistent.spill import StateFileError
 from turnledger.projections.projection import Projection, fold, fold_together
 from turnledger.projections.run_state.blame import blame
 from turnledger.projections.run_state.state import RunState, diff, state_at
@@ -73,7 +72,6 @@ __all__ = [
     "RunState",
     "RunSummary",
     "SessionSlices",
-    "StateFileError",
     "Table",
     "TableDamagedError",
     "TableNotMadeError",

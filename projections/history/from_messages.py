@@ -17,7 +17,7 @@ from turnledger.projections.history.blocks import (
 from turnledger.projections.history.message_history import Repairs, told
 from turnledger.projections.history.rules import reply_said, result_said
 from turnledger.projections.history.turns import Turn, UserTurn
-from turnledger.projections.persistent.containers import Stack
+from turnledger.projections.persistent.containers import pushed
 
 
 def blocks_of(message: InnerMessage) -> tuple[Block, ...]:
@@ -50,6 +50,6 @@ def message_told(
     if message.role == "assistant" and type(tip) is UserTurn and not message.parts:
         replied = reply_said(tip, message.content, message.tool_calls)
         if replied is not None:
-            return replied, Stack(repairs, tip) if tip.waits else repairs
+            return replied, pushed(repairs, tip) if tip.waits else repairs
     role: TurnRole = "assistant" if message.role == "assistant" else "user"
     return told(tip, repairs, ChatTurn(role, blocks_of(message)))

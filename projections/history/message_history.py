@@ -22,14 +22,13 @@ from turnledger.projections.history.blocks import (
     stub_for,
 )
 from turnledger.projections.history.rules import assistant_said, user_said, without_open_calls
-from turnledger.projections.history.turns import PastTurns, Turn, UserTurn, chain_at, turns_until
+from turnledger.projections.history.turns import Turn, UserTurn, chain_at, turns_until
 from turnledger.projections.history.validate import Repair, checked, encodable, well_formed
-from turnledger.projections.persistent.containers import Stack, in_order
+from turnledger.projections.persistent.containers import Stack, in_order, pushed
 
 Incomplete: TypeAlias = Literal["stub", "skip"]
-# A turn among the repairs stands for the stubs that its open calls were given, and a sequence
-# for those of long ago, which may lie in a file.
-Repairs: TypeAlias = "Stack[Repair | UserTurn | Sequence[Repair]] | None"
+# A turn among the repairs stands for the stubs that its open calls were given.
+Repairs: TypeAlias = "Stack[Repair | UserTurn] | None"
 
 
 class _System:
@@ -90,7 +89,7 @@ class MessageHistory:
         repairs = self._repairs
         if not encodable(text):
             text = well_formed(text)
-            repairs = Stack(repairs, Repair("replaced_text", "system had lone surrogates"))
+            repairs = pushed(repairs, Repair("replaced_text", "system had lone surrogates"))
         return MessageHistory(self._tip, _System(text), repairs)
 
     def add(self, turn: ChatTurn) -> MessageHistory:
@@ -131,7 +130,7 @@ class MessageHistory:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """What is not in the history as it was handed in, in the order it was met."""
-        return tuple(repair for one in in_order(self._repairs) for repair in repairs_of(one))
+        return tuple(repair for one in in_order(self._repairs) for repair in _repairs_of(one))
 
     @property
     def digest(self) -> bytes:
@@ -172,10 +171,6 @@ class MessageHistory:
         if type(turn) is not UserTurn and turn is not None and turn.waits:
             fresh.append(ChatTurn("user", tuple(stub_for(call) for call in turn.open_calls())))
         while turn is not None:
-            if type(turn) is PastTurns:  # what was fetched is not what was sent
-                fresh.extend(reversed(turn.all()))
-                turn = None
-                break
             said = turn.complete()
             if turn.number <= len(sent) and sent[turn.number - 1] is said:
                 break
@@ -231,19 +226,17 @@ def told(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | Non
             spoken_after = tip
             tip = assistant_said(tip, message, found)
             if tip is not spoken_after and type(spoken_after) is UserTurn and spoken_after.waits:
-                repairs = Stack(repairs, spoken_after)
+                repairs = pushed(repairs, spoken_after)
     for repair in found:
-        repairs = Stack(repairs, repair)
+        repairs = pushed(repairs, repair)
     return tip, repairs
 
 
-def repairs_of(one: Repair | UserTurn | Sequence[Repair]) -> Sequence[Repair]:
+def _repairs_of(one: Repair | UserTurn) -> Sequence[Repair]:
     """What an entry among the repairs stands for."""
     if isinstance(one, Repair):
         return (one,)
-    if isinstance(one, UserTurn):
-        return [Repair("stubbed", STUB_TEXT, call.call_id) for call in one.open_calls()]
-    return one
+    return [Repair("stubbed", STUB_TEXT, call.call_id) for call in one.open_calls()]
 
 
 def _counted(count: int, noun: str) -> str:
@@ -254,5 +247,5 @@ def _restored(turns: list[ChatTurn], system: str, repairs: tuple[Repair, ...]) -
     history = MessageHistory.from_list(turns, system)
     known: Repairs = None
     for repair in repairs:
-        known = Stack(known, repair)
+        known = pushed(known, repair)
     return MessageHistory(history._tip, history._system, known)

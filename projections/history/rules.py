@@ -20,10 +20,11 @@ from turnledger.projections.history.turns import (
     AssistantTurn,
     Turn,
     UserTurn,
+    assistant_turn,
     turns_until,
 )
 from turnledger.projections.history.validate import Repair, encodable
-from turnledger.projections.persistent.containers import Stack, put_in
+from turnledger.projections.persistent.containers import Stack, pushed, put_in
 
 _EMPTY_ASSISTANT = "nothing is left of the assistant's message"
 
@@ -43,7 +44,7 @@ def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn 
     kept, others = 0, blocks
     for block in message.blocks:
         if type(block) is not ToolResultBlock:
-            others = Stack(others, block)
+            others = pushed(others, block)
         elif asked is None or asked.calls.get(block.call_id) is None:
             why = "the last assistant turn did not ask for it"
             found.append(Repair("orphan_result", why, block.call_id))
@@ -51,7 +52,7 @@ def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn 
             found.append(Repair("repeated_result", "the call has a result", block.call_id))
         else:
             results = put_in(results, block.call_id, block)
-            arrived = Stack(arrived, block)
+            arrived = pushed(arrived, block)
             kept += 1
     if not kept and others is blocks:
         found.append(Repair("empty_message", "nothing is left of the user's message"))
@@ -83,13 +84,13 @@ def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> 
                 found.append(Repair("repeated_call", why, block.call_id))
                 continue
             calls = put_in(calls, block.call_id, block)
-        longer = Stack(longer, block)
+        longer = pushed(longer, block)
     if longer is None or longer is blocks:
         found.append(Repair("empty_message", _EMPTY_ASSISTANT))
         return tip
     if blocks is not None:
         found.append(Repair("merged", "the assistant's turn goes on"))
-    return AssistantTurn(before, longer, calls)
+    return assistant_turn(before, longer, calls)
 
 
 # --- the usual messages, told without a detour ---------------------------------------
@@ -97,7 +98,7 @@ def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> 
 
 def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
     """The last turn after a result that finds its place; None if it takes more than that."""
-    if type(tip) is AssistantTurn:
+    if isinstance(tip, AssistantTurn):
         asked, results, arrived, blocks = tip, NO_RESULTS, None, None
     elif type(tip) is UserTurn and tip.asked is not None:
         asked, results, arrived, blocks = tip.asked, tip.results, tip.arrived, tip.blocks
@@ -109,7 +110,7 @@ def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
     if not encodable(result.content):
         return None
     return UserTurn(
-        asked, put_in(results, call_id, result), Stack(arrived, result), blocks, asked.led
+        asked, put_in(results, call_id, result), pushed(arrived, result), blocks, asked.led
     )
 
 
@@ -119,7 +120,7 @@ def reply_said(tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]) -> A
     if text:
         if text.isspace() or not encodable(text):
             return None
-        blocks = Stack(None, TextBlock(text))
+        blocks = pushed(None, TextBlock(text))
     calls = NO_CALLS
     for call in asked:
         call_id = call.call_id
@@ -129,8 +130,8 @@ def reply_said(tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]) -> A
             return None
         use = ToolUseBlock(call_id, call.name, call.arguments)
         calls = put_in(calls, call_id, use)
-        blocks = Stack(blocks, use)
-    return None if blocks is None else AssistantTurn(tip, blocks, calls)
+        blocks = pushed(blocks, use)
+    return None if blocks is None else assistant_turn(tip, blocks, calls)
 
 
 def without_open_calls(tip: Turn) -> tuple[ChatTurn, ...]:

@@ -6,7 +6,6 @@ stays as it was. A turn becomes a `ChatTurn`, or a digest, when somebody asks, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeAlias
 
 from turnledger.projections.digests import combine, list_add, list_start, map_add, map_digest
@@ -18,10 +17,12 @@ from turnledger.projections.history.blocks import (
     stub_for,
 )
 from turnledger.projections.persistent.containers import (
+    BREAKER_EVERY,
     SmallMap,
     Stack,
     accumulated,
     as_tuple,
+    break_chain,
     in_order,
 )
 
@@ -35,8 +36,7 @@ class UserTurn:
     """A user's turn: results of the calls before it (`asked`), then all else.
 
     `complete` is the turn with a stub for each call that has no result: what it is
-    once the assistant speaks again. `led` says that the history's first turn is synthetic,
-    and `away` how many of its first turns are not in memory.
+    once the assistant speaks again. `led` says that the history's first turn is synthetic.
     """
 
     __slots__ = (
@@ -45,7 +45,6 @@ class UserTurn:
         "_turn",
         "arrived",
         "asked",
-        "away",
         "blocks",
         "led",
         "number",
@@ -66,7 +65,6 @@ class UserTurn:
         self.blocks = blocks
         self.led = led
         self.number: int = 1 if asked is None else asked.number + 1
-        self.away: int = 0 if asked is None else asked.away
         self._turn: ChatTurn | None = None
         self._complete: ChatTurn | None = None
         self._chain: bytes | None = None
@@ -133,15 +131,15 @@ class UserTurn:
             for call in self.open_calls():
                 total = sum_results(total, stub_for(call))
                 count += 1
-        return _user_digest(
-            self.synthetic, count, total, accumulated(self.blocks, NO_BLOCKS, list_add)
-        )
+        kind = "history.synthetic" if self.synthetic else "history.user"
+        blocks = accumulated(self.blocks, NO_BLOCKS, list_add)
+        return combine(kind, b"%d" % count, map_digest(total), blocks)
 
 
 class AssistantTurn:
     """An assistant's turn: its blocks, and its calls by their ids."""
 
-    __slots__ = ("_calls", "_chain", "_turn", "away", "before", "blocks", "calls", "led", "number")
+    __slots__ = ("_calls", "_chain", "_turn", "before", "blocks", "calls", "led", "number")
 
     def __init__(
         self, before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
@@ -150,7 +148,6 @@ class AssistantTurn:
         self.blocks = blocks
         self.calls = calls
         self.led = before.led
-        self.away = before.away
         self.number: int = before.number + 1
         self._turn: ChatTurn | None = None
         self._calls: list[ToolUseBlock] | None = None
@@ -179,73 +176,43 @@ class AssistantTurn:
         return combine("history.assistant", accumulated(self.blocks, NO_BLOCKS, list_add))
 
 
+class _BreakerTurn(AssistantTurn):
+    """A turn at which freeing a long history stops nesting."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        break_chain(self, "before")
+
+
+def assistant_turn(
+    before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
+) -> AssistantTurn:
+    """An assistant's turn after a user's."""
+    kind = AssistantTurn if (before.number + 1) % BREAKER_EVERY else _BreakerTurn
+    return kind(before, blocks, calls)
+
+
 Turn: TypeAlias = UserTurn | AssistantTurn
-
-
-class PastTurns(UserTurn):
-    """The turns up to a user's one, complete, of which most lie in a file. Never the last turn.
-
-    `said` are those that came after the ones `below`: a history that goes on and is put away
-    again writes what came since, not all that it ever was.
-    """
-
-    __slots__ = ("below", "said")
-
-    def __init__(self, below: PastTurns | None, said: Sequence[ChatTurn], last: UserTurn) -> None:
-        super().__init__(None, NO_RESULTS, None, None, last.led)
-        self.below = below
-        self.said = said
-        self.number = self.away = last.number
-        self._chain = last._chain
-
-    def all(self) -> list[ChatTurn]:
-        """Every one of them, the first one first."""
-        turns: list[ChatTurn] = []
-        for past in self._until(None):
-            turns.extend(past.said)
-        return turns
-
-    def chain(self) -> bytes:
-        """The running hash up to here; what was asked for once is not read again."""
-        known: PastTurns | None = self
-        while known is not None and known._chain is None:
-            known = known.below
-        running = _NO_TURNS if known is None or known._chain is None else known._chain
-        for past in self._until(known):
-            for turn in past.said:
-                running = list_add(running, digest_of(turn))
-            past._chain = running
-        return running
-
-    def _until(self, end: PastTurns | None) -> list[PastTurns]:
-        found: list[PastTurns] = []
-        past: PastTurns | None = self
-        while past is not end and past is not None:
-            found.append(past)
-            past = past.below
-        found.reverse()
-        return found
 
 
 def turns_until(last: Turn | None) -> list[ChatTurn]:
     """The turns up to this one, the first one first; all are complete."""
     turns: list[ChatTurn] = []
-    while last is not None and type(last) is not PastTurns:
+    while last is not None:
         turns.append(last.complete())
         last = last.before
     turns.reverse()
-    return [*last.all(), *turns] if type(last) is PastTurns else turns
+    return turns
 
 
 def chain_until(last: Turn | None) -> bytes:
     """The running hash of the turns up to this one, all complete."""
     fresh: list[Turn] = []
-    while last is not None and last._chain is None and type(last) is not PastTurns:
+    while last is not None and last._chain is None:
         fresh.append(last)
         last = last.before
-    running = last.chain() if type(last) is PastTurns else None
-    if running is None:
-        running = _NO_TURNS if last is None or last._chain is None else last._chain
+    running = _NO_TURNS if last is None or last._chain is None else last._chain
     for turn in reversed(fresh):
         running = turn._chain = list_add(running, turn.digest(stubs=True))
     return running
@@ -256,30 +223,6 @@ def chain_at(tip: Turn | None) -> bytes:
     if tip is None:
         return _NO_TURNS
     return list_add(chain_until(tip.before), tip.digest(stubs=False))
-
-
-def digest_of(turn: ChatTurn) -> bytes:
-    """The digest of a complete turn that is a value by now: the same as while it grew."""
-    if turn.role == "assistant":
-        return combine("history.assistant", _blocks_digest(turn.blocks))
-    results = [block for block in turn.blocks if type(block) is ToolResultBlock]
-    others = [block for block in turn.blocks if type(block) is not ToolResultBlock]
-    total = 0
-    for result in results:
-        total = sum_results(total, result)
-    return _user_digest(turn.synthetic, len(results), total, _blocks_digest(others))
-
-
-def _blocks_digest(blocks: Sequence[Block]) -> bytes:
-    running = NO_BLOCKS
-    for block in blocks:
-        running = list_add(running, block)
-    return running
-
-
-def _user_digest(synthetic: bool, results: int, total: int, blocks: bytes) -> bytes:
-    kind = "history.synthetic" if synthetic else "history.user"
-    return combine(kind, b"%d" % results, map_digest(total), blocks)
 
 
 def sum_results(total: int, result: ToolResultBlock) -> int:

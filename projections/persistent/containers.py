@@ -1,30 +1,68 @@
-"""The two containers that states are made of: a stack and a map that never change.
+"""Persistent containers: a stack, a list and a map that never change.
 
-Adding gives a new one and leaves the old one as it is, at the same price however much is
-in it, also when several are made from the same old one. Neither is ever read in hash order.
+Adding gives a new container that shares almost everything with the old one, which stays as it
+was. So every state of a run can be kept, at the price of what changed, and two may go on from
+the same one. None of them is ever read in the order of hashes, which differs between processes.
+
+Pick by what is done to it:
+
+- `Stack`: small or write-mostly; one object an item, read as a whole.
+- `PersistentList`: long; indexed, sliced, an item replaced.
+- `PersistentMap`: by text; `SmallMap` where there are nearly always few entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 T = TypeVar("T")
 A = TypeVar("A")
 
-_LEAF = 16  # entries up to which a plain dict is copied
-_BITS = 5
-_WIDTH = 1 << _BITS
-_DEEPEST = 60  # bits of a hash that are used
+# --- stacks ------------------------------------------------------------------------------
 
-Tree: TypeAlias = "dict[str, Any] | tuple[Tree, ...]"
+
+class _Freeing(threading.local):
+    """Rests of chains that this thread is about to free; None while it frees none."""
+
+    rests: list[object] | None = None
+
+
+# In a chain of linked objects, each of which holds the one before it, freeing the last one
+# frees all of them, one inside the other. Python up to 3.12 stops nesting after 50; 3.13
+# nests up to 10,000 times, which overflows the stack of a thread that has a small one. So
+# one link in so many is a breaker: it hands on its rest instead of freeing it in place.
+BREAKER_EVERY = 64
+_freeing = _Freeing()
+
+
+def break_chain(holder: Any, name: str, freeing: _Freeing = _freeing) -> None:
+    """From a breaker's `__del__`: free what its attribute holds, without nesting.
+
+    The outermost breaker of this thread frees the rests that those inside it hand on, one
+    after the other. The attribute is read here, so that no caller's variable keeps it alive.
+    (`freeing` is bound now: at the interpreter's end a module's names may be gone.)
+    """
+    rest: list[object] = [getattr(holder, name)]
+    setattr(holder, name, None)
+    if freeing.rests is not None:
+        freeing.rests += rest
+        return
+    freeing.rests = rest
+    try:
+        while rest:
+            rest.pop()
+    finally:
+        freeing.rests = None
 
 
 class Stack(Generic[T]):
-    """An item on top of the items before it; the empty stack is None.
+    """An item on top of the items before it; the empty stack is None. Made by `pushed`.
 
-    A plain class and not a struct without garbage collection: the interpreter frees a
-    chain of these without recursion, however long it is.
+    `memo` is what `accumulated` has worked out up to here: it is kept in the cell, so that
+    every stack that goes on from here has it too.
     """
 
     __slots__ = ("below", "item", "memo", "size")
@@ -45,10 +83,26 @@ class Stack(Generic[T]):
         return (_stacked, (cells[::-1],))
 
 
+class _BreakerCell(Stack[T]):
+    """A cell at which freeing a long stack stops nesting."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        break_chain(self, "below")
+
+
+def pushed(below: Stack[T] | None, item: T) -> Stack[T]:
+    """The stack with one more item."""
+    if below is not None and below.size % BREAKER_EVERY == 0:
+        return _BreakerCell(below, item)
+    return Stack(below, item)
+
+
 def _stacked(cells: list[tuple[T, Any]]) -> Stack[T] | None:
     stack: Stack[T] | None = None
     for item, memo in cells:
-        stack = Stack(stack, item)
+        stack = pushed(stack, item)
         stack.memo = memo
     return stack
 
@@ -64,7 +118,7 @@ def in_order(stack: Stack[T] | None) -> list[T]:
 
 
 def as_tuple(stack: Stack[T]) -> tuple[T, ...]:
-    """The same of a stack that is there, and quicker where it is as small as most are."""
+    """The items, the oldest first; quicker for one or two, as most stacks have."""
     below = stack.below
     if below is None:
         return (stack.item,)
@@ -74,7 +128,7 @@ def as_tuple(stack: Stack[T]) -> tuple[T, ...]:
 
 
 def accumulated(stack: Stack[T] | None, start: A, step: Callable[[A, T], A]) -> A:
-    """`step` over the items from the oldest on; what is known of lower cells is not redone.
+    """`step` over the items from the oldest on, beginning at the highest cell with a memo.
 
     A stack is only ever accumulated by one `step`. Two threads that do it at once
     write the same values.
@@ -87,6 +141,242 @@ def accumulated(stack: Stack[T] | None, start: A, step: Callable[[A, T], A]) -> 
     for cell in reversed(fresh):
         value = cell.memo = step(value, cell.item)
     return value
+
+
+# --- lists -------------------------------------------------------------------------------
+
+_BITS = 5
+_WIDTH = 1 << _BITS
+
+# A branch: branches of the level below or, on the lowest level, leaves.
+_Branch: TypeAlias = "tuple[Any, ...]"
+
+
+class Leaf(Generic[T]):
+    """Exactly `_WIDTH` items of a list, and a place for what was worked out up to their end.
+
+    Leaves are shared by all lists that go on from the same one, and so is the memo.
+    """
+
+    __slots__ = ("items", "memo")
+
+    def __init__(self, items: tuple[T, ...]) -> None:
+        self.items = items
+        self.memo: Any = None
+
+
+class PersistentList(Sequence[T]):
+    """A list as a tree: branches of 32, leaves of 32 items, and a tail of less than that.
+
+    Appending copies the tail and, one time in 32, the branches on the way to a new leaf;
+    replacing an item copies its leaf and the branches above it. A million items are four
+    levels, so nothing here nests deeply when it is freed or copied.
+    """
+
+    __slots__ = ("_levels", "_root", "_size", "_tail")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._root: _Branch = ()
+        self._levels = 1  # of branches; the leaves are below them
+        self._tail: tuple[T, ...] = ()
+        self._size = 0
+        self._grow(tuple(items))
+
+    def _twin(self) -> PersistentList[T]:
+        """Another list with the same items, which is changed before it is handed out."""
+        twin: PersistentList[T] = PersistentList.__new__(PersistentList)
+        twin._root, twin._levels = self._root, self._levels
+        twin._tail, twin._size = self._tail, self._size
+        return twin
+
+    def _grow(self, items: Sequence[T]) -> None:
+        """Add items to a list that nothing else knows yet."""
+        leaves = (self._size - len(self._tail)) // _WIDTH
+        self._size += len(items)
+        if len(self._tail) + len(items) < _WIDTH:
+            self._tail = (*self._tail, *items)
+            return
+        every = (*self._tail, *items)
+        full = len(every) - len(every) % _WIDTH
+        for start in range(0, full, _WIDTH):
+            if leaves == _WIDTH**self._levels:  # full: the tree grows at the top
+                self._root, self._levels = (self._root,), self._levels + 1
+            leaf = Leaf(every[start : start + _WIDTH])
+            self._root = _with_leaf(self._root, self._levels, leaves, leaf)
+            leaves += 1
+        self._tail = every[full:]
+
+    def append(self, item: T) -> PersistentList[T]:
+        return self.extend((item,))
+
+    def extend(self, items: Sequence[T]) -> PersistentList[T]:
+        """The list with these items too."""
+        if not items:
+            return self
+        longer = self._twin()
+        longer._grow(items)
+        return longer
+
+    def replace(self, place: int, item: T) -> PersistentList[T]:
+        """The list with another item at a place that it has."""
+        changed = self._twin()
+        start = self._size - len(self._tail)
+        if place >= start:
+            tail = list(self._tail)
+            tail[place - start] = item
+            changed._tail = tuple(tail)
+        else:
+            changed._root = _replaced(self._root, self._levels, place, item)
+        return changed
+
+    def _leaf(self, place: int) -> Leaf[T]:
+        """The leaf that has the item of this place, which is not in the tail."""
+        node: Any = self._root
+        for level in range(self._levels, 0, -1):
+            node = node[(place >> (_BITS * level)) % _WIDTH]
+        leaf: Leaf[T] = node
+        return leaf
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[T]: ...
+    def __getitem__(self, place: int | slice) -> T | list[T]:
+        if isinstance(place, slice):
+            start, stop, step = place.indices(self._size)
+            if step != 1:
+                return list(self)[place]
+            return list(islice(self._from(start), max(0, stop - start)))
+        if place < 0:
+            place += self._size
+        if not 0 <= place < self._size:
+            raise IndexError(place)
+        start = self._size - len(self._tail)
+        if place >= start:
+            return self._tail[place - start]
+        return self._leaf(place).items[place % _WIDTH]
+
+    def _from(self, place: int) -> Iterator[T]:
+        """The items from a place on. It costs those that are taken, not those before."""
+        start = self._size - len(self._tail)
+        while place < start:
+            yield from self._leaf(place).items[place % _WIDTH :]
+            place += _WIDTH - place % _WIDTH
+        yield from self._tail[place - start :]
+
+    def __iter__(self) -> Iterator[T]:
+        return self._from(0)
+
+    def __reversed__(self) -> Iterator[T]:
+        yield from reversed(self._tail)
+        for place in range(self._size - len(self._tail) - 1, 0, -_WIDTH):
+            yield from reversed(self._leaf(place).items)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def shared_with(self, earlier: PersistentList[T]) -> int:
+        """How many of the first items are the very same objects in both lists.
+
+        It costs about what differs: branches that both lists hold are passed over.
+        """
+        ours, theirs = self._root, earlier._root
+        levels = min(self._levels, earlier._levels)
+        # A tree that grew at the top has what it was before as its first branch.
+        for _ in range(self._levels - levels):
+            ours = ours[0]
+        for _ in range(earlier._levels - levels):
+            theirs = theirs[0]
+        in_leaves = min(self._size - len(self._tail), earlier._size - len(earlier._tail))
+        count = min(_shared_leaves(ours, theirs, levels) * _WIDTH, in_leaves)
+        pairs = zip(self._from(count), earlier._from(count), strict=False)
+        for one, other in pairs:
+            if one is not other:
+                break
+            count += 1
+        return count
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (PersistentList, (list(self),))
+
+
+def _with_leaf(branch: _Branch, levels: int, place: int, leaf: Leaf[Any]) -> _Branch:
+    """The branch with one more leaf, which is its last: the one at `place` among all leaves."""
+    if levels == 1:
+        return (*branch, leaf)
+    below = place >> (_BITS * (levels - 1))
+    child = branch[below] if below < len(branch) else ()
+    rest = place - (below << (_BITS * (levels - 1)))
+    return (*branch[:below], _with_leaf(child, levels - 1, rest, leaf))
+
+
+def _replaced(branch: _Branch, levels: int, place: int, item: Any) -> _Branch:
+    at = (place >> (_BITS * levels)) % _WIDTH
+    child: Any
+    if levels == 1:
+        items = list(branch[at].items)
+        items[place % _WIDTH] = item
+        child = Leaf(tuple(items))
+    else:
+        child = _replaced(branch[at], levels - 1, place, item)
+    return (*branch[:at], child, *branch[at + 1 :])
+
+
+def _shared_leaves(ours: _Branch, theirs: _Branch, levels: int) -> int:
+    """How many leaves both begin with. Too many for a last branch that is not full yet."""
+    count = 0
+    for one, other in zip(ours, theirs, strict=False):
+        if one is not other:
+            return count + (_shared_leaves(one, other, levels - 1) if levels > 1 else 0)
+        count += _WIDTH ** (levels - 1)
+    return count
+
+
+class ListBuilder(Generic[T]):
+    """Changes to a list, gathered while many records are folded and made at once."""
+
+    __slots__ = ("_added", "_before", "_changed")
+
+    def __init__(self, before: PersistentList[T]) -> None:
+        self._before = before
+        self._added: list[T] = []
+        self._changed: dict[int, T] = {}
+
+    def append(self, item: T) -> int:
+        """Add an item; the place where it stands."""
+        self._added.append(item)
+        return len(self._before) + len(self._added) - 1
+
+    def replace(self, place: int, item: T) -> None:
+        if place < len(self._before):
+            self._changed[place] = item
+        else:
+            self._added[place - len(self._before)] = item
+
+    def __len__(self) -> int:
+        return len(self._before) + len(self._added)
+
+    def __reversed__(self) -> Iterator[tuple[int, T]]:
+        """Places and items, the last one first."""
+        size, changed = len(self._before), self._changed
+        for place in range(len(self._added) - 1, -1, -1):
+            yield size + place, self._added[place]
+        for place, item in zip(range(size - 1, -1, -1), reversed(self._before), strict=True):
+            yield place, changed.get(place, item)
+
+    def done(self) -> PersistentList[T]:
+        found = self._before
+        for place, item in self._changed.items():
+            found = found.replace(place, item)
+        return found.extend(self._added)
+
+
+# --- maps --------------------------------------------------------------------------------
+
+_LEAF = 16  # entries up to which a plain dict is copied
+_DEEPEST = 60  # bits of a hash that are used
+
+Tree: TypeAlias = "dict[str, Any] | tuple[Tree, ...]"
 
 
 class PersistentMap(Generic[T]):

@@ -1,15 +1,15 @@
-"""Lists and maps that are values and carry their digests along.
+"""Persistent lists and maps with incremental digests.
 
-Adding gives a new one at the same price however much is in it, and leaves the old one as
-it was. A digest is worked out when it is asked for, from the last one that was asked for:
-a fold that never asks pays nothing, one that asks at every step pays for the step.
+A digest is worked out when it is asked for, from the last one that is known: a fold that never
+asks pays nothing, one that asks at every step pays for the step. What is known is kept where
+containers share it, because the state whose digest is asked for is often thrown away (a loop
+folds its events once to make a checkpoint and again when the store has given them times): the
+next state, which goes on from an earlier one, must not begin at the beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
-from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from turnledger.projections.digests import (
@@ -21,12 +21,12 @@ from turnledger.projections.digests import (
     map_remove,
 )
 from turnledger.projections.persistent.containers import (
+    PersistentList,
     PersistentMap,
     Stack,
     in_order,
+    pushed,
 )
-from turnledger.projections.persistent.pickling import packed, unpacked
-from turnledger.projections.persistent.spill import AwayList, away
 
 T = TypeVar("T")
 
@@ -34,193 +34,92 @@ T = TypeVar("T")
 _MANY = 16
 # Up to so many things under way, a plain dict is copied.
 _FEW = 32
-# A list with so many items in memory puts the older ones away, in pieces, until few are left.
-_MOST = 16384
-_LEFT = 8192
-_PIECE = 1024
 
 
-class _Chunk(Generic[T]):
-    """Items on top of those before them. Freed without recursion, however long the chain is."""
+class HashedList(PersistentList[T]):
+    """A list that only grows, with a running hash of its items.
 
-    __slots__ = ("content", "digest")
-
-    def __init__(self, below: _Chunk[T] | None, items: Sequence[T]) -> None:
-        # What lies below, and the items on top of that: in one, so that no thread sees half
-        # of it change when items are put away.
-        self.content = (below, items)
-        # The list's digest up to here, once somebody asked: whoever goes on from here has it.
-        self.digest: bytes | None = None
-
-
-class HashedList(Generic[T]):
-    """A list that only grows. Items are what canonical JSON can hold, or `step` says how.
-
-    The older items of a long one lie in a file, from which equal ones are fetched; with
-    `stays` they never do.
+    Items are what canonical JSON can hold, or `step` says how one is added to the hash.
     """
 
-    __slots__ = ("_domain", "_near", "_size", "_start", "_step", "_tip")
+    __slots__ = ("_digest", "_domain", "_known", "_step")
 
     def __init__(
         self,
         domain: str,
         step: Callable[[bytes, Any], bytes] = list_add,
-        *,
-        stays: bool = False,
+        items: Sequence[T] = (),
     ) -> None:
+        super().__init__(items)
         self._domain = domain
         self._step = step
-        self._size = 0
-        self._tip: _Chunk[T] | None = None
-        self._start = list_start(domain)
-        # How many of its last items may still be in memory; None: it is not counted.
-        self._near: int | None = None if stays else 0
+        self._digest: bytes | None = None
+        # A digest that was known when this list was made, and how many items it is of.
+        self._known = (0, list_start(domain))
+
+    def _twin(self) -> HashedList[T]:
+        twin: HashedList[T] = HashedList.__new__(HashedList)
+        twin._root, twin._levels = self._root, self._levels
+        twin._tail, twin._size = self._tail, self._size
+        twin._domain, twin._step = self._domain, self._step
+        twin._digest = None
+        known = self._digest
+        twin._known = self._known if known is None else (self._size, known)
+        return twin
 
     def append(self, item: T) -> HashedList[T]:
         return self.extend((item,))
 
     def extend(self, items: Sequence[T]) -> HashedList[T]:
-        """With these items too; the sequence is kept and must not change afterwards."""
+        """The list with these items too."""
         if not items:
             return self
-        longer: HashedList[T] = HashedList.__new__(HashedList)
-        longer._domain = self._domain
-        longer._step = self._step
-        longer._size = self._size + len(items)
-        longer._tip = _Chunk(self._tip, items)
-        longer._start = self._start
-        near = longer._near = None if self._near is None else self._near + len(items)
-        if near is not None and near >= _MOST:
-            left = longer._put_away(near)
-            # Whoever else goes on from here need not look again.
-            longer._near, self._near = left, max(0, left - len(items))
+        longer = self._twin()
+        longer._grow(items)
         return longer
 
-    def _put_away(self, near: int) -> int:
-        """Leave the last items in memory; how many. Whoever shares the others has them in the
-        file, too."""
-        chunk, count = self._tip, 0
-        while chunk is not None and count < _LEFT:
-            last = chunk
-            chunk, items = last.content
-            count += len(items)
-            if count >= _LEFT + _PIECE and not isinstance(items, AwayList):
-                # Many came at once: only as many of them stay as would have, had they not.
-                cut, count = count - _LEFT, _LEFT
-                chunk = _Chunk(chunk, items[:cut])
-                last.content = (chunk, items[cut:])
-        left = count
-        while chunk is not None and count < near:
-            top, together, size = chunk, [], 0
-            while chunk is not None and size < _PIECE and count + size < near:
-                below, items = chunk.content
-                if isinstance(items, AwayList):
-                    break
-                together.append(items)
-                size += len(items)
-                chunk = below
-            if not together:
-                break
-            count += size
-            every = [item for items in reversed(together) for item in items]
-            *lower, upper = (away(every[at : at + _PIECE]) for at in range(0, size, _PIECE))
-            below = chunk
-            for piece in lower:
-                below = _Chunk(below, piece)
-            top.content = (below, upper)
-        return left
+    def replace(self, place: int, item: T) -> HashedList[T]:
+        raise TypeError("A HashedList only grows: its digest is of the items in their order.")
 
     @property
     def last(self) -> T | None:
-        return None if self._tip is None else self._tip.content[1][-1]
+        return self[-1] if self._size else None
 
     @property
     def digest(self) -> bytes:
-        fresh: list[tuple[_Chunk[T], Sequence[T]]] = []
-        chunk = self._tip
-        while chunk is not None and chunk.digest is None:
-            below, items = chunk.content
-            fresh.append((chunk, items))
-            chunk = below
-        digest = self._start if chunk is None or chunk.digest is None else chunk.digest
-        step = self._step
-        for chunk, items in reversed(fresh):
-            for item in items:
+        """The running hash of all items, begun with the domain."""
+        if self._digest is None:
+            self._digest = self._worked_out()
+        return self._digest
+
+    def _worked_out(self) -> bytes:
+        # Back from the end to the first leaf whose end has a digest, or to the one that was
+        # known before; then forwards from there. Two threads write the same memos.
+        covered, digest = self._known
+        start = self._size - len(self._tail)
+        fresh = []
+        while start > covered:
+            leaf = self._leaf(start - 1)
+            if leaf.memo is not None:
+                covered, digest = start, leaf.memo
+                break
+            fresh.append(leaf)
+            start -= len(leaf.items)
+        skipped, step = covered - start, self._step
+        for leaf in reversed(fresh):
+            for item in leaf.items[skipped:]:
                 digest = step(digest, item)
-            chunk.digest = digest
+            leaf.memo = digest
+            skipped = 0
+        for item in self._tail[skipped:]:
+            digest = step(digest, item)
         return digest
-
-    def backwards(self) -> Iterator[T]:
-        """The items, the latest first."""
-        chunk = self._tip
-        while chunk is not None:
-            chunk, items = chunk.content
-            yield from reversed(items)
-
-    def pieces(self) -> list[Sequence[T]]:
-        """The items, in sequences as they are kept: those in a file are not fetched yet."""
-        pieces: list[Sequence[T]] = []
-        chunk = self._tip
-        while chunk is not None:
-            chunk, items = chunk.content
-            pieces.append(items)
-        pieces.reverse()
-        return pieces
 
     def to_tuple(self) -> tuple[T, ...]:
         return tuple(self)
 
-    def goes_on_from(self, earlier: HashedList[T]) -> bool:
-        """Whether it is surely that list with more added, or none. Costs what was added."""
-        if self._start != earlier._start:
-            return False
-        chunk, size = self._tip, self._size
-        while chunk is not None and size > earlier._size:
-            chunk, items = chunk.content
-            size -= len(items)
-        return chunk is earlier._tip and size == earlier._size
-
-    def __getitem__(self, place: int) -> T:
-        """One item; what was added last is found first."""
-        chunk, before = self._tip, self._size
-        while chunk is not None:
-            chunk, items = chunk.content
-            before -= len(items)
-            if before <= place:
-                return items[place - before]
-        raise IndexError(place)
-
-    def __iter__(self) -> Iterator[T]:
-        return chain.from_iterable(self.pieces())
-
-    def __len__(self) -> int:
-        return self._size
-
-    def _here(self) -> list[T]:
-        return list(self)
-
     def __reduce__(self) -> tuple[object, ...]:
-        """Copied with its items, packed so that they keep their JSON, and so the digest."""
-        return (_listed, (*self._empty(), packed(self._here())))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> HashedList[T]:
-        return _again(*self._empty(), deepcopy(self._here(), memo))
-
-    def _empty(self) -> tuple[str, Callable[[bytes, Any], bytes], bool]:
-        return self._domain, self._step, self._near is None
-
-
-def _again(
-    domain: str, step: Callable[[bytes, Any], bytes], stays: bool, items: list[T]
-) -> HashedList[T]:
-    return HashedList[T](domain, step, stays=stays).extend(items)
-
-
-def _listed(
-    domain: str, step: Callable[[bytes, Any], bytes], stays: bool, items: bytes
-) -> HashedList[Any]:
-    return _again(domain, step, stays, unpacked(items))
+        return (HashedList, (self._domain, self._step, list(self)))
 
 
 class OrderedMap(Generic[T]):
@@ -252,7 +151,7 @@ class OrderedMap(Generic[T]):
     def put(self, key: str, value: T) -> OrderedMap[T]:
         if self._map.get(key) is not None:
             return OrderedMap(self._map.put(key, value), self._keys, self._size)
-        return OrderedMap(self._map.put(key, value), Stack(self._keys, key), self._size + 1)
+        return OrderedMap(self._map.put(key, value), pushed(self._keys, key), self._size + 1)
 
     def remove(self, key: str) -> OrderedMap[T]:
         return self if self._map.get(key) is None else OrderedMap(*self._without(key))
@@ -265,7 +164,7 @@ class OrderedMap(Generic[T]):
         keys: Stack[str] | None = None
         for other, value in self.items():
             if other != key:
-                left, keys = left.put(other, value), Stack(keys, other)
+                left, keys = left.put(other, value), pushed(keys, other)
         return left, keys, size
 
     def items(self) -> Iterator[tuple[str, T]]:
@@ -322,16 +221,16 @@ class HashedMap(OrderedMap[T]):
     def put(self, key: str, value: T) -> HashedMap[T]:
         keys, size = self._keys, self._size
         if self._map.get(key) is None:
-            keys, size = Stack(keys, key), size + 1
+            keys, size = pushed(keys, key), size + 1
         known, total, changed = self._sum
-        now: _Sum[T] = (known, total, Stack(changed, key))
+        now: _Sum[T] = (known, total, pushed(changed, key))
         return HashedMap(self._map.put(key, value), keys, size, now, self._plain)
 
     def remove(self, key: str) -> HashedMap[T]:
         if self._map.get(key) is None:
             return self
         known, total, changed = self._sum
-        now: _Sum[T] = (known, total, Stack(changed, key))
+        now: _Sum[T] = (known, total, pushed(changed, key))
         return HashedMap(*self._without(key), now, self._plain)
 
     @property

@@ -6,25 +6,16 @@ cost what is printed, pointed at or different, where the whole JSON would cost t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
-from typing import Any, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any, Final, Generic, TypeVar
 
 from turnledger.projections.digests import canonical
-from turnledger.projections.persistent.hashed import HashedList
+from turnledger.projections.persistent.containers import PersistentList
 
 T = TypeVar("T")
-C = TypeVar("C", covariant=True)
 
 NOTHING_THERE: Final = object()
-
-
-class Indexed(Protocol[C]):
-    """What a list in an outline is made of."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[C]: ...
-    def __getitem__(self, place: int, /) -> C: ...
 
 
 class Items(Generic[T]):
@@ -38,7 +29,7 @@ class Items(Generic[T]):
 
     def __init__(
         self,
-        things: Callable[[], Indexed[T]],
+        things: Callable[[], Sequence[T]],
         make: Callable[[T], Any],
         source: Any,
         shared: Callable[[Any, Any], int],
@@ -53,7 +44,7 @@ class Items(Generic[T]):
 
     def after(self, count: int) -> Iterator[Any]:
         """Those that come after so many."""
-        return map(self._make, islice(self._things(), count, None))
+        return map(self._make, self._things()[count:])
 
     def at(self, place: int) -> Any:
         """One of them; NOTHING_THERE if there are fewer."""
@@ -69,25 +60,14 @@ class Items(Generic[T]):
         return self._source is earlier._source
 
 
-def listed(items: HashedList[T], make: Callable[[T], Any]) -> Items[T]:
-    """A list that only grows."""
-    return Items(lambda: items, make, items, _shared_list)
-
-
-def _shared_list(earlier: HashedList[Any], later: HashedList[Any]) -> int:
-    return len(earlier) if later.goes_on_from(earlier) else 0
+def listed(items: PersistentList[T], make: Callable[[T], Any]) -> Items[T]:
+    """The JSON of a persistent list: items that two lists share are not made."""
+    return Items(lambda: items, make, items, lambda earlier, later: later.shared_with(earlier))
 
 
 def none_shared(earlier: object, later: object) -> int:
     """For lists of which nothing is known beforehand."""
     return 0
-
-
-def not_shared(ours: Iterable[T], theirs: Iterable[T], number: Callable[[T], int]) -> list[int]:
-    """The numbers of what is among only the ones or only the others, as the very same object."""
-    known = {id(one): one for one in ours}  # they are held, so that no id is used again
-    fresh = [number(one) for one in theirs if known.pop(id(one), None) is None]
-    return fresh + [number(one) for one in known.values()]
 
 
 def whole(outline: Any) -> Any:

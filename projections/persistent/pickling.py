@@ -14,9 +14,6 @@ from typing import Any
 
 import msgspec
 
-# What a value that can't be packed raises.
-PACKING_ERRORS = (pickle.PicklingError, TypeError, AttributeError, RecursionError)
-
 
 class _Pickler(pickle.Pickler):
     """Leaves out of a struct what is its default: the class gives it back."""
@@ -60,7 +57,7 @@ def _made(kind: type[Any], given: dict[str, Any]) -> Any:
 
 
 def packed(value: Any) -> bytes:
-    """The value as bytes; one of PACKING_ERRORS if it is none that pickle knows."""
+    """The value as bytes."""
     file = BytesIO()
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     return file.getvalue()

@@ -70,8 +70,7 @@ def _add_value(running: bytes, value: Any) -> bytes:
 
 
 def _no_items(name: str) -> HashedList[Any]:
-    # A program's own values stay the objects that its reducers made.
-    return HashedList(name, _add_value, stays=name != "InnerMessage")
+    return HashedList(name, _add_value)
 
 
 def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:

@@ -24,12 +24,11 @@ from turnledger.ledger import (
     ToolMessageAmended,
 )
 from turnledger.projections.digests import combine
-from turnledger.projections.history.archive import PastHistories
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
 from turnledger.projections.history.from_messages import message_told
 from turnledger.projections.history.message_history import MessageHistory, Repairs
 from turnledger.projections.history.turns import Turn
-from turnledger.projections.persistent.containers import Stack, in_order
+from turnledger.projections.persistent.containers import Stack, in_order, pushed
 from turnledger.projections.persistent.hashed import HashedList, HashedMap
 from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
 from turnledger.projections.projection import BulkProjection, Folding, as_json
@@ -63,13 +62,17 @@ class _LastResult(NamedTuple):
     after: Stack[InnerMessage] | None = None
 
 
+def _history_digest(history: MessageHistory) -> bytes:
+    return history.digest
+
+
 @final
 class ConversationState(msgspec.Struct, frozen=True):
     """All evaluations of a run, the current one apart."""
 
     evaluation_id: str = ""
     current: MessageHistory = MessageHistory.new()
-    earlier: PastHistories = PastHistories()
+    earlier: HashedMap[MessageHistory] = HashedMap(plain=_history_digest)
     superseded: HashedMap[bool] = HashedMap()
     said: HashedList[Said] = HashedList("messages")
     last_result: _LastResult | None = None
@@ -266,7 +269,7 @@ class _Folding(Folding[ConversationState]):
         message, tip, repairs = self._last
         after = self._after
         for later in self._since:
-            after = Stack(after, later)
+            after = pushed(after, later)
         self._after, self._since = after, []
         return _LastResult(message, tip, repairs, after)
 
@@ -297,7 +300,7 @@ class _Folding(Folding[ConversationState]):
 
     def _said_before(self, message_id: UUID) -> Said | None:
         """The tool message with this id, if its result has a place."""
-        for said in chain(reversed(self._said), self._before.backwards()):
+        for said in chain(reversed(self._said), reversed(self._before)):
             if said.message_id == message_id:
                 return said if said.place else None
         return None

@@ -5,10 +5,9 @@ What no span covers is a gap: the run's own code, a wait, or a process that was 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from itertools import chain, islice
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 
@@ -23,8 +22,8 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
-from turnledger.ledger.clock import to_micros
 from turnledger.projections.digests import combine, list_add
+from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
     HashedList,
     UnderWay,
@@ -33,8 +32,7 @@ from turnledger.projections.persistent.hashed import (
     over,
     owned,
 )
-from turnledger.projections.persistent.lazy_json import Items, none_shared, not_shared, whole
-from turnledger.projections.persistent.sorted_view import InOrder
+from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 SpanKind = Literal["model", "tool"]
@@ -89,82 +87,41 @@ def _gap_json(gap: Gap) -> Any:
     return {**as_json(gap), "seconds": gap.seconds}
 
 
+class Running(NamedTuple):
+    """A span that has not ended, and its place among all spans."""
+
+    place: int
+    span: Span
+
+
+def _plain_running(running: Running) -> tuple[object, ...]:
+    return _plain(running.span)
+
+
 @final
 class TimelineState(msgspec.Struct, frozen=True):
-    """Spans that are over, in the order in which they ended, and those that are not."""
+    """All spans in the order in which they began; an end replaces its span where it stands.
 
+    The digest is of those that ended, in the order of their ends, and of those that are running.
+    """
+
+    spans: PersistentList[Span] = PersistentList()
     ended: HashedList[Span] = HashedList("spans", _add_span)
-    running: UnderWay[Span] = {}
-
-    @property
-    def spans(self) -> tuple[Span, ...]:
-        """All of them, in the order in which they began."""
-        return tuple(self.in_order())
-
-    def in_order(self) -> InOrder[Span]:
-        """The same, each fetched when it is looked at."""
-        return InOrder(self.ended, self.running.values(), _version)
-
-    def by_time(self) -> InOrder[Span]:
-        """By the moments at which they began."""
-        return InOrder(self.ended, self.running.values(), _moment, _version)
+    running: UnderWay[Running] = {}
 
     def gaps(self) -> tuple[Gap, ...]:
         """Where nothing was under way between the first span and the last."""
-        return tuple(Gaps(self))
+        return tuple(_gaps(self.spans))
 
 
-class Gaps:
-    """The gaps of a timeline, each found when it is looked at."""
-
-    __slots__ = ("_state",)
-
-    def __init__(self, state: TimelineState) -> None:
-        self._state = state
-
-    def __iter__(self) -> Iterator[Gap]:
-        covered: datetime | None = None
-        for span in self._state.by_time():
-            if covered is not None and span.started_at > covered:
-                yield Gap(covered, span.started_at)
-            end = span.ended_at or span.started_at
-            covered = end if covered is None else max(covered, end)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __getitem__(self, place: int) -> Gap:
-        for gap in islice(self, place, None):
-            return gap
-        raise IndexError(place)
-
-
-def _version(span: Span) -> int:
-    return span.from_version
-
-
-def _moment(span: Span) -> int:
-    return to_micros(span.started_at)
-
-
-def _same_spans(earlier: TimelineState, later: TimelineState) -> int:
-    """How many spans both begin with: all that began before one that only one has.
-
-    Spans stand in the order in which they began.
-    """
-    if not later.ended.goes_on_from(earlier.ended):
-        return 0
-    newly = islice(later.ended.backwards(), len(later.ended) - len(earlier.ended))
-    theirs = chain(later.running.values(), newly)
-    first = min(not_shared(earlier.running.values(), theirs, _version), default=None)
-    count = len(earlier.ended) + len(earlier.running)
-    if first is None:
-        return count
-    for span in earlier.ended.backwards():
-        if span.to_version is not None and span.to_version < first:
-            break  # it ended before, and so did all that ended before it
-        count -= span.from_version >= first
-    return count - sum(span.from_version >= first for span in earlier.running.values())
+def _gaps(spans: Iterable[Span]) -> Iterator[Gap]:
+    """Spans that began later have a later time: a run's clock does not go back."""
+    covered: datetime | None = None
+    for span in spans:
+        if covered is not None and span.started_at > covered:
+            yield Gap(covered, span.started_at)
+        end = span.ended_at or span.started_at
+        covered = end if covered is None else max(covered, end)
 
 
 class Timeline(BulkProjection[TimelineState]):
@@ -193,18 +150,19 @@ class Timeline(BulkProjection[TimelineState]):
 
     def outline(self, state: TimelineState) -> Any:
         return {
-            "spans": Items(state.in_order, _span_json, state, _same_spans),
-            "gaps": Items(lambda: Gaps(state), _gap_json, state, none_shared),
+            "spans": listed(state.spans, _span_json),
+            "gaps": Items(state.gaps, _gap_json, state, none_shared),
         }
 
     def digest(self, state: TimelineState) -> bytes:
-        return combine("timeline", state.ended.digest, digest_of(state.running, _plain))
+        return combine("timeline", state.ended.digest, digest_of(state.running, _plain_running))
 
 
 class _Folding(Folding[TimelineState]):
     """Spans while they are paired."""
 
     def __init__(self, state: TimelineState) -> None:
+        self._spans = ListBuilder(state.spans)
         self._before = state.ended
         self._ended: list[Span] = []
         self._running = owned(state.running)
@@ -214,7 +172,7 @@ class _Folding(Folding[TimelineState]):
         _TAKES[type(event)](self, event, record)
 
     def done(self) -> TimelineState:
-        return TimelineState(self._before.extend(self._ended), self._running)
+        return TimelineState(self._spans.done(), self._before.extend(self._ended), self._running)
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         name = event.model or event.adapter or "model"
@@ -232,10 +190,15 @@ class _Folding(Folding[TimelineState]):
     def _begin(self, key: str, span: Span) -> None:
         lost = self._running.get(key)
         if lost is not None:
-            # It began again: what became of the first time, nobody heard.
+            # It began again, and how the first attempt ended was not recorded.
             self._running = over(self._running, key)
-            self._ended.append(msgspec.structs.replace(lost, outcome="in_doubt"))
-        self._running = begun(self._running, key, span, _plain)
+            self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
+        running = Running(self._spans.append(span), span)
+        self._running = begun(self._running, key, running, _plain_running)
+
+    def _put(self, place: int, ended: Span) -> None:
+        self._spans.replace(place, ended)
+        self._ended.append(ended)
 
     def _replied(self, event: ModelReplied, record: Record) -> None:
         self._end(f"model\n{event.evaluation_id}\n{event.turn}", "ok", record)
@@ -253,31 +216,31 @@ class _Folding(Folding[TimelineState]):
         self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "in_doubt", record)
 
     def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
-        span = self._running.get(key)
-        if span is None:
+        running = self._running.get(key)
+        if running is None:
             return
+        place, span = running
         self._running = over(self._running, key)
-        self._ended.append(
-            Span(
-                span.kind,
-                span.name,
-                span.from_version,
-                span.started_at,
-                record.version,
-                record.recorded_at,
-                outcome,
-                span.attempt,
-            )
+        ended = Span(
+            span.kind,
+            span.name,
+            span.from_version,
+            span.started_at,
+            record.version,
+            record.recorded_at,
+            outcome,
+            span.attempt,
         )
+        self._put(place, ended)
 
     def _run_started(self, event: RunStarted, record: Record) -> None:
         if event.kind == "fork":
             # What the parent had under way there ends elsewhere, if it ends.
-            left = self._running.values()
-            self._ended += [msgspec.structs.replace(span, outcome="in_doubt") for span in left]
+            for place, span in self._running.values():
+                self._put(place, msgspec.structs.replace(span, outcome="in_doubt"))
+            self._running = {}
         else:
-            self._before, self._ended = TimelineState().ended, []
-        self._running = {}
+            self.__init__(TimelineState())  # type: ignore[misc]
 
 
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {

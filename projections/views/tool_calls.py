@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Literal, final
 from uuid import UUID
 
 import msgspec
 
 from turnledger.projections.digests import list_add
-from turnledger.projections.persistent.containers import PersistentMap
+from turnledger.projections.persistent.containers import PersistentList, PersistentMap
 from turnledger.projections.persistent.hashed import HashedList, UnderWay
-from turnledger.projections.persistent.sorted_view import InOrder
 
 CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 
@@ -92,58 +91,33 @@ class ToolsState(msgspec.Struct, frozen=True):
     # Completed or failed in the assistant's last turn: what is still missing of them may come.
     ended: UnderWay[ToolCallView] = {}
     superseded: UnderWay[bool] = {}
-    # What tool messages were changed to: message id and text.
+    # What tool messages were changed to: message id and text; and the last text by message id.
     amended: HashedList[tuple[UUID, str]] = HashedList("amended tool messages")
-    # How many calls there were, and the evaluation and turn in which the assistant last spoke.
-    count: int = 0
+    texts: PersistentMap[str] = PersistentMap()
+    # The evaluation and turn in which the assistant last spoke.
     spoke: str = ""
-    # How many were settled, and amended, when an evaluation's first call came: what is known of
-    # its calls comes after that.
-    since: PersistentMap[tuple[int, int]] = PersistentMap()
-
-    @property
-    def calls(self) -> tuple[ToolCallView, ...]:
-        """All of them, in the order in which they were asked for."""
-        return tuple(self.in_order())
-
-    def in_order(self) -> InOrder[ToolCallView]:
-        """The same, each made when it is looked at."""
-        going_on = chain(self.ended.values(), self.open.values())
-        if not len(self.amended):
-            return InOrder(self.settled, going_on, call_number)
-        texts = dict(self.amended)
-
-        def amended(call: ToolCallView) -> ToolCallView:
-            if call.message_id not in texts:
-                return call
-            return msgspec.structs.replace(call, result=texts[call.message_id])
-
-        return InOrder(self.settled, going_on, call_number, shown=amended)
+    # All calls by their numbers, in the order in which they were asked for: whatever becomes
+    # known of a call replaces it where it stands.
+    calls: PersistentList[ToolCallView] = PersistentList()
+    # The number of each evaluation's first call.
+    first: PersistentMap[int] = PersistentMap()
 
     def last_completed(self, evaluation_id: str) -> ToolCallView | None:
         """The call that was asked for last of those that an evaluation has completed answers of.
 
-        It costs what happened since that evaluation began, not the run.
+        It costs the calls since that evaluation began, not the run.
         """
-        begun = self.since.get(evaluation_id)
-        if begun is None:
+        first = self.first.get(evaluation_id)
+        if first is None:
             return None
-        settled, amended = begun
-        since = islice(self.settled.backwards(), len(self.settled) - settled)
-        completed = (
-            call
-            for call in chain(self.ended.values(), since)
-            if call.evaluation_id == evaluation_id
-            and call.status == "completed"
-            and call.message_id is not None
-        )
-        found = max(completed, key=call_number, default=None)
-        if found is not None:
-            texts = islice(self.amended.backwards(), len(self.amended) - amended)
-            for message_id, text in texts:
-                if message_id == found.message_id:
-                    return msgspec.structs.replace(found, result=text)
-        return found
+        for call in islice(reversed(self.calls), len(self.calls) - first + 1):
+            if (
+                call.evaluation_id == evaluation_id
+                and call.status == "completed"
+                and call.message_id is not None
+            ):
+                return call
+        return None
 
     def pending(self) -> tuple[ToolCallView, ...]:
         """The calls that somebody still has to see to: not completed, failed or superseded."""
@@ -151,20 +125,10 @@ class ToolsState(msgspec.Struct, frozen=True):
 
     def get(self, call_id: str, evaluation_id: str | None = None) -> ToolCallView | None:
         """A call by its id, the latest if it was used several times."""
-        if evaluation_id is not None:
-            key = call_key(evaluation_id, call_id)
-            going_on = self.open.get(key) or self.ended.get(key)
-            if going_on is not None and not len(self.amended):
-                return going_on
-        found = None
-        for call in self.in_order():
+        for call in reversed(self.calls):
             if call.call_id == call_id and evaluation_id in (None, call.evaluation_id):
-                found = call
-        return found
-
-
-def call_number(call: ToolCallView) -> int:
-    return call.number
+                return call
+        return None
 
 
 def call_key(evaluation_id: str, call_id: str) -> str:

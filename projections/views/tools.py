@@ -8,33 +8,38 @@ another turn, what has ended is settled: the same id then means another call.
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from turnledger.ledger import (
     EvaluationSuperseded,
+    InnerMessage,
     MessageAppended,
+    Record,
     RunStarted,
     ToolCallCompleted,
     ToolCallDecided,
     ToolCallFailed,
     ToolCallInDoubt,
+    ToolCallRecord,
     ToolCallStarted,
     ToolMessageAmended,
 )
 from turnledger.projections.digests import combine
-from turnledger.projections.persistent.hashed import digest_of
-from turnledger.projections.persistent.lazy_json import Items, not_shared, whole
-from turnledger.projections.projection import BulkProjection, as_json
+from turnledger.projections.persistent.containers import ListBuilder
+from turnledger.projections.persistent.hashed import begun, digest_of, over, owned
+from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.projection import BulkProjection, Folding, as_json
 from turnledger.projections.views.tool_calls import (
     CallStatus,
     ToolCallView,
     ToolsState,
-    call_number,
+    call_key,
     itself,
     plain_call,
 )
-from turnledger.projections.views.tools_tool_folding import ToolsFolding
 
 __all__ = ["CallStatus", "PendingTools", "ToolCallView", "ToolsState"]
 
@@ -58,14 +63,14 @@ class PendingTools(BulkProjection[ToolsState]):
     def initial(self) -> ToolsState:
         return ToolsState()
 
-    def begin(self, state: ToolsState) -> ToolsFolding:
-        return ToolsFolding(state)
+    def begin(self, state: ToolsState) -> _Folding:
+        return _Folding(state)
 
     def to_json(self, state: ToolsState) -> Any:
         return whole(self.outline(state))
 
     def outline(self, state: ToolsState) -> Any:
-        return Items(state.in_order, _call_json, state, _same_calls)
+        return listed(state.calls, _call_json)
 
     def digest(self, state: ToolsState) -> bytes:
         return combine(
@@ -75,7 +80,7 @@ class PendingTools(BulkProjection[ToolsState]):
             digest_of(state.ended, plain_call),
             digest_of(state.superseded, itself),
             state.amended.digest,
-            b"%d" % state.count,
+            b"%d" % len(state.calls),
             state.spoke.encode(),
         )
 
@@ -84,19 +89,218 @@ def _call_json(call: ToolCallView) -> Any:
     return {**as_json(call), "status": call.status}
 
 
-def _same_calls(earlier: ToolsState, later: ToolsState) -> int:
-    """How many calls both begin with: all that are numbered below one that only one has.
+class _Folding(Folding[ToolsState]):
+    """Calls while their ends are found."""
 
-    Calls are numbered without a gap, and those that are the same object say the same.
-    """
-    if not later.settled.goes_on_from(earlier.settled):
-        return 0
-    if len(later.amended) != len(earlier.amended):
-        return 0
-    if not later.amended.goes_on_from(earlier.amended):
-        return 0
-    newly = islice(later.settled.backwards(), len(later.settled) - len(earlier.settled))
-    ours = chain(earlier.open.values(), earlier.ended.values())
-    theirs = chain(later.open.values(), later.ended.values(), newly)
-    first = min(not_shared(ours, theirs, call_number), default=earlier.count + 1)
-    return first - 1
+    def __init__(self, state: ToolsState) -> None:
+        self._settled = state.settled
+        self._newly: list[ToolCallView] = []
+        self._open = owned(state.open)
+        self._ended = owned(state.ended)
+        self._superseded = state.superseded
+        self._amended = state.amended
+        self._texts = state.texts
+        self._spoke = state.spoke
+        self._calls = ListBuilder(state.calls)
+        self._first = state.first
+
+    def take(self, record: Record) -> None:
+        event = record.event
+        _TAKES[type(event)](self, event, record)
+
+    def done(self) -> ToolsState:
+        return ToolsState(
+            self._settled.extend(self._newly),
+            self._open,
+            self._ended,
+            self._superseded,
+            self._amended,
+            self._texts,
+            self._spoke,
+            self._calls.done(),
+            self._first,
+        )
+
+    # --- messages ---
+
+    def _message(self, event: MessageAppended, record: Record) -> None:
+        message = event.message
+        if message.role == "assistant":
+            spoke = f"{message.evaluation_id}\n{message.turn}"
+            if spoke != self._spoke:
+                self._newly.extend(self._ended.values())
+                self._ended, self._spoke = {}, spoke
+            for asked in message.tool_calls:
+                self._ask(message, asked, record)
+        elif message.role == "tool" and message.tool_call_id is not None:
+            self._answer(message, call_key(message.evaluation_id, message.tool_call_id), record)
+
+    def _ask(self, message: InnerMessage, asked: ToolCallRecord, record: Record) -> None:
+        key = call_key(message.evaluation_id, asked.call_id)
+        if self._open.get(key) is not None or self._ended.get(key) is not None:
+            return
+        call = ToolCallView(
+            asked.call_id,
+            asked.name,
+            asked.arguments,
+            message.evaluation_id,
+            message.turn,
+            len(self._calls) + 1,
+            asked_at=record.recorded_at,
+            superseded=message.evaluation_id in self._superseded,
+        )
+        self._count(call)
+        self._open = begun(self._open, key, call, plain_call)
+
+    def _count(self, call: ToolCallView) -> None:
+        self._calls.append(call)
+        if self._first.get(call.evaluation_id) is None:
+            self._first = self._first.put(call.evaluation_id, call.number)
+
+    def _answer(self, message: InnerMessage, key: str, record: Record) -> None:
+        call = self._open.get(key) or self._ended.get(key)
+        if call is None or call.message_id is not None:
+            return
+        status: CallStatus = call.status
+        if not call.is_over:
+            status = "failed" if message.is_error else "completed"
+        text = self._texts.get(str(message.message_id))  # None unless it was amended before
+        answered = msgspec.structs.replace(
+            call,
+            status=status,
+            message_id=message.message_id,
+            result=message.content if text is None else text,
+            ended_at=call.ended_at or record.recorded_at,
+        )
+        self._put(key, answered)
+
+    def _amend(self, event: ToolMessageAmended, record: Record) -> None:
+        self._amended = self._amended.append((event.message_id, event.content))
+        self._texts = self._texts.put(str(event.message_id), event.content)
+        # Nearly always it is the last answer that is amended.
+        for _, call in reversed(self._calls):
+            if call.message_id == event.message_id:
+                self._show_amended(msgspec.structs.replace(call, result=event.content))
+                return
+
+    def _show_amended(self, call: ToolCallView) -> None:
+        """Replace a call by one with another result, which is not part of any digest."""
+        key = call_key(call.evaluation_id, call.call_id)
+        known = self._open.get(key) or self._ended.get(key)
+        if known is not None and known.number == call.number:
+            self._put(key, call)
+        else:
+            self._calls.replace(call.number - 1, call)
+
+    # --- what became of it ---
+
+    def _put(self, key: str, call: ToolCallView) -> None:
+        self._calls.replace(call.number - 1, call)
+        if call.is_over:
+            self._open = over(self._open, key)
+            self._ended = begun(self._ended, key, call, plain_call)
+        else:
+            self._ended = over(self._ended, key)
+            self._open = begun(self._open, key, call, plain_call)
+
+    def _known(self, event: _StatusEvent) -> tuple[str, ToolCallView]:
+        """The call that an event is about; one that nobody asked for is a call too."""
+        key = call_key(event.evaluation_id, event.call_id)
+        call = self._open.get(key) or self._ended.get(key)
+        if call is None:
+            call = ToolCallView(
+                event.call_id,
+                event.name,
+                evaluation_id=event.evaluation_id,
+                number=len(self._calls) + 1,
+                superseded=event.evaluation_id in self._superseded,
+            )
+            self._count(call)
+        return key, call
+
+    def _started(self, event: ToolCallStarted, record: Record) -> None:
+        key, call = self._known(event)
+        # What a person decided was about an earlier attempt.
+        started = msgspec.structs.replace(
+            call,
+            status="started",
+            attempts=event.attempt,
+            started_at=record.recorded_at,
+            decision=None,
+            decision_value=None,
+            decision_text="",
+            decided_by="",
+        )
+        self._put(key, started)
+
+    def _completed(self, event: ToolCallCompleted, record: Record) -> None:
+        key, call = self._known(event)
+        completed = msgspec.structs.replace(
+            call, status="completed", value=event.value, ended_at=record.recorded_at
+        )
+        self._put(key, completed)
+
+    def _failed(self, event: ToolCallFailed, record: Record) -> None:
+        key, call = self._known(event)
+        failed = msgspec.structs.replace(
+            call,
+            status="failed",
+            error_type=event.error_type,
+            error_message=event.error_message,
+            ended_at=record.recorded_at,
+        )
+        self._put(key, failed)
+
+    def _in_doubt(self, event: ToolCallInDoubt, record: Record) -> None:
+        key, call = self._known(event)
+        self._put(key, _doubted(call))
+
+    def _decided(self, event: ToolCallDecided, record: Record) -> None:
+        waiting = [
+            (key, call)
+            for key, call in self._open.items()
+            if call.call_id == event.call_id and not call.superseded
+        ]
+        if waiting:
+            key, call = waiting[-1]
+            decided = msgspec.structs.replace(
+                call,
+                decision=event.decision,
+                decision_value=event.value,
+                decision_text=event.text,
+                decided_by=event.decided_by,
+            )
+            self._put(key, decided)
+
+    def _supersede(self, event: EvaluationSuperseded, record: Record) -> None:
+        self._superseded = begun(owned(self._superseded), event.evaluation_id, True, itself)
+        for key, call in list(self._open.items()):
+            if call.evaluation_id == event.evaluation_id:
+                self._put(key, msgspec.structs.replace(call, superseded=True))
+
+    def _run_started(self, event: RunStarted, record: Record) -> None:
+        if event.kind != "fork":
+            self.__init__(ToolsState())  # type: ignore[misc]
+            return
+        for key, call in list(self._open.items()):
+            if call.status == "started" and not call.superseded:
+                self._put(key, _doubted(call))
+
+
+_StatusEvent = ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
+_TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
+    RunStarted: _Folding._run_started,
+    MessageAppended: _Folding._message,
+    ToolCallStarted: _Folding._started,
+    ToolCallCompleted: _Folding._completed,
+    ToolCallFailed: _Folding._failed,
+    ToolCallInDoubt: _Folding._in_doubt,
+    ToolCallDecided: _Folding._decided,
+    ToolMessageAmended: _Folding._amend,
+    EvaluationSuperseded: _Folding._supersede,
+}
+
+
+def _doubted(call: ToolCallView) -> ToolCallView:
+    """In doubt. Somebody may have decided already what became of it."""
+    return msgspec.structs.replace(call, status="in_doubt")

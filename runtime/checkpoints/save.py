@@ -67,7 +67,7 @@ def checkpoint_of(
         seconds: How long the run was worked on, in all attempts.
         created_at: Now.
     """
-    last = next(iter(known.run.checkpoints.entries.backwards()), None)
+    last = next(iter(reversed(known.run.checkpoints.entries)), None)
     used = known.run.usage.total
     if before.usage is not None:
         used = Tokens(

@@ -246,7 +246,7 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
         recovery, bus = work.host.recovery, work.host.bus
         entries = now.run.checkpoints.entries
         new = len(entries) - len(before.run.checkpoints.entries)
-        latest = list(_take(entries.backwards(), max(new, 0)))
+        latest = list(_take(reversed(entries), max(new, 0)))
         if recovery is None:
             return
         backend = work.host.backend

@@ -34,7 +34,7 @@ from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Record, RunStarted
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import PendingTools, Timeline, ToolCallView, ToolStatistics, fold
-from turnledger.projections.views.timeline import Gap, Gaps, Span, TimelineState
+from turnledger.projections.views.timeline import Gap, Span, TimelineState
 
 # How much of arguments and results a table shows.
 CELL = 60
@@ -73,7 +73,7 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
         raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
     with open_ledger() as ledger:
         known = view_at(ledger, run, at, PendingTools())
-    calls = known.pending() if pending else known.in_order()
+    calls = known.pending() if pending else known.calls
     out = printer()
     if out.form is not Format.TABLE:
         # With every field, also those that have their default.
@@ -177,7 +177,7 @@ def timeline(run: UUID, at: int | None) -> None:
     out = printer()
     if out.form is not Format.TABLE:
         out.many(_rows(known, records.first), str, flush=False)
-    elif len(known.in_order()) and records.first is not None and records.last is not None:
+    elif len(known.spans) and records.first is not None and records.last is not None:
         _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:
         say("No model or tool was called.")
@@ -185,8 +185,8 @@ def timeline(run: UUID, at: int | None) -> None:
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
     """Spans and gaps together, in the order in which they began."""
-    spans: Iterable[Span | Gap] = known.by_time()
-    for item in merge(spans, Gaps(known), key=lambda item: item.started_at):
+    spans: Iterable[Span | Gap] = known.spans
+    for item in merge(spans, known.gaps(), key=lambda item: item.started_at):
         begun, ended = item.started_at, item.ended_at
         span = item if isinstance(item, Span) else None
         yield TimelineRow(

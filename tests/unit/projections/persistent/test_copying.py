@@ -21,12 +21,8 @@ from tests.unit.projections.random_runs import beginnings, small_world
 from turnledger.ledger import Event
 from turnledger.projections import RunState
 from turnledger.projections.digests import canonical
-from turnledger.projections.history import archive as past_histories
-from turnledger.projections.persistent import hashed as persistent
-from turnledger.projections.persistent import spill as attic
-from turnledger.projections.persistent.containers import PersistentMap, Stack, in_order
+from turnledger.projections.persistent.containers import PersistentMap, Stack, in_order, pushed
 from turnledger.projections.persistent.hashed import HashedMap
-from turnledger.projections.persistent.spill import AwayList
 
 
 def pickled(value: Any) -> Any:
@@ -37,26 +33,15 @@ copies = pytest.mark.parametrize("copied", [pickled, copy.deepcopy], ids=["pickl
 DEEP = 5 * sys.getrecursionlimit()
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most of a state is put away."""
-    monkeypatch.setattr(attic, "_RESERVE", 4096)
-    for name, value in (("_MOST", 40), ("_LEFT", 20), ("_PIECE", 10)):
-        monkeypatch.setattr(persistent, name, value)
-    for name, value in (("_MOST_TURNS", 40), ("_TURNS_LEFT", 20), ("_AGAIN", 8)):
-        monkeypatch.setattr(past_histories, name, value)
-
-
 def shown(state: RunState) -> tuple[Any, ...]:
     return canonical(state.to_json()), state.state_digest, state.outcome_digest, state.version
 
 
 @copies
 def test_a_long_state_is_copied_whole(copied: Callable[[Any], Any]) -> None:
-    """Also what lies in the file; it goes on like the first."""
+    """It goes on like the first."""
     all_records = records(list(long_run(3_000)))
     state = RunState.initial().after(all_records[:2_500])
-    assert any(isinstance(piece, AwayList) for piece in state.tools.settled.pieces())
     twin = copied(state)
     assert shown(twin) == shown(state)
     assert shown(twin.after(all_records[2_500:])) == shown(state.after(all_records[2_500:]))
@@ -76,7 +61,7 @@ def test_any_state_is_copied_whole(events: list[Event], asked: bool) -> None:
 
 @copies
 def test_nothing_is_too_deep_to_be_copied(copied: Callable[[Any], Any]) -> None:
-    """One evaluation with thousands of turns, which no file has, and thousands of evaluations."""
+    """One evaluation with thousands of turns, and thousands of evaluations."""
     one = [asks(0, "c"), answers(1, "c")]
     one += [said("user" if n % 2 else "assistant", "x", n + 2, turn=n) for n in range(DEEP)]
     many = [said("user", "x", n, evaluation_id=f"e{n}") for n in range(DEEP)]
@@ -86,7 +71,7 @@ def test_nothing_is_too_deep_to_be_copied(copied: Callable[[Any], Any]) -> None:
     stack: Stack[int] | None = None
     found: HashedMap[int] = HashedMap()
     for number in range(DEEP):
-        stack, found = Stack(stack, number), found.put(str(number), number)
+        stack, found = pushed(stack, number), found.put(str(number), number)
     assert in_order(copied(stack)) == list(range(DEEP))
     assert copied(found).digest == found.digest
 

@@ -69,7 +69,7 @@ def test_a_list_that_grew_by_several_at_once_is_the_same(
             assert found.digest
     items = [item for chunk in chunks for item in chunk]
     assert (list(found), len(found), found.digest) == (items, len(items), list_of(items).digest)
-    assert list(found.backwards()) == items[::-1]
+    assert list(reversed(found)) == items[::-1]
 
 
 @given(st.lists(json_values, min_size=1), st.data())
