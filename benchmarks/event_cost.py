@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,12 +64,13 @@ class Cost:
 
 
 class Counting:
-    """Counts encodes, folds and rows in this thread, for as long as the block runs."""
+    """Counts encodes, folds and rows while the block runs, here and in threads it starts."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._store = ledger.store
         self.encodes = self.read = 0
+        self._store = ledger.store
         self._folds: Counter[tuple[str, type]] = Counter()
+        self._lock = threading.Lock()
 
     @property
     def folds(self) -> int:
@@ -86,25 +88,29 @@ class Counting:
             return found
 
         self._store.rows = counted  # type: ignore[method-assign]
+        threading.setprofile(self._seen)
         sys.setprofile(self._seen)
         return self
 
     def __exit__(self, *error: object) -> None:
         sys.setprofile(None)
+        threading.setprofile(None)
         del self._store.rows
 
     def _seen(self, frame: FrameType, kind: str, argument: object) -> None:
         if kind != "call":
             return
         if frame.f_code is _ENCODE:
-            self.encodes += 1
+            with self._lock:
+                self.encodes += 1
         elif frame.f_code.co_name in ("apply", "take"):
             given = frame.f_locals
             folding, record = given.get("self"), given.get("record")
             # A projection that folds in bulk is counted where it takes the record.
             single = isinstance(folding, Projection) and not isinstance(folding, BulkProjection)
             if isinstance(record, Record) and (single or isinstance(folding, Folding)):
-                self._folds[str(record.event_id), type(folding)] += 1
+                with self._lock:
+                    self._folds[str(record.event_id), type(folding)] += 1
 
 
 class _Killed(BaseException):

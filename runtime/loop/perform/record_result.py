@@ -44,10 +44,10 @@ def record(
     with context.session.scope(overlay):
         told = context.bus.publish(event)
     context.notes.invoked.append(event)
-    overlay.close()
     if told.ok:
-        _add_outcome(context, call, invocation, overlay.changes, overlay.blobs)
+        _add_outcome(context, call, invocation, overlay)
         return
+    overlay.close()
     if invocation.result.success:
         _put_back(context)
         # The handler ran, so the call is completed; what it changed did not happen.
@@ -61,26 +61,30 @@ def _add_outcome(
     context: EvaluationContext[Any],
     call: ToolCallView,
     invocation: Invocation,
-    changed: Addition,
-    blobs: Sequence[bytes],
+    overlay: Overlay,
 ) -> None:
     """The result of a call that nobody objected to; a failed one if it can't be recorded."""
     if not invocation.result.success:
+        overlay.close()
         error = _error_of(invocation)
-        add_result(context, call, invocation.text, error=error, first=(changed,))
+        add_result(context, call, invocation.text, error=error, first=(overlay.changes,))
         return
     try:
-        files, contents = _changed_resources(context)
+        if context.resources is not None:
+            # On top of the tool's session changes, which they are one commit with.
+            context.resources.record(overlay)
+        overlay.close()
         add_result(
             context,
             call,
             invocation.text,
             value=invocation.value,
-            first=(changed, *files),
-            blobs=(*blobs, *contents),
+            first=(overlay.changes,),
+            blobs=overlay.blobs,
         )
     except (TurnledgerError, OSError) as error:
         # Too large, or a reducer refuses it beside what other tools did meanwhile.
+        overlay.close()
         _put_back(context)
         said = f"its result can't be recorded: {error_text(error)}"
         unrecordable = failed(call.name, invocation.params, type(error).__name__, said)
@@ -89,17 +93,6 @@ def _add_outcome(
 
 def _error_of(invocation: Invocation) -> tuple[str, str]:
     return invocation.error_type or "ToolFailed", invocation.error_message
-
-
-def _changed_resources(
-    context: EvaluationContext[Any],
-) -> tuple[Sequence[Addition], Sequence[bytes]]:
-    """What changed in the resources since it was last recorded, and the bytes."""
-    if context.resources is None:
-        return (), ()
-    found = Overlay(context.journal)
-    context.resources.record(found)
-    return (found.changes,), found.blobs
 
 
 def _put_back(context: EvaluationContext[Any]) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks.event_cost import Cost, recovery_cost, run_cost
-from turnledger.ledger import Ledger
+from benchmarks.event_cost import Cost, Counting, recovery_cost, run_cost
+from tests.unit.runtime.loops import ANSWER, Goal, Planner, asks, call
+from turnledger.ledger import Ledger, new_run_id
+from turnledger.runtime import ToolContext
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -35,6 +38,40 @@ def test_a_recovery_reads_each_record_once(ledger: Ledger) -> None:
     assert cost.read == cost.found + 1
     assert cost.encodes == cost.written
     assert cost.too_high == []
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_tools_change_is_encoded_once(ledger: Ledger, width: int) -> None:
+    """Session state and resources. Side by side, a tool's changes may be folded once more.
+
+    It sees its own changes on top of its start, and they are recorded on top of the others'.
+    """
+
+    class Pages:
+        written = 0
+
+        def snapshot(self) -> int:
+            return self.written
+
+        def restore(self, snapshot: Any, /) -> None:
+            self.written = snapshot
+
+    pages = Pages()
+
+    def write(context: ToolContext) -> None:
+        pages.written += 1
+
+    replies = [asks(call("c1"), call("c2"), call("c3")), ANSWER]
+    loop = Planner(replies, ledger=ledger, in_tool=write, resources={"pages": pages})
+    loop._adapter.parallel_tools = width
+    run = new_run_id()
+    with Counting(ledger) as counted:
+        loop.execute(Goal(), run_id=run)
+    tags = [record.tag for record in ledger.read(run)]
+    assert (tags.count("slice.event_applied"), tags.count("resource.snapshotted")) == (3, 4)
+    assert counted.encodes == len(tags)
+    again = 0 if width == 1 else 3 + 3
+    assert counted.folds <= 2 * len(tags) - 2 + again
 
 
 def test_a_count_that_is_too_high_is_named() -> None:
