@@ -37,7 +37,8 @@ from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.recover import has_begun
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.cursor import Recording
-from turnledger.runtime.replaying.divergence import Divergence, Trying
+from turnledger.runtime.replaying.divergence import Divergence
+from turnledger.runtime.replaying.divergence_cause import Probe
 from turnledger.runtime.replaying.effects import RecordedEffects
 from turnledger.runtime.replaying.journal import (
     AttemptOver,
@@ -213,7 +214,7 @@ class _Journal(ReplayJournal):
         self._touched: dict[str, None] = {}
 
     @property
-    def trying(self) -> Trying:
+    def probe(self) -> Probe:
         return self
 
     def take(self) -> Record:
@@ -252,7 +253,7 @@ class _Journal(ReplayJournal):
         digests = {self.folded(version).run.state_digest for _ in range(2)}
         return digests == {self.known.run.state_digest}
 
-    def opening_again(self) -> Sequence[Event]:
+    def session_again(self) -> Sequence[Event]:
         try:
             session = self._host.create_session()
             return changes.recorded_by_session(session.journal.records())

@@ -50,7 +50,8 @@ from turnledger.runtime.journal.journal import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import Recording
-from turnledger.runtime.replaying.divergence import Cause, Divergence, Trying, found_out
+from turnledger.runtime.replaying.divergence import Cause, Divergence
+from turnledger.runtime.replaying.divergence_cause import Probe, find_divergence
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -101,7 +102,7 @@ class ReplayJournal(Journal, ABC):
 
     @property
     @abstractmethod
-    def trying(self) -> Trying:
+    def probe(self) -> Probe:
         """Whom to ask for causes."""
 
     # --- what is known ---
@@ -228,7 +229,7 @@ class ReplayJournal(Journal, ABC):
             encode = self.ledger.codec.encode
             if encode(without_marks(made)) != encode(without_marks(recorded)):
                 shown = self.ledger.redact(made)  # as it would have been recorded
-                raise Diverged(found_out(self.trying, record, shown))
+                raise Diverged(find_divergence(self.probe, record, shown))
         self.take()
         return record.row.event_id
 
@@ -239,7 +240,7 @@ class ReplayJournal(Journal, ABC):
             known = self.known.run
             made = replace(event, state_digest=known.state_digest)
             if made != event:
-                raise Diverged(found_out(self.trying, record, made))
+                raise Diverged(find_divergence(self.probe, record, made))
             return True
         if isinstance(event, SliceEventApplied):
             return event.call_id is None and self._has_opened
@@ -261,7 +262,7 @@ class ReplayJournal(Journal, ABC):
             state_digest=self.known.run.state_digest,
         )
         if made != event:
-            raise Diverged(found_out(self.trying, record, made))
+            raise Diverged(find_divergence(self.probe, record, made))
         self.take()
 
     def undecided(self, found: str, cause: Cause = "decision changed") -> NoReturn:

@@ -24,6 +24,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_micros
 from turnledger.ledger.events.chain import GENESIS, link
+from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.integrity.seal import Seal
 from turnledger.ledger.transfer.file_format import EndLine, Header, Totals, encode_line, record_line
 from turnledger.ledger.transfer.seal_check import seal_line
@@ -96,7 +97,7 @@ class Forger:
     """Writes a file line by line, with digests and counts that fit, whatever it says."""
 
     def __init__(self, seal: Seal | None = None) -> None:
-        self._lines = [encode_line(Header(1 if seal is None else 2, 1))]
+        self._lines = [encode_line(Header(1 if seal is None else 2, CATALOGUE))]
         if seal is not None:
             self._lines.append(seal_line(seal))
         self._moment = 1_600_000_000_000_000

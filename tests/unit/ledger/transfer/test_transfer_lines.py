@@ -25,6 +25,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.clock import FIRST_MOMENT, LAST_MOMENT
+from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.integrity.seal import make_seal
 from turnledger.ledger.transfer.file_format import BlobLine, Header, encode_line
 
@@ -98,7 +99,7 @@ def test_the_first_and_the_last_moment_are_taken(target: Ledger, moment: int) ->
 
 
 def blobs_and_nothing_else(count: int, size: int) -> Iterator[bytes]:
-    yield encode_line(Header(1, 1))
+    yield encode_line(Header(1, CATALOGUE))
     for number in range(count):
         content = number.to_bytes(4, "big") + bytes(size)
         yield encode_line(BlobLine(blob_name(content), content))
@@ -197,7 +198,7 @@ def test_a_stream_of_one_endless_line_is_refused(target: Ledger) -> None:
     assert stream.given < 1_000_000
     limits = Limits(max_event_bytes=1000, max_blob_bytes=1000)
     with Ledger.open("memory://", limits=limits) as strict:
-        lines = [encode_line(Header(1, 1)), b'{"run_id":"']
+        lines = [encode_line(Header(1, CATALOGUE)), b'{"run_id":"']
         stream = Stream(lines, b"x")
         with pytest.raises(LimitExceededError, match="line 2"):
             import_runs(strict, io.BufferedReader(stream))
