@@ -1,7 +1,8 @@
-"""A recorded run, read once from its beginning to its end by a loop that is run again.
+"""A cursor over a recorded run: read once, from its first record to its last.
 
-What the loop itself decided is to be decided again. Everything else was put in from outside:
-claims, decisions of people, comments, files. It is taken as it was where it stands.
+Records are of two kinds. What the loop decided is decided again by the replay and compared.
+Everything else came from outside (claims, decisions of people, notes, files): the replay takes
+it as it was, at the place where it was recorded.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ from turnledger.ledger import (
 )
 from turnledger.projections.projection import tags_of
 
-# From outside; the loop decides none of these. Tags, because most records are none of them.
+# Events from outside. Compared by tag, so that records of other types need no decoding here.
 _INPUTS = tags_of(RunClaimed, CustomEvent, ToolCallDecided, ResourceSnapshotted, CheckpointStored)
-# What was being done when one of these was recorded, was not done.
+# An attempt ended before one of these: what it was about to do next was never done.
 _ENDS = tags_of(RunResumed, RunAbandoned, RunParked)
 
 
-class Recording:
-    """The records that are still to come."""
+class RecordCursor:
+    """The records of a run that are still to come, with look-ahead."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._source: Iterator[Record] = iter(records)
         self._ahead: deque[Record] = deque()
 
     def peek(self, place: int = 0) -> Record | None:
-        """The record that comes next, or so many later; None if it ends before that."""
+        """The record that comes next, or `place` records later; None past the end."""
         ahead = self._ahead
         while len(ahead) <= place:
             record = next(self._source, None)
@@ -47,24 +48,25 @@ class Recording:
         return ahead[place]
 
     def take(self) -> Record:
+        """The next record; there must be one."""
         record = self.peek()
         assert record is not None
         return self._ahead.popleft()
 
     def inputs(self) -> list[Record]:
-        """Take what was put in from outside here, up to what the loop did next."""
+        """Take the records from outside that come before the loop's next step."""
         taken: list[Record] = []
         while (record := self.peek()) is not None and record.tag in _INPUTS:
             taken.append(self._ahead.popleft())
         return taken
 
     def ends_an_attempt(self) -> bool:
-        """Whether the attempt is over here, however it ended: another begins, or none."""
+        """Whether the attempt is over here: it was resumed, abandoned or parked."""
         record = self.peek()
         return record is not None and record.tag in _ENDS
 
     def later(self, kind: type[Event], most: int = 20) -> Record | None:
-        """The next record of a kind, among the next few."""
+        """The next record of a kind, among the next `most`; None if there is none."""
         for place in range(most):
             record = self.peek(place)
             if record is None:

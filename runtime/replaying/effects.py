@@ -67,7 +67,7 @@ class RecordedEffects:
 
     def _peek(self) -> Record | None:
         self._journal.take_inputs()
-        return self._journal.recording.peek()
+        return self._journal.cursor.peek()
 
     def _failed_by_a_limit(self) -> RunFailed | None:
         record = self._peek()
@@ -136,7 +136,7 @@ class RecordedEffects:
         """
         self._journal.expected()
         for place in count():
-            record = self._journal.recording.peek(place)
+            record = self._journal.cursor.peek(place)
             if record is None:
                 return _CUT_OFF
             event = record.event
@@ -193,7 +193,7 @@ class _RecordedTurn:
         said = journal.expected()
         if isinstance(said.event, ModelCallFailed):
             raise RecordedError(with_failure_fields(said.event, journal.catalogue))
-        came = journal.recording.peek(1)
+        came = journal.cursor.peek(1)
         is_said = isinstance(said.event, MessageAppended)
         if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
             journal.undecided("a model's reply")
@@ -212,7 +212,7 @@ class _RecordedTurn:
                 retryable = getattr(error, "retryable", False)
                 failed(FailedAttempt(number, error, retryable, None))
                 self._journal.take_inputs()
-                record = self._journal.recording.peek()
+                record = self._journal.cursor.peek()
                 if record is not None and not isinstance(record.event, ModelCalled):
                     self._give_up(record, error)
                 number += 1

@@ -36,7 +36,7 @@ from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.recover import has_begun
 from turnledger.runtime.recovery.request_types import request_from
-from turnledger.runtime.replaying.cursor import Recording
+from turnledger.runtime.replaying.cursor import RecordCursor
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.divergence_cause import Probe
 from turnledger.runtime.replaying.effects import RecordedEffects
@@ -73,8 +73,8 @@ class Execution:
                 "The loop keeps a session that was in a run already, and a replay would move it. "
                 "Make another loop for the replay."
             )
-        self._recording = Recording(records)
-        self._journal = _Journal(ledger, run, self._recording, self._session, self._host)
+        self._cursor = RecordCursor(records)
+        self._journal = _Journal(ledger, run, self._cursor, self._session, self._host)
         self._host = replace(
             self._host,
             evaluate=evaluate_with(RecordedEffects(self._journal), self._host.adapter),
@@ -103,7 +103,7 @@ class Execution:
     def _begin(self) -> RunStarted | None:
         """Take the run's beginning, and what it goes on from."""
         journal, started = self._journal, None
-        while (record := self._recording.peek()) is not None:
+        while (record := self._cursor.peek()) is not None:
             if isinstance(record.event, RunStarted):
                 started = record.event
             elif record.row.run_id == str(self._run):
@@ -114,7 +114,7 @@ class Execution:
         journal.take_inputs()
         if started.kind == "fork":
             # What it begins with was put there; it is gone on with by a recovery.
-            while not self._recording.ends_an_attempt():
+            while not self._cursor.ends_an_attempt():
                 journal.expected()
                 journal.take()
         elif started.kind == "continuation":
@@ -176,7 +176,7 @@ class Execution:
                     self._go_back(latest.phase)
                 return True
             is_over = journal.state.summary.status in _OVER
-            if not is_over and not self._recording.ends_an_attempt():
+            if not is_over and not self._cursor.ends_an_attempt():
                 journal.undecided("the end of the run")
             journal.take()  # it was given up, or others noted something about it afterwards
         return False
@@ -191,7 +191,7 @@ class Execution:
 
 def _next(journal: ReplayJournal) -> Event | None:
     journal.take_inputs()
-    record = journal.recording.peek()
+    record = journal.cursor.peek()
     return None if record is None else record.event
 
 
@@ -202,11 +202,11 @@ class _Journal(ReplayJournal):
         self,
         ledger: Ledger,
         run: UUID,
-        recording: Recording,
+        cursor: RecordCursor,
         session: Session,
         host: LoopHost,
     ) -> None:
-        super().__init__(ledger, run, recording, session.declarations)
+        super().__init__(ledger, run, cursor, session.declarations)
         self._session = session
         self._host = host
         # What the loop is asked to do.
@@ -261,7 +261,7 @@ class _Journal(ReplayJournal):
             return ()
 
     def system_text(self) -> str | None:
-        record = self.recording.later(MessageAppended)
+        record = self.cursor.later(MessageAppended)
         event = record.event if record is not None else None
         if not isinstance(event, MessageAppended) or event.message.role != "system":
             return None
@@ -270,7 +270,7 @@ class _Journal(ReplayJournal):
     def opening_messages(self) -> tuple[list[Any], list[Any]]:
         recorded: list[Any] = []
         for place in count(2):  # after the beginning of the evaluation and the system text
-            record = self.recording.peek(place)
+            record = self.cursor.peek(place)
             if record is None or not isinstance(record.event, MessageAppended):
                 break
             recorded.append(_said(record.event))

@@ -49,7 +49,7 @@ from turnledger.runtime.journal.journal import (
     Listener,
 )
 from turnledger.runtime.loop.context import EvaluationContext
-from turnledger.runtime.replaying.cursor import Recording
+from turnledger.runtime.replaying.cursor import RecordCursor
 from turnledger.runtime.replaying.divergence import Cause, Divergence
 from turnledger.runtime.replaying.divergence_cause import Probe, find_divergence
 
@@ -83,7 +83,7 @@ class ReplayJournal(Journal, ABC):
         self,
         ledger: Ledger,
         run_id: UUID,
-        recording: Recording,
+        cursor: RecordCursor,
         declarations: Declarations,
         *,
         clock: Clock | None = None,
@@ -91,7 +91,7 @@ class ReplayJournal(Journal, ABC):
         super().__init__(
             ledger, run_id, declarations=declarations, clock=clock or SystemClock(), at=0
         )
-        self.recording = recording
+        self.cursor = cursor
         # The event catalogue of the program that wrote what is read; 0 is one before 2.
         self.catalogue = 0
         # The one that is under way.
@@ -157,7 +157,7 @@ class ReplayJournal(Journal, ABC):
     # --- what is compared ---
 
     def new_evaluation_id(self) -> str:
-        record = self.recording.later(EvaluationStarted)
+        record = self.cursor.later(EvaluationStarted)
         event = record.event if record is not None else None
         return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
 
@@ -183,16 +183,16 @@ class ReplayJournal(Journal, ABC):
     def expected(self) -> Record:
         """What the loop did next, as recorded. It ends the attempt if it did nothing more."""
         self.take_inputs()
-        record = self.recording.peek()
+        record = self.cursor.peek()
         if record is None:
             raise RecordOver
-        if self.recording.ends_an_attempt():
+        if self.cursor.ends_an_attempt():
             raise AttemptOver
         return record
 
     def take(self) -> Record:
         """Take the next record as it is."""
-        record = self.recording.take()
+        record = self.cursor.take()
         if not self._has_opened:
             self._has_opened = record.tag in _OPENED
         if record.tag in _BY_A_WRITER:
@@ -210,7 +210,7 @@ class ReplayJournal(Journal, ABC):
             self.take()
 
     def take_inputs(self) -> None:
-        self._unfolded += self.recording.inputs()
+        self._unfolded += self.cursor.inputs()
 
     def _compare(self, event: Event | Factory) -> str:
         record = self.expected()
