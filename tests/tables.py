@@ -44,7 +44,7 @@ class Notes(Table[None]):
         yield "all", {"count": 1}
 
 
-class NotesAnew(Notes):
+class NotesV2(Notes):
     """The same table with another meaning."""
 
     version = 2

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from tests.conformance.harness import StoreUnderTest
-from tests.tables import TABLES, Notes, NotesAnew, Pairs, clean_fold, completes, fill, note, starts
+from tests.tables import TABLES, Notes, NotesV2, Pairs, clean_fold, completes, fill, note, starts
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -235,7 +235,7 @@ def test_a_table_that_was_never_made_is_an_error(ledger: Ledger) -> None:
         rebuild(ledger, Notes(), verify=True)
 
 
-@pytest.mark.parametrize("changed", [NotesAnew(), NotesWider()])
+@pytest.mark.parametrize("changed", [NotesV2(), NotesWider()])
 def test_another_meaning_is_rebuilt(ledger: Ledger, changed: Table[Any]) -> None:
     """Nothing of the old rows is taken for the new."""
     fill(ledger, 2)
@@ -249,11 +249,11 @@ def test_another_meaning_is_rebuilt(ledger: Ledger, changed: Table[Any]) -> None
 def test_an_older_program_leaves_a_newer_table_alone(ledger: Ledger) -> None:
     """Two programs at once must not take turns at it; going back is possible, on purpose."""
     fill(ledger, 2)
-    catch_up(ledger, NotesAnew())
+    catch_up(ledger, NotesV2())
     for look in (catch_up, table_rows):
         with pytest.raises(TableNotMadeError, match="newer program"):
             look(ledger, Notes())
-    assert is_exact(ledger, NotesAnew())
+    assert is_exact(ledger, NotesV2())
     rebuild(ledger, Notes())
     assert is_exact(ledger, Notes())
 

@@ -18,7 +18,7 @@ from tests.tables import (
     Deadly,
     Faulty,
     Notes,
-    NotesAnew,
+    NotesV2,
     clean_fold,
     completes,
     fill,
@@ -191,10 +191,10 @@ def test_the_swap_is_not_of_what_was_replaced(
     ledger, other = store.open(), store.open()
     fill(ledger, 2)
     catch_up(ledger, Notes())
-    at_the_last_look(ledger, monkeypatch, lambda: rebuild(other, NotesAnew()))
+    at_the_last_look(ledger, monkeypatch, lambda: rebuild(other, NotesV2()))
     with pytest.raises(RebuildOvertakenError):
         rebuild(ledger, Notes())
-    assert table_rows(ledger, NotesAnew()).rows == clean_fold(ledger, NotesAnew())
+    assert table_rows(ledger, NotesV2()).rows == clean_fold(ledger, NotesV2())
 
 
 # --- at once, or interrupted ----------------------------------------------------------
@@ -215,10 +215,10 @@ def test_a_newer_version_that_came_meanwhile_is_kept(
     if not was_there:
         data_of(ledger, Notes()).drop()
     with pytest.raises(RebuildOvertakenError, match="thrown away") as error:
-        rebuild(ledger, Notes(), progress=lambda done, total: rebuild(other, NotesAnew()) and None)
+        rebuild(ledger, Notes(), progress=lambda done, total: rebuild(other, NotesV2()) and None)
     assert error.value.table == Notes.name
-    assert table_rows(ledger, NotesAnew()).rows == clean_fold(ledger, NotesAnew())
-    assert rebuild(ledger, NotesAnew(), verify=True).ok
+    assert table_rows(ledger, NotesV2()).rows == clean_fold(ledger, NotesV2())
+    assert rebuild(ledger, NotesV2(), verify=True).ok
 
 
 @pytest.mark.usefixtures("small")

@@ -25,7 +25,7 @@ def test_a_rebuild_survives_a_kill_at_every_step(ledger_url: str) -> None:
 
 
 def test_a_rebuild_with_processes_survives_a_kill(ledger_url: str) -> None:
-    """While they work; and they end with it: the driver waits for whoever holds its pipes."""
+    """While they work; the workers end with it: the driver waits until its pipes are closed."""
     figures = drive("tables", seconds=100, url=ledger_url, work="rebuild", workers=2)
     print(figures)
     assert figures["problems"] == []

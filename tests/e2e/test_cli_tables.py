@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.driving import PROGRAM, InProcess, Processes
 from tests.e2e.test_cli_meaning import record, story
 from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE
-from tests.tables import Notes, NotesAnew, breaks, calls, note, replies, starts
+from tests.tables import Notes, NotesV2, breaks, calls, note, replies, starts
 from turnledger.ledger import ANY, Ledger, RunStarted
 from turnledger.projections import ToolStatistics, catch_up, table_rows
 
@@ -229,7 +229,7 @@ def test_projections_shows_what_another_program_keeps(cli: InProcess) -> None:
     """With the version that is kept; one that was edited gives no distance."""
     record(cli, [RunStarted(), note()])
     with cli.ledger() as ledger:
-        catch_up(ledger, NotesAnew())
+        catch_up(ledger, NotesV2())
         catch_up(ledger, Notes2())
         data = ledger.derived_data("table:test.other")
         watermark = data.watermark()

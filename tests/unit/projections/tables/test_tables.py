@@ -190,7 +190,7 @@ def test_tool_statistics() -> None:
 
 
 def test_a_call_that_is_repeated_is_timed_from_its_last_start() -> None:
-    """What was in doubt in between took no time that anybody knows."""
+    """The time of a call that was in doubt in between is unknown."""
     rows = table_of(
         ToolStatistics(), [(0, starts("a")), (50, doubts("a")), (60, starts("a")), (61, fails("a"))]
     )
