@@ -1,4 +1,4 @@
-"""Checkpoints: execution state, snapshots of files, and where they are kept."""
+"""Checkpoints: execution state, snapshots of directories, and backends that store them."""
 
 from turnledger.runtime.checkpoints.checkpoint import (
     Checkpoint,

@@ -1,8 +1,8 @@
-"""Checkpoints as people save and load them, and where they are kept.
+"""Checkpoint: a run at a transaction boundary as a value, and the backend for files.
 
-The loop's own checkpoints are events that are derived from the run (`CheckpointReached`); a
-`Checkpoint` is one as a value, that can be written elsewhere and be recovered from alone. The
-ledger is a place to keep them, and so is a folder of files.
+The loop's own checkpoints are events (`CheckpointReached`), derived from the run. A `Checkpoint`
+holds everything itself: it can be stored elsewhere, and a run can be recovered from it alone.
+Backends store them: a folder of files here, the ledger in `checkpoints.ledger_backend`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CheckpointPhase(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
-    """A run at a transaction boundary, with all that it takes to go on from there."""
+    """A run at a transaction boundary, with everything that is needed to continue it."""
 
     run_id: UUID
     request_id: UUID
@@ -53,7 +53,7 @@ class Checkpoint:
     adapter_state: bytes | None = None
 
     def to_json(self) -> str:
-        """The checkpoint as JSON text."""
+        """Encode the checkpoint as JSON text."""
         return msgspec.json.encode(
             {
                 "run_id": self.run_id,
@@ -70,7 +70,7 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, text: str) -> Checkpoint:
-        """The checkpoint that a text means; CheckpointCorruptedError if it is none."""
+        """Decode a checkpoint; CheckpointCorruptedError if the text is invalid."""
         try:
             form = msgspec.json.decode(text, type=_Form)
             return cls(
@@ -87,7 +87,7 @@ class Checkpoint:
                 adapter_state=form.adapter_state,
             )
         except (ValueError, SnapshotRestoreError) as error:
-            raise CheckpointCorruptedError(f"This is no checkpoint: {error}") from error
+            raise CheckpointCorruptedError(f"Invalid checkpoint: {error}") from error
 
 
 class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -103,28 +103,36 @@ class _Form(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CheckpointBackend(Protocol):
-    """Where checkpoints are kept: the latest of each run."""
+    """Stores the latest checkpoint of each run."""
 
     def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint; it takes the place of the run's earlier one."""
+        """Store a checkpoint in place of the run's earlier one."""
         ...
 
     def load(self, run_id: UUID) -> Checkpoint | None:
-        """The run's latest checkpoint; None if there is none that counts."""
+        """Return the run's latest checkpoint; None if it has none, or it was deleted."""
         ...
 
     def delete(self, run_id: UUID) -> None:
-        """The run's checkpoint no longer counts; harmless if there is none."""
+        """Delete the run's checkpoint; does nothing if there is none."""
         ...
 
     def list_incomplete(self) -> Sequence[UUID]:
-        """The runs with a checkpoint that is not of a completed run."""
+        """Return the runs whose latest checkpoint is not that of a completed run."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class RecoveryConfig:
-    """How runs are recovered. `max_attempts` is how often before a run is parked."""
+    """How checkpoints are made and runs recovered.
+
+    Attributes:
+        backend: Stores checkpoints beside the ledger; by default none does.
+        checkpoint_interval: Make a checkpoint after every so many completed tool calls.
+        cleanup_on_success: Delete the checkpoint of a completed run.
+        max_resume_age: Refuse to recover from an older checkpoint.
+        max_attempts: Park a run after so many recoveries without progress.
+    """
 
     backend: CheckpointBackend | None = None
     checkpoint_interval: int = 1
@@ -136,14 +144,18 @@ class RecoveryConfig:
         for name in ("checkpoint_interval", "max_attempts"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
-                raise InvalidInputError(f"RecoveryConfig.{name} is 1 or more, not {value!r}.")
+                raise InvalidInputError(
+                    f"Invalid RecoveryConfig.{name} {value!r}: expected an integer from 1."
+                )
         if self.max_resume_age <= timedelta(0):
-            raise InvalidInputError("RecoveryConfig.max_resume_age is longer than nothing.")
+            raise InvalidInputError(
+                f"Invalid RecoveryConfig.max_resume_age {self.max_resume_age}: expected above 0."
+            )
 
 
 @dataclass(slots=True, frozen=True)
 class RecoverableRun:
-    """A run that was interrupted and can be recovered."""
+    """An interrupted run that can be recovered."""
 
     run_id: UUID
     request_id: UUID
@@ -154,9 +166,10 @@ class RecoverableRun:
 
 @dataclass(slots=True)
 class FilesystemCheckpointBackend:
-    """Checkpoints as files of a folder, `{run_id}.checkpoint.json`, each written atomically.
+    """Checkpoint files in a folder, `{run_id}.checkpoint.json`, each written atomically.
 
-    `skipped` are the files that could not be read when the folder was last listed.
+    `skipped` are the files that `list_incomplete` could not read when it was last called, with
+    the reason.
     """
 
     root: Path
@@ -206,7 +219,7 @@ class FilesystemCheckpointBackend:
         self._path(run_id).unlink(missing_ok=True)
 
     def list_incomplete(self) -> Sequence[UUID]:
-        """The runs to recover; a file that can't be read is skipped, and told in `skipped`."""
+        """Return the runs to recover; a file that can't be read is added to `skipped`."""
         found: list[UUID] = []
         self.skipped = {}
         for path in sorted(self.root.glob(f"*{_SUFFIX}")):
@@ -215,7 +228,7 @@ class FilesystemCheckpointBackend:
                 checkpoint = self.load(run_id)
             except (ValueError, CheckpointCorruptedError) as error:
                 self.skipped[path] = str(error)
-                logger.warning("%s is left out: %s", path, error)
+                logger.warning("%s is skipped: %s", path, error)
                 continue
             if checkpoint is not None and checkpoint.phase is not CheckpointPhase.COMPLETED:
                 found.append(run_id)
@@ -226,7 +239,7 @@ class FilesystemCheckpointBackend:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the renaming durable too."""
+    """Make the rename durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,8 +1,8 @@
-"""A session together with its resources: snapshotted, recorded and restored as one.
+"""ExecutionState: a session with its resources, snapshotted, recorded and restored as one.
 
-A resource is anything with `snapshot` and `restore`; a directory is one. A composite snapshot
-holds everything itself and needs no ledger. With a ledger, what changed in resources is
-recorded by events and blobs, and costs what changed.
+A resource is anything with `snapshot` and `restore`, such as a directory. A CompositeSnapshot
+holds everything itself and needs no ledger. With a ledger, changes of resources are recorded as
+events and blobs, at the cost of what changed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.session.session import Session
 from turnledger.runtime.session.snapshot import Snapshot, json_of
 
-# The one file of a resource that is no directory; no file of a directory is called so.
+# The one file of a resource that is not a directory; not a valid path within a directory.
 _ONLY_FILE = "snapshot//json"
 
 
 class Snapshotable(Protocol):
-    """A resource: what it is can be written as JSON, and brought back."""
+    """A resource whose state can be stored as JSON and restored."""
 
     def snapshot(self) -> Any:
-        """What it is now: JSON, or what can be made JSON."""
+        """Return the present state: JSON, or a value that `to_plain` accepts."""
         ...
 
     def restore(self, snapshot: Any, /) -> None:
-        """Be again what a snapshot says, as JSON."""
+        """Restore the state of a snapshot, as JSON."""
         ...
 
 
@@ -48,31 +48,31 @@ class Recording(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompositeSnapshot:
-    """A session's snapshot and those of its resources, by name, as JSON."""
+    """The snapshots of a session and of its resources, by name, as JSON."""
 
     session: Snapshot
     resources: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """The snapshot as JSON text, files included."""
+        """Encode the snapshot as JSON text, including the content of files."""
         form = {"session": self.session.to_plain(), "resources": to_plain(self.resources)}
         return msgspec.json.encode(form).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> CompositeSnapshot:
-        """The snapshot that a text means; SnapshotRestoreError if it is none."""
+        """Decode a snapshot; SnapshotRestoreError if the text is invalid."""
         form = json_of(text, "snapshot of a session and its resources")
         resources = form.get("resources", {}) if isinstance(form, dict) else None
         if not isinstance(form, dict) or not isinstance(resources, dict) or "session" not in form:
             raise SnapshotRestoreError(
-                "This is no snapshot of a session and its resources: it is an object with "
+                "Invalid snapshot of a session and its resources: expected an object with "
                 '"session" and "resources".'
             )
         return cls(Snapshot.from_plain(form["session"]), resources)
 
 
 class ExecutionState:
-    """What a run works on: its session, and resources by name."""
+    """The state that a run works on: its session, and resources by name."""
 
     def __init__(
         self, *, session: Session, resources: Mapping[str, Snapshotable] | None = None
@@ -81,21 +81,20 @@ class ExecutionState:
         self.resources: dict[str, Any] = dict(resources or {})
 
     def snapshot(self, tag: str | None = None) -> CompositeSnapshot:
-        """All of it as a value; ResourceSnapshotError if a resource can't be snapshotted."""
+        """Snapshot everything; ResourceSnapshotError if a resource can't be snapshotted."""
         plain = {name: _plain(one.snapshot()) for name, one in self.resources.items()}
         return CompositeSnapshot(self.session.snapshot(tag), plain)
 
     def restore(self, snapshot: CompositeSnapshot) -> None:
-        """Go back: the session first, then its resources; those it does not name stay.
+        """Restore the session, then the resources that the snapshot has.
 
-        Slices that nobody has declared yet are kept until somebody does: a tool may be the
-        first to name its type. SnapshotRestoreError if it can't be restored.
+        Slices of undeclared types are kept until the type is declared: a tool may be the first
+        to use it. SnapshotRestoreError if the snapshot can't be restored.
         """
         unknown = [name for name in snapshot.resources if name not in self.resources]
         if unknown:
             raise SnapshotRestoreError(
-                f"The snapshot has resources that are not here: {', '.join(unknown)}; nothing "
-                "was changed."
+                f"The snapshot has unknown resources: {', '.join(unknown)}; nothing was changed."
             )
         for name, data in snapshot.resources.items():
             resource = self.resources[name]
@@ -108,7 +107,7 @@ class ExecutionState:
     # --- in a ledger ---
 
     def record(self, to: Recording) -> None:
-        """Record what changed in the resources since they were last recorded there."""
+        """Record what changed in the resources since they were last recorded."""
         for name, resource in self.resources.items():
             before = to.known.session.resources.get(name)
             found = _found(resource, before or {})
@@ -116,7 +115,7 @@ class ExecutionState:
                 to.add(*found.events(name), blobs=found.blobs.values())
 
     def restore_recorded(self, known: Known, blob: Callable[[str], bytes]) -> None:
-        """Put the resources back to what was recorded; `blob` gives bytes by name.
+        """Restore the resources as they were recorded; `blob` returns bytes by name.
 
         `state.restore_recorded(journal.known, journal.blob)`. A resource that was never
         recorded stays as it is.
@@ -132,7 +131,7 @@ class ExecutionState:
 
 
 def resource_at(files: Mapping[str, str], blob: Callable[[str], bytes]) -> Any:
-    """A resource as it was recorded, as a composite snapshot holds it."""
+    """Return a recorded resource in the form of a CompositeSnapshot."""
     if _ONLY_FILE in files:
         return read_json(blob(files[_ONLY_FILE]).decode())
     return FilesystemSnapshot(files, {name: blob(name) for name in files.values()}).to_plain()
@@ -145,7 +144,7 @@ def _plain(snapshot: Any) -> Any:
 
 
 def _found(resource: Any, before: Mapping[str, str]) -> FilesystemSnapshot:
-    """What a resource is now, as files."""
+    """Snapshot a resource as files."""
     if isinstance(resource, SnapshotableFilesystem):
         return resource.snapshot(before)
     content = msgspec.json.encode(to_plain(resource.snapshot()))
@@ -161,5 +160,5 @@ def _only_file(resource: str, files: Mapping[str, str], blob: Callable[[str], by
         return read_json(blob(files[_ONLY_FILE]).decode())
     except (LookupError, SchemaError, UnicodeDecodeError) as error:
         raise SnapshotRestoreError(
-            f"What was recorded of the resource {resource!r} can't be read: {error}"
+            f"The record of the resource {resource!r} can't be read: {error}"
         ) from error

@@ -1,7 +1,7 @@
-"""Puts a directory back to what a manifest says: checks all of it first, then changes files.
+"""Restores a directory from a manifest: checks all of it first, then changes files.
 
-A file is written beside its place and then put there at once, so that a reader finds the old
-one or the new one. Interrupted half way, it is enough to do it again.
+A file is written under a temporary name and then renamed, so that a reader finds the old one or
+the new one. An interrupted restore can be repeated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turnledger.runtime.errors import SnapshotRestoreError
 
 
 class Wanted(NamedTuple):
-    """Something that is to be there; without content it is there already."""
+    """An entry that the directory is to have; content None means that it has it already."""
 
     path: str
     kind: Kind
@@ -25,7 +25,7 @@ class Wanted(NamedTuple):
 
 
 def check(wanted: Sequence[Wanted]) -> None:
-    """SnapshotRestoreError if all of these can't be there together, or lead elsewhere."""
+    """SnapshotRestoreError if entries contradict each other, or links lead outside."""
     paths = {one.path for one in wanted}
     if len(paths) != len(wanted):
         twice = next(one.path for one in wanted if _times(one.path, wanted) > 1)
@@ -33,7 +33,7 @@ def check(wanted: Sequence[Wanted]) -> None:
     for one in wanted:
         for above in _above(one.path):
             if above in paths:
-                raise _refused(one.path, f"can't be within {above!r}, which is no directory of it")
+                raise _refused(one.path, f"is within {above!r}, which is not a directory")
         if one.kind == "directory" and one.content:
             raise _refused(one.path, "is a directory and has content")
         if one.kind == "link" and one.content is not None:
@@ -42,8 +42,8 @@ def check(wanted: Sequence[Wanted]) -> None:
                 raise _refused(one.path, f"is a link to {target!r}, out of the directory")
 
 
-def put_back(root: str, wanted: Sequence[Wanted]) -> None:
-    """Have exactly these in a directory. They were checked."""
+def restore(root: str, wanted: Sequence[Wanted]) -> None:
+    """Make a directory have exactly these entries, which `check` has accepted."""
     directories = {one.path for one in wanted if one.kind == "directory"}
     directories.update(above for one in wanted for above in _above(one.path))
     kept = {one.path for one in wanted if one.kind != "directory"}
@@ -57,7 +57,7 @@ def put_back(root: str, wanted: Sequence[Wanted]) -> None:
                 _put(os.path.join(root, one.path), one.kind, one.content)
     except OSError as error:
         raise SnapshotRestoreError(
-            f"The directory {root} is only partly restored: {error}. Mend that, and restore again."
+            f"The directory {root} is only partly restored: {error}. Fix that, and restore again."
         ) from error
 
 
@@ -90,7 +90,7 @@ def _put(path: str, kind: Kind, content: bytes) -> None:
 
 
 def _above(path: str) -> Iterable[str]:
-    """The directories that a path is in."""
+    """Return the directories that a path is in."""
     parts = path.split("/")
     return ("/".join(parts[:end]) for end in range(1, len(parts)))
 

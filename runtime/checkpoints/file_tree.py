@@ -1,12 +1,12 @@
-"""What is in a directory, as a manifest can say it: a key for each thing, and its bytes.
+"""Reads a directory for a manifest: a key for each entry, and its bytes.
 
     notes/todo.txt      a file
-    bin/run//x          a file that may be executed
+    bin/run//x          an executable file
     latest//l           a symbolic link, whose target is its content
-    drafts/             a directory with nothing in it
+    drafts/             an empty directory
 
-No path has two slashes in a row, so a key is never mistaken for another. Nothing here follows
-a link, and whatever leads out of the directory is refused.
+No path has two slashes in a row, so keys are unambiguous. Links are not followed, and those that
+lead out of the directory are refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from turnledger.runtime.errors import ResourceSnapshotError, SnapshotRestoreErro
 
 Kind = Literal["file", "executable", "link", "directory", "other"]
 
-# What is being written, until it is put in its place: never part of a snapshot.
+# The temporary name of a file that is being restored: never part of a snapshot.
 UNFINISHED = ".turnledger-restoring"
 _MARKS: dict[Kind, str] = {"executable": "//x", "link": "//l", "directory": "/", "file": ""}
 
 
 class Stamp(NamedTuple):
-    """What changes when a file does, but for changes within one tick of the disk's clock."""
+    """File metadata that changes with the content, except within one tick of the disk's clock."""
 
     modified: int
     changed: int
@@ -48,7 +48,7 @@ class Stamp(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Something in the directory: its path from there, what it is, and its stamp."""
+    """An entry of the directory: its relative path, its kind and its stamp."""
 
     path: str
     kind: Kind
@@ -56,12 +56,12 @@ class Found(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is called in a manifest."""
+        """Its key in a manifest."""
         return self.path + _MARKS.get(self.kind, "")
 
 
 def walk(root: str, below: str = "") -> Iterator[Found]:
-    """Everything in a directory, in order; directories only if nothing is in them."""
+    """Iterate over the entries of a directory at any depth, sorted; directories only if empty."""
     with os.scandir(os.path.join(root, below)) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
@@ -75,7 +75,7 @@ def walk(root: str, below: str = "") -> Iterator[Found]:
 
 
 def look(root: str, path: str) -> Found:
-    """What is at a path now."""
+    """Return the entry at a path."""
     status = os.lstat(os.path.join(root, path))
     is_directory = stat.S_ISDIR(status.st_mode)
     return Found(path, "directory" if is_directory else _kind(status.st_mode), Stamp.of(status))
@@ -90,26 +90,27 @@ def _kind(mode: int) -> Kind:
 
 
 def parsed(key: str) -> tuple[str, Kind]:
-    """The path and kind that a key means; SnapshotRestoreError if it is no such key."""
+    """Parse a key into path and kind; SnapshotRestoreError if it is invalid."""
     kind = next(kind for kind, mark in _MARKS.items() if key.endswith(mark))
     path = key.removesuffix(_MARKS[kind])
     if "\0" in path or any(part in ("", ".", "..", UNFINISHED) for part in path.split("/")):
         raise SnapshotRestoreError(
-            f"The snapshot names {key!r}, which is no path within a directory; nothing was changed."
+            f"Invalid path {key!r} in the snapshot: expected one within the directory; nothing was "
+            "changed."
         )
     return path, kind
 
 
 def leads_out(path: str, target: str) -> bool:
-    """Whether a link at this path, with this target, may lead out of the directory."""
+    """Whether a link at this path may lead out of the directory."""
     parts = target.split("/")
     up = next((n for n, part in enumerate(parts) if part not in ("..", ".")), len(parts))
     climbed = parts[:up].count("..")
     return target.startswith("/") or ".." in parts[up:] or climbed > path.count("/")
 
 
-def read(root: str, found: Found, most: int) -> bytes:
-    """The bytes of something; ResourceSnapshotError if it can't be part of a snapshot."""
+def read(root: str, found: Found, max_bytes: int) -> bytes:
+    """Return the bytes of an entry; ResourceSnapshotError if it can't be snapshotted."""
     path = os.path.join(root, found.path)
     if found.kind == "directory":
         return b""
@@ -117,16 +118,16 @@ def read(root: str, found: Found, most: int) -> bytes:
         target = os.readlink(path)
         if leads_out(found.path, target):
             raise ResourceSnapshotError(
-                f"a link to {target!r}, out of the directory, can't be kept", path=found.path
+                f"a link to {target!r}, out of the directory", path=found.path
             )
         return os.fsencode(target)
     if found.kind == "other":
         raise ResourceSnapshotError("neither a file nor a link nor a directory", path=found.path)
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
         raise ResourceSnapshotError(
-            f"larger than {most} bytes, the most that is kept of one file", path=found.path
+            f"larger than {max_bytes} bytes, the limit for one file", path=found.path
         )
     return content

@@ -1,7 +1,7 @@
-"""A directory that is snapshotted with the session: what its files were, and back to that.
+"""SnapshotableFilesystem: a directory as a resource that is snapshotted with the session.
 
-A snapshot is a manifest, from path to the name of the bytes, with the bytes of what changed.
-Names are those of `ledger.events.blobs`, so that bytes which a ledger has are never stored again.
+A snapshot is a manifest, from path to blob name, with the bytes of what changed. Blob names are
+the ledger's (`ledger.events.blobs`), so that bytes which a ledger has are never stored again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import msgspec
 
 from turnledger.ledger import Clock, Limits, ResourceSnapshotted, SystemClock, blob_name
 from turnledger.projections.digests import canonical, combine
-from turnledger.runtime.checkpoints.file_restore import Wanted, check, put_back
+from turnledger.runtime.checkpoints.file_restore import Wanted, check, restore
 from turnledger.runtime.checkpoints.file_tree import Found, Stamp, look, parsed, read, walk
 from turnledger.runtime.errors import ResourceSnapshotError, SnapshotRestoreError
 
-# Clocks of file systems tick: a change within the same tick leaves no trace in a file's times.
+# Nanoseconds. Times of files have a granularity: a change within it does not change them.
 _TICK = 2_000_000_000
-# How often a file that changes while it is read is read again.
+# How often a file is read that changes meanwhile.
 _READS = 5
-# Paths in one event, to stay below the limit of events.
+# Paths in one event, to stay below the size limit of an event.
 _PATHS = 5000
 
-# Where bytes are found by their names.
+# Returns bytes by their blob name.
 Blobs: TypeAlias = Mapping[str, bytes] | Callable[[str], bytes]
 
 
@@ -40,10 +40,10 @@ class _Form(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FilesystemSnapshot:
-    """A directory at one moment: all its files by the names of their bytes.
+    """A directory at one point in time: all its files by the blob names of their bytes.
 
-    `changed` and `removed` are the difference to what was known before, and `blobs` the bytes
-    that were not known then. Without a before, that is everything.
+    `changed` and `removed` are the difference to an earlier snapshot, and `blobs` the bytes
+    that are new. Without an earlier one, that is everything.
     """
 
     files: Mapping[str, str]
@@ -53,11 +53,11 @@ class FilesystemSnapshot:
 
     @property
     def digest(self) -> str:
-        """One name for all of it."""
+        """A digest of the whole directory."""
         return combine("files", canonical(dict(self.files))).hex()
 
     def events(self, resource: str) -> list[ResourceSnapshotted]:
-        """The difference as a ledger records it; the last event has the digest of the whole."""
+        """Return the difference as events; the last one has the digest of the whole."""
         changed = list(self.changed.items())
         pieces = [dict(changed[n : n + _PATHS]) for n in range(0, len(changed), _PATHS)] or [{}]
         return [
@@ -71,26 +71,26 @@ class FilesystemSnapshot:
         ]
 
     def to_plain(self) -> dict[str, Any]:
-        """The snapshot as plain JSON, with the bytes that it has."""
+        """Return the snapshot as plain JSON, with the bytes that it has."""
         blobs = {name: b64encode(content).decode() for name, content in self.blobs.items()}
         return {"files": dict(self.files), "blobs": blobs}
 
     @classmethod
     def from_plain(cls, data: Any) -> FilesystemSnapshot:
-        """The snapshot that plain JSON means; SnapshotRestoreError if it is none."""
+        """Decode a snapshot from plain JSON; SnapshotRestoreError if it is invalid."""
         try:
             form = msgspec.convert(data, _Form)
             blobs = {name: b64decode(text, validate=True) for name, text in form.blobs.items()}
         except ValueError as error:
-            raise SnapshotRestoreError(f"This is no snapshot of a directory: {error}") from error
+            raise SnapshotRestoreError(f"Invalid snapshot of a directory: {error}") from error
         return cls(form.files, blobs, form.files)
 
 
 class _Cached(NamedTuple):
-    """What a file's bytes are called, as of when it had this stamp.
+    """The blob name of a file's bytes at the time it had this stamp.
 
-    It is settled if the file had been left alone for a while before it was read: a later
-    change then shows in the stamp.
+    It is settled if the file had not changed for a while before it was read: any later change
+    then changes the stamp.
     """
 
     stamp: Stamp
@@ -102,8 +102,8 @@ class SnapshotableFilesystem:
     """A directory, with everything in it, as a resource of a run.
 
     Files, empty directories, links that stay within and the permission to execute are kept;
-    times and owners are not. A file that is as large, as old and in the same place on the disk
-    as when it was last read is not read again, unless it had only just been changed then.
+    times and owners are not. A file with the same size, times and inode as when it was last
+    read is not read again, unless it had only just been changed then.
     """
 
     def __init__(
@@ -113,9 +113,16 @@ class SnapshotableFilesystem:
         clock: Clock | None = None,
         max_file_bytes: int | None = None,
     ) -> None:
+        """Snapshot this directory.
+
+        Args:
+            root: The directory; `restore` makes it if it does not exist.
+            clock: Tells whether a file has only just been changed; by default the system's.
+            max_file_bytes: The largest file; by default the ledger's limit of blobs.
+        """
         self.root = Path(root).resolve()
         self._clock = clock or SystemClock()
-        self._most = max_file_bytes or Limits().max_blob_bytes
+        self._max_file_bytes = max_file_bytes or Limits().max_blob_bytes
         self._lock = Lock()
         self._cache: dict[str, _Cached] = {}
 
@@ -123,9 +130,9 @@ class SnapshotableFilesystem:
         return f"SnapshotableFilesystem({str(self.root)!r})"
 
     def snapshot(self, since: Mapping[str, str] | None = None) -> FilesystemSnapshot:
-        """The directory as it is now, with the bytes of what was not there `since`.
+        """Snapshot the directory, with the bytes of what is not in the manifest `since`.
 
-        ResourceSnapshotError names a file that can't be part of it.
+        ResourceSnapshotError names a file that can't be snapshotted.
         """
         before = dict(since or {})
         stored = frozenset(before.values())
@@ -152,11 +159,14 @@ class SnapshotableFilesystem:
     def restore(
         self, snapshot: FilesystemSnapshot | Mapping[str, Any], blobs: Blobs | None = None
     ) -> None:
-        """Put the directory back: exactly these files, and nothing else.
+        """Restore the directory: exactly these files, and no others.
 
-        Takes a snapshot, also as plain JSON, or a manifest (path to name) and where the bytes
-        are. What is as it should be is left alone. SnapshotRestoreError, before anything is
+        Files that are unchanged are left alone. SnapshotRestoreError, before anything is
         changed, if a path leads out of the directory or bytes are missing.
+
+        Args:
+            snapshot: A snapshot, also as plain JSON, or a manifest (path to blob name).
+            blobs: The bytes of a manifest, by name.
         """
         if isinstance(snapshot, Mapping):
             if blobs is None:
@@ -165,14 +175,14 @@ class SnapshotableFilesystem:
                 snapshot = FilesystemSnapshot.from_plain({"files": snapshot})
         where = snapshot.blobs if blobs is None else blobs
         with self._lock:
-            put_back(str(self.root), self._wanted(snapshot.files, where))
+            restore(str(self.root), self._wanted(snapshot.files, where))
 
     def check(self, snapshot: FilesystemSnapshot) -> None:
-        """SnapshotRestoreError if a snapshot can't be restored; nothing is changed."""
+        """SnapshotRestoreError if a snapshot can't be restored; changes nothing."""
         with self._lock:
             self._wanted(snapshot.files, snapshot.blobs)
 
-    # --- how ---
+    # --- reading and comparing ---
 
     def _found(self) -> list[Found]:
         try:
@@ -191,19 +201,19 @@ class SnapshotableFilesystem:
         return found
 
     def _named(self, found: Found) -> tuple[str, bytes | None]:
-        """The name of something's bytes, and the bytes if they had to be read for it."""
+        """Return the blob name of an entry, and the bytes if they had to be read for it."""
         cached = self._cache.get(found.path)
         if cached is not None and cached.is_settled and cached.stamp == found.stamp:
             return cached.name, None
         return self._read(found)
 
     def _read(self, found: Found) -> tuple[str, bytes]:
-        """The name of something's bytes, and the bytes, read while nobody changed them."""
+        """Read an entry; returns its blob name and bytes, of a time when it did not change."""
         root = str(self.root)
         try:
             for _ in range(_READS):
                 began = self._clock.micros() * 1000
-                content, now = read(root, found, self._most), look(root, found.path)
+                content, now = read(root, found, self._max_file_bytes), look(root, found.path)
                 if now.stamp == found.stamp or found.kind == "directory":
                     name, latest = blob_name(content), max(now.stamp.modified, now.stamp.changed)
                     self._cache[found.path] = _Cached(now.stamp, name, latest < began - _TICK)
@@ -216,7 +226,7 @@ class SnapshotableFilesystem:
         raise ResourceSnapshotError("it changes while it is read", path=found.path)
 
     def _wanted(self, files: Mapping[str, str], blobs: Blobs) -> list[Wanted]:
-        """What there is to be, with the bytes of what is not there already."""
+        """Make the entries to restore, with the bytes of those that are not there already."""
         there: dict[str, Found] = {}
         if self.root.is_dir():
             there = {one.key: one for one in walk(str(self.root)) if one.kind != "other"}
@@ -240,10 +250,10 @@ def _bytes_of(key: str, name: str, blobs: Blobs) -> bytes:
         content = blobs(name) if callable(blobs) else blobs[name]
     except LookupError as error:
         raise SnapshotRestoreError(
-            f"The bytes of {key!r}, {name}, are not to be found; nothing was changed."
+            f"The bytes of {key!r}, {name}, are missing; nothing was changed."
         ) from error
     if blob_name(content) != name:
         raise SnapshotRestoreError(
-            f"The bytes of {key!r} are not those that {name} means; nothing was changed."
+            f"The bytes of {key!r} do not have the name {name}; nothing was changed."
         )
     return content

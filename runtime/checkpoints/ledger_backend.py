@@ -1,6 +1,6 @@
-"""The ledger as a place for checkpoints: its own, derived from the events, and given ones.
+"""LedgerCheckpointBackend: checkpoints in the ledger, derived from events or saved by a user.
 
-Nothing is ever overwritten: the latest that was not cleared is the one that counts.
+Nothing is overwritten: the latest checkpoint that was not cleared is the run's.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from turnledger.runtime.session.snapshot import Snapshot
 
 
 class LedgerCheckpointBackend:
-    """Checkpoints in a ledger. `declarations` say how session state is folded to look at it."""
+    """Checkpoint backend over a ledger; `declarations` are the types of session state."""
 
     def __init__(self, ledger: Ledger, declarations: Declarations | None = None) -> None:
         self.ledger = ledger
         self.declarations = declarations
 
     def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint as it is given but for secrets; a new run begins with it."""
+        """Store a checkpoint, with secrets redacted; an unknown run is begun with it."""
         checkpoint = self._redacted(checkpoint)
         stored = CheckpointStored(
             checkpoint=checkpoint.to_json(),
@@ -87,7 +87,7 @@ class LedgerCheckpointBackend:
         )
 
     def delete(self, run_id: UUID) -> None:
-        """The run's checkpoints no longer count; its events stay."""
+        """Clear the run's checkpoints; its events stay."""
         known = self.ledger.head(run_id) > 0
         if known and self._latest(run_id) is not None:
             self._append(run_id, CheckpointCleared(reason="deleted"))
@@ -101,11 +101,11 @@ class LedgerCheckpointBackend:
         return found
 
     def _latest(self, run_id: UUID) -> CheckpointEntry | None:
-        """The run's last checkpoint, unless it was cleared."""
+        """Return the run's last checkpoint, unless it was cleared."""
         return recent_checkpoints(self.ledger, run_id).latest
 
     def _redacted(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The bytes in it are base64 in its JSON, where nobody would find a secret any more."""
+        """Redact the bytes first: as base64 in JSON, secrets in them would not be found."""
         state = checkpoint.adapter_state
         return replace(
             checkpoint,
@@ -120,7 +120,7 @@ class LedgerCheckpointBackend:
             return content
 
     def _append(self, run_id: UUID, event: CheckpointStored | CheckpointCleared) -> None:
-        """As the run's worker: RunClaimedError if another one has it."""
+        """Append as the run's worker; RunClaimedError if another worker has claimed it."""
         worker = f"{self.ledger.worker}/checkpoints"
         with self.ledger.claim(run_id, worker=worker) as claim:
             self.ledger.append(run_id, event, ANY, claim.epoch)
@@ -149,7 +149,7 @@ _CHECKPOINTS = frozenset(
 
 
 def _json_or_none(payload: bytes) -> Any:
-    """What is no JSON is kept in the checkpoint as it was given, and found out about there."""
+    """Decode the request; None if it is not JSON: the checkpoint keeps it as it is."""
     try:
         return msgspec.json.decode(payload)
     except ValueError:

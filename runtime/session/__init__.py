@@ -1,4 +1,4 @@
-"""The session: state of a run that its tools and prompts read and change."""
+"""Session: the typed state of a run, which its tools and prompts read and change."""
 
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import (

@@ -1,7 +1,7 @@
-"""Changes of a session as events: what is recorded when state is changed, restored or moved.
+"""Session changes as events: what is recorded when state is changed, restored or moved.
 
-Functions from what is wanted and what is known to the events that say so; nothing is recorded
-here. A message is recorded once: one that the conversation has already is not appended again.
+Functions from a wanted change and the present state to events; nothing is recorded here. A
+message is recorded once: one that the conversation has already is not appended again.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.session.snapshot import Snapshot, SnapshotSlice
 from turnledger.runtime.session.types import MESSAGES, SliceTypes
 
-# The events to record, when it is known what is there.
+# Makes the events to record from the present state.
 Change: TypeAlias = Callable[[Known], Sequence[Event]]
-# What becomes of a snapshot's slices that nobody declared.
+# What to do with a snapshot's slices of undeclared types.
 Undeclared: TypeAlias = Literal["refuse", "keep"]
 
-# What makes up a session: its state, and what was said in it.
+# The events that a session consists of: its state, and its conversation.
 _STATE = (SliceEventApplied, StateRestored)
-_SAID = (MessageAppended, ToolMessageAmended, EvaluationSuperseded)
-# A slice that is larger than this is brought value by value, to stay below the limit of events.
+_CONVERSATION = (MessageAppended, ToolMessageAmended, EvaluationSuperseded)
+# A larger slice is recorded value by value, to stay below the size limit of an event.
 _LARGE = 1024 * 1024
 
 
@@ -44,18 +44,18 @@ _LARGE = 1024 * 1024
 
 
 def appended(types: SliceTypes, kind: type, value: object) -> Change:
-    """A value of the slice's own type is handed to its reducer; without one it is kept."""
+    """Apply a value of the slice's own type; without a reducer for it, it is appended."""
     if type(value) is not kind:
-        types.payload(kind, value)  # says what is wanted
+        types.payload(kind, value)  # raises, with the expected type
     return applied(types, kind, value)
 
 
 def applied(types: SliceTypes, kind: type, event: object) -> Change:
-    """An event is handed to a slice's reducer."""
+    """Apply an event with the slice's reducer for its type."""
     slice_name, event_type = types.install(kind), type(event)
     if kind is InnerMessage and event_type is InnerMessage:
         message = _message(types, event)
-        return lambda known: _lacking(known, [message])
+        return lambda known: _missing(known, [message])
     if not types.reduces(kind, event_type):
         raise ReducerNotFoundError(kind.__name__, event_type.__name__)
     change = SliceEventApplied(
@@ -67,17 +67,17 @@ def applied(types: SliceTypes, kind: type, event: object) -> Change:
 
 
 def seeded(types: SliceTypes, kind: type, values: Iterable[object]) -> Change:
-    """These values take the place of a slice's."""
+    """Replace the values of a slice."""
     name, given = types.install(kind), tuple(values)
     if kind is InnerMessage:
         messages = [_message(types, one) for one in given]
-        return lambda known: [*_lacking(known, messages), *_seed_of_messages(types, messages)]
+        return lambda known: [*_missing(known, messages), *_seed_of_messages(types, messages)]
     change = _operation(name, "seed", [types.payload(kind, value) for value in given])
     return lambda known: [change]
 
 
 def cleared(types: SliceTypes, kind: type) -> Change:
-    """A slice has no values any more; the messages of a conversation stay in it."""
+    """Remove the values of a slice; the messages of the conversation stay in it."""
     name = types.install(kind)
     if kind is InnerMessage and not types.records_messages:
         return lambda known: []
@@ -96,8 +96,8 @@ def _message(types: SliceTypes, message: object) -> InnerMessage:
     return found
 
 
-def _lacking(known: Known, messages: Iterable[InnerMessage]) -> list[Event]:
-    """Those of the messages that the conversation does not have."""
+def _missing(known: Known, messages: Iterable[InnerMessage]) -> list[Event]:
+    """Append the messages that the conversation does not have."""
     new: dict[str, InnerMessage] = {}
     for message in messages:
         if not known.session.messages.get(str(message.message_id)):
@@ -108,22 +108,23 @@ def _lacking(known: Known, messages: Iterable[InnerMessage]) -> list[Event]:
 def _seed_of_messages(types: SliceTypes, messages: Sequence[InnerMessage]) -> list[Event]:
     if not types.records_messages:
         return []
-    return _brought(MESSAGES, [types.payload(InnerMessage, message) for message in messages])
+    return _replaced(MESSAGES, [types.payload(InnerMessage, message) for message in messages])
 
 
 # --- all of them ---------------------------------------------------------------------
 
 
 def reset() -> Change:
-    """All slices are empty; the conversation stays."""
+    """Remove the values of all slices; the conversation stays."""
     return lambda known: [StateRestored(snapshot={"slices": []}, reason="reset")]
 
 
 def restored(types: SliceTypes, snapshot: Snapshot, *, undeclared: Undeclared = "refuse") -> Change:
-    """State goes back to a snapshot; messages that are lacking are appended, none is removed."""
+    """Restore a snapshot; missing messages are appended, none is removed."""
     if not isinstance(snapshot, Snapshot):
         raise SnapshotRestoreError(
-            f"{type(snapshot).__name__} is no Snapshot; Snapshot.from_json reads a text."
+            f"Invalid snapshot: got {type(snapshot).__name__}, expected a Snapshot. "
+            "Snapshot.from_json decodes text."
         )
     messages: list[InnerMessage] = []
     slices: dict[str, list[Any]] = {}
@@ -146,8 +147,8 @@ def restored(types: SliceTypes, snapshot: Snapshot, *, undeclared: Undeclared = 
             small[MESSAGES] = gone
         return [
             StateRestored(snapshot={"slices": [_entry(*one) for one in small.items()]}),
-            *(event for name, items in large.items() for event in _brought(name, items)),
-            *_lacking(known, messages),
+            *(event for name, items in large.items() for event in _replaced(name, items)),
+            *_missing(known, messages),
         ]
 
     return change
@@ -161,14 +162,14 @@ def _declared_name(types: SliceTypes, one: SnapshotSlice, undeclared: Undeclared
         name = one.declared_name
     if not name:
         raise SnapshotRestoreError(
-            f"The snapshot has a slice {one.slice_type!r} that this session does not know; "
-            "nothing was changed. Declare it first: session.install(TheClass)."
+            f"The snapshot has a slice {one.slice_type!r} whose type is not declared; nothing was "
+            "changed. Declare it first: session.install(TheClass)."
         )
     return name
 
 
 def _entry(name: str, items: list[Any]) -> dict[str, Any]:
-    """A slice as StateRestored holds it: by its declared name, never by an import path."""
+    """Return a slice as StateRestored holds it: by its declared name, not an import path."""
     return {"slice_type": name, "item_type": name, "items": items}
 
 
@@ -184,7 +185,7 @@ def _fitting(types: SliceTypes, name: str, item: Any, place: int) -> Any:
 def _gone_from_slice(
     types: SliceTypes, known: Known, messages: Iterable[InnerMessage]
 ) -> list[Any]:
-    """The messages that the conversation has and the slice no longer does."""
+    """Return the messages that the conversation has and the slice no longer does."""
     if not types.records_messages:
         return []
     there = {str(message.message_id) for message in known.run.slices.all(MESSAGES)}
@@ -200,8 +201,8 @@ def _is_large(items: list[Any]) -> bool:
     return len(msgspec.json.encode(items)) > _LARGE
 
 
-def _brought(name: str, items: list[Any]) -> list[Event]:
-    """A slice's values, in place of those that it has."""
+def _replaced(name: str, items: list[Any]) -> list[Event]:
+    """Replace a slice's values: by one event, or one for each value if they are large."""
     if not _is_large(items):
         return [_operation(name, "seed", items)]
     return [_operation(name, "clear"), *(_operation(name, "append", item) for item in items)]
@@ -211,43 +212,29 @@ def _brought(name: str, items: list[Any]) -> list[Event]:
 
 
 def recorded_by_session(records: Iterable[Record]) -> list[Event]:
-    """Of a session's own run, what another run needs to have the same session."""
-    kinds = (*_STATE, *_SAID)
+    """Return the events of a session's own run with which another run has the same session."""
+    kinds = (*_STATE, *_CONVERSATION)
     return [record.event for record in records if isinstance(record.event, kinds)]
 
 
-def opening(records: Iterable[Record]) -> list[Event]:
-    """What a session recorded in a run, or the first that it goes on from, before all else.
-
-    To be compared with what `create_session` records when it is called again.
-    """
-    found: list[Event] = []
-    for record in records:
-        if isinstance(record.event, (*_STATE, *_SAID)):
-            found.append(record.event)
-        elif not record.tag.startswith("run.") and record.tag != "custom":
-            break
-    return found
-
-
 def state_of(known: Known, *, messages: bool = True) -> list[Event]:
-    """A session's state, for a run that begins without any."""
+    """Return events that give a new run this state."""
     slices = known.run.slices
     return [
         event
         for name in sorted(slices.slices)
         if messages or name != MESSAGES
-        for event in _brought(name, [to_plain(value) for value in slices.all(name)])
+        for event in _replaced(name, [to_plain(value) for value in slices.all(name)])
     ]
 
 
-def said_in(records: Iterable[Record]) -> list[Event]:
-    """The conversation that goes on at the end of these records."""
+def conversation_in(records: Iterable[Record]) -> list[Event]:
+    """Return the events of the conversation that is current at the end of these records."""
     found: list[Event] = []
     for record in records:
         event = record.event
         if isinstance(event, RunStarted) and event.kind != "fork":
             found = []
-        elif isinstance(event, _SAID):
+        elif isinstance(event, _CONVERSATION):
             found.append(event)
     return found

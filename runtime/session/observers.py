@@ -1,7 +1,7 @@
-"""Who wants to know when a slice has changed: told once per commit, when it is on disk.
+"""Observers of a session's slices: called once per commit that changed a slice, after it.
 
-An observer that fails keeps nothing from being recorded and no other from being told: what it
-raised goes to the log.
+An observer that fails keeps nothing from being recorded and no other from being called: its
+exception is logged.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ logger = logger_of("turnledger.session")
 
 
 class Observers:
-    """The observers of a session's slices, by name."""
+    """The observers of a session's slices, by the slice's name."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        # A tuple is replaced, never changed, so that telling goes on over the one it took.
+        # Tuples are replaced, never changed: `notify` iterates over its own.
         self._by_name: dict[str, tuple[Observer, ...]] = {}
-        # What was told of slices that the present run is yet to be handed.
-        self._told: dict[str, Slice[Any]] = {}
+        # Slices that observers know from the last run and the present one does not have yet.
+        self._carried: dict[str, Slice[Any]] = {}
 
     def add(self, name: str, observer: Observer) -> Callable[[], None]:
-        """Tell this one of a slice's changes; what is given back ends it."""
+        """Add an observer of a slice; returns the function that removes it."""
         with self._lock:
             self._by_name[name] = (*self._by_name.get(name, ()), observer)
 
@@ -43,17 +43,17 @@ class Observers:
 
         return remove
 
-    def move(self, told: SlicesState, there: SlicesState) -> None:
-        """The session goes on in another run: what it brings along is no news there."""
-        self._told = {name: one for name, one in told.slices.items() if name not in there.slices}
+    def move(self, last: SlicesState, new: SlicesState) -> None:
+        """The session continues in another run: slices that it carries over are no changes."""
+        self._carried = {name: one for name, one in last.slices.items() if name not in new.slices}
 
-    def tell(self, before: SlicesState, now: SlicesState) -> None:
-        """Call the observers of what has changed."""
+    def notify(self, before: SlicesState, now: SlicesState) -> None:
+        """Call the observers of slices that have changed."""
         for name, observers in tuple(self._by_name.items()):
             new = now.slices.get(name)
             old = before.slices.get(name)
             if old is None and new is not None:
-                old = self._told.pop(name, None)
+                old = self._carried.pop(name, None)
             if not observers or _same(old, new):
                 continue
             values = [shown(name, one.all() if one is not None else ()) for one in (old, new)]
@@ -61,7 +61,7 @@ class Observers:
                 try:
                     observer(*values)
                 except Exception:
-                    # The values stay out of the log: they may hold what is secret.
+                    # The values stay out of the log: they may hold secrets.
                     logger.exception("An observer of %s failed", name)
 
 

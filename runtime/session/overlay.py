@@ -1,10 +1,9 @@
-"""What a tool changes in the session while it runs: seen by that tool only, until it is over.
+"""Overlay: the session changes of a running tool, visible to that tool only until it ends.
 
-An overlay begins with what is known when the tool starts, and gathers events on top of it. The
-loop adds them to the journal with the tool's result, or drops them. Which overlay a piece of
-code belongs to is in its context (`contextvars`), so that it does not matter how the code came
-by the session. A thread that a tool starts for itself has it if it is run in a copy of the
-tool's context.
+An overlay begins with the state at the tool's start, and collects events on top of it. The loop
+adds them to the journal with the tool's result, or drops them. Code finds its overlay by its
+context (`contextvars`), however it got the session. A thread that a tool starts belongs to the
+tool if it runs in a copy of the tool's context.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from turnledger.projections import RunState
 from turnledger.runtime.errors import ScopeClosedError
 from turnledger.runtime.journal.journal import Changes, Journal, Known
 
-# What the loop adds to a tool's changes in the same commit is less than this.
+# The loop adds fewer events than this to a tool's changes in the same commit.
 _ROOM_FOR_THE_RESULT = 50
 
 
 class Overlay:
-    """The changes of one tool call, on top of what was known at its start."""
+    """The changes of one tool call, on top of the state at its start."""
 
     def __init__(
         self, journal: Journal, call_id: str | None = None, *, known: Known | None = None
     ) -> None:
-        """On top of what the journal knows, or of what was known at an earlier version."""
+        """Begin with the journal's state, or with that at an earlier version, `known`."""
         self.journal = journal
         self.call_id = call_id
-        # Held while it changes; whoever looks first and then adds holds it too.
+        # Held while it changes, and by callers that read the state before they add to it.
         self.lock = RLock()
         with journal.lock:
             # What the changes were folded on; the journal compares it with its own state.
@@ -51,7 +50,7 @@ class Overlay:
 
     @property
     def known(self) -> Known:
-        """What the tool knows: its start, and what it changed since."""
+        """The state that the tool sees: that at its start, and its own changes."""
         with self.lock:
             changes = self.journal.declarations.changes
             if self._changes != len(changes):
@@ -67,7 +66,7 @@ class Overlay:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """What the tool changed, in order."""
+        """The tool's changes, in order."""
         return tuple(record.event for record in self._records)
 
     @property
@@ -79,7 +78,7 @@ class Overlay:
 
     @property
     def blobs(self) -> tuple[bytes, ...]:
-        """The bytes that its events name."""
+        """The bytes of the blobs that its events name."""
         return tuple(self._blobs)
 
     @property
@@ -87,18 +86,18 @@ class Overlay:
         return self._closed
 
     def records(self) -> Iterator[Record]:
-        """Everything that the tool knows, from the run's first event on."""
+        """Iterate over all records that the tool sees, from the run's first event on."""
         read = self.journal.ledger.read(self.journal.run_id, until=self._from)
         return chain(read if self._from else (), self._before, tuple(self._records))
 
     def add(self, *events: Event, blobs: Iterable[bytes] = ()) -> None:
-        """Change what the tool knows, by all of these or none."""
+        """Add events to the tool's changes: all of them or none."""
         kept = list(blobs)
         with self.lock:
             if self._closed:
                 raise ScopeClosedError(
-                    f"The tool call {self.call_id or ''} is over: what it changes in the session "
-                    "now would be lost, or would change what was recorded of it."
+                    f"The tool call {self.call_id or ''} has ended: a change of the session now "
+                    "would not be part of its result."
                 )
             entries = [self.journal.prepare(self._by_call(event)) for event in events]
             records, known = self.journal.folded_on(self.known, entries)
@@ -109,7 +108,7 @@ class Overlay:
             self._blobs += kept
 
     def close(self) -> tuple[Event, ...]:
-        """Take no more changes; what was changed. Harmless twice."""
+        """Accept no more changes, and return those that were made; idempotent."""
         with self.lock:
             self._closed = True
             return self.events
@@ -131,7 +130,7 @@ class Overlay:
 
 
 class Scope:
-    """A time in which a session is an overlay's."""
+    """The period in which code reads and changes a session through an overlay."""
 
     __slots__ = ("is_open", "overlay", "session")
 
@@ -141,21 +140,21 @@ class Scope:
         self.is_open = True
 
     def writable(self) -> Overlay:
-        """The overlay, if the scope's time is not over."""
+        """Return the overlay; ScopeClosedError if the period has ended."""
         if not self.is_open:
             raise ScopeClosedError(
-                f"The tool call {self.overlay.call_id or ''} is over. What its handler left "
+                f"The tool call {self.overlay.call_id or ''} has ended. What its handler left "
                 "running can't change the session any more."
             )
         return self.overlay
 
 
-# Several sessions may each have their scope: a tool may run an agent of its own.
+# Several sessions may each have a scope: a tool may run an agent of its own.
 _scopes: ContextVar[tuple[Scope, ...]] = ContextVar("turnledger_scopes", default=())
 
 
 def scope_of(session: object) -> Scope | None:
-    """The innermost scope of a session that this code belongs to."""
+    """Return the innermost scope of a session that this code runs in; None if there is none."""
     for scope in reversed(_scopes.get()):
         if scope.session is session:
             return scope
@@ -164,7 +163,7 @@ def scope_of(session: object) -> Scope | None:
 
 @contextmanager
 def entered(scope: Scope) -> Iterator[None]:
-    """Have this code belong to a scope."""
+    """Run the `with` block in a scope."""
     token = _scopes.set((*_scopes.get(), scope))
     try:
         yield

@@ -73,7 +73,7 @@ class Session:
         """
         for key, value in dict(tags or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
-                raise InvalidInputError(f"Tags are text by text, not {key!r}: {value!r}.")
+                raise InvalidInputError(f"Invalid tag {key!r}={value!r}: expected text.")
         self.clock: Clock = clock or SystemClock()
         self.session_id = session_id or UUID(self.clock.new_id())
         self.tags: Mapping[str, str] = MappingProxyType(dict(tags or {}))
@@ -97,23 +97,23 @@ class Session:
 
     @property
     def event_bus(self) -> EventBus:
-        """Where news of this session's evaluations is told."""
+        """The bus that the events of this session's evaluations are published to."""
         return self.bus
 
     @property
     def declarations(self) -> Declarations:
-        """The types and reducers that the session knows, for folds of its runs."""
+        """The declared types and reducers, for folds of the session's runs."""
         return self.types.declarations
 
     @property
     def journal(self) -> Journal:
-        """The run that the session records in; one of its own if it is in no other."""
+        """The journal of the run that the session records in; begins one if there is none."""
         with self._lock:
             return self._journal or self.begin_run()
 
     @property
     def known(self) -> Known:
-        """All that is known of the run; within a tool, with that tool's changes."""
+        """The folded state of the run; within a tool, with that tool's changes."""
         scope = scope_of(self)
         return scope.overlay.known if scope is not None else self.journal.known
 
@@ -127,13 +127,13 @@ class Session:
         return SliceView(self, kind)
 
     def select_all(self, kind: type[T], /) -> tuple[T, ...]:
-        """The values of a slice, the oldest first."""
+        """Return the values of a slice, the oldest first."""
         name = self.install(kind)
         values = self.known.run.slices.all(name)
         return self._with_statuses(values) if name == MESSAGES else values
 
     def select_latest(self, kind: type[T], /) -> T | None:
-        """The last value of a slice; None if there is none."""
+        """Return the last value of a slice; None if it is empty."""
         name = self.install(kind)
         if name == MESSAGES:
             return next(reversed(self.select_all(kind)), None)
@@ -141,28 +141,27 @@ class Session:
         return found.latest if found is not None else None
 
     def snapshot(self, tag: str | None = None) -> Snapshot:
-        """The state of all slices, as a value that can be written down."""
+        """Return the state of all slices as a value that can be stored."""
         return Snapshot.of_slices(self.known.run.slices, self.declarations, tag=tag)
 
     def observe(
         self, kind: type[T], observer: Callable[[tuple[T, ...], tuple[T, ...]], object]
     ) -> Callable[[], None]:
-        """Have `observer(old, new)` called when a slice has changed and the change is on record.
+        """Call `observer(old, new)` after each commit that changed a slice.
 
-        Once for each commit that changed it, however many changes that held. What is given
-        back ends it. What an observer raises is logged.
+        Returns a function that removes the observer. Exceptions of observers are logged.
         """
         return self._observers.add(self.install(kind), observer)
 
     def clone(self, *, bus: EventBus | None = None) -> Session:
-        """A session of its own with the same state, conversation, types and tags."""
+        """Return an independent session with the same state, conversation, types and tags."""
         scope = scope_of(self)
         source: Journal | Overlay = scope.overlay if scope is not None else self.journal
         known = source.known
         twin = Session(bus=bus, tags=self.tags, clock=self.clock)
         twin.types = self.types.copy()
-        said = changes.said_in(source.records()) if known.session.messages.size else []
-        twin.change(lambda _: [*said, *changes.state_of(known, messages=False)])
+        messages = changes.conversation_in(source.records()) if known.session.messages.size else []
+        twin.change(lambda _: [*messages, *changes.state_of(known, messages=False)])
         if twin.state.slices.all(MESSAGES) != known.run.slices.all(MESSAGES):
             twin.change(lambda _: changes.state_of(known))
         return twin
@@ -183,26 +182,26 @@ class Session:
     def mutate(self, kind: type[T]) -> SliceMutation[T]: ...
 
     def mutate(self, kind: type[T] | None = None) -> SessionMutation | SliceMutation[T]:
-        """The changes of a slice, or of all of them."""
+        """Return the operations on one slice, or on all of them."""
         return SessionMutation(self) if kind is None else SliceMutation(self, kind)
 
     def restore(self, snapshot: Snapshot, *, undeclared: Undeclared = "refuse") -> None:
-        """Go back to a snapshot; SnapshotRestoreError, and no change, if that can't be.
+        """Restore a snapshot; SnapshotRestoreError, and no change, if it does not fit.
 
         Messages are never removed; those that the conversation lacks are appended. A slice
-        that nobody declared is refused, or kept as JSON until somebody does ("keep").
+        with an undeclared type is refused, or kept as JSON until the type is declared ("keep").
         """
         self.change(changes.restored(self.types, snapshot, undeclared=undeclared))
 
     def change(self, change: Change) -> None:
-        """Record what a change makes of what is known: all of its events or none."""
+        """Record the events that a change makes of the present state: all of them or none."""
         scope = scope_of(self)
         if scope is not None:
             overlay = scope.writable()
             with overlay.lock:
                 overlay.add(*change(overlay.known))
             return
-        self._refuse_strays()
+        self._refuse_other_threads()
         journal = self.journal
         with journal.lock:
             events = change(journal.known)
@@ -218,17 +217,17 @@ class Session:
         journal.tell()
 
     def commit(self) -> None:
-        """Put what is pending on record now, and not only with the loop's next commit."""
+        """Commit pending changes now, before the loop's next commit."""
         if scope_of(self) is not None:
             raise ScopeClosedError("A tool's changes are committed with its result, by the loop.")
         self.journal.commit()
 
     @contextmanager
     def scope(self, overlay: Overlay) -> Iterator[Overlay]:
-        """Within it, this code reads and changes the session through an overlay.
+        """Read and change the session through an overlay within this `with` block.
 
-        So does whatever runs in a copy of its context, in whatever thread, until it is over:
-        what would be changed later than that is refused (ScopeClosedError).
+        This holds for code that runs in a copy of the context, in any thread. A change after
+        the block has ended is a ScopeClosedError.
         """
         scope = Scope(self, overlay)
         self._scopes.append(scope)
@@ -238,8 +237,11 @@ class Session:
         finally:
             self._scopes.remove(scope)
 
-    def _refuse_strays(self) -> None:
-        """A thread that a tool started without its context would write past the tool."""
+    def _refuse_other_threads(self) -> None:
+        """ScopeClosedError for a thread that a tool started without its context.
+
+        Its changes would not be the tool's, and would stay if the tool fails.
+        """
         if self._loop in (None, get_ident()):
             return
         if any(not scope.overlay.is_closed for scope in tuple(self._scopes)):
@@ -252,29 +254,29 @@ class Session:
     # --- declaring types and reducers ---
 
     def install(self, kind: type) -> str:
-        """Make a slice's type known, with the reducers that it declares by `@reducer`.
+        """Declare a slice's type, with the reducers that it marks by `@reducer`; its name.
 
-        `session[kind]` does so too; a snapshot with a slice that is not known can't be restored.
+        `session[kind]` does so too; a snapshot with an undeclared slice can't be restored.
         """
         if not self.types.knows(kind):
             self._declare(lambda: self.types.install(kind), lambda: self.types.uninstall(kind))
         return self.types.install(kind)
 
     def declare(self, kind: type, *, name: str) -> None:
-        """Have a type known to the ledger under a name that is not its class's."""
+        """Declare a type under a name in the ledger that is not its class's."""
         self.types.declare(kind, name)
 
     def register(self, slice_type: type, event_type: type, reducer: Any) -> None:
-        """Say what events of a type do to a slice; see `session[T].register`."""
+        """Register the reducer of a slice for events of a type; see `session[T].register`."""
         self.install(slice_type)
-        before = self.types.given(slice_type, event_type)
+        before = self.types.registered(slice_type, event_type)
         self._declare(
             lambda: self.types.register(slice_type, event_type, reducer),
-            lambda: self.types.take_back(slice_type, event_type, before),
+            lambda: self.types.unregister(slice_type, event_type, before),
         )
 
     def _declare(self, declare: Callable[[], object], undo: Callable[[], object]) -> None:
-        """Change what is declared, unless what was recorded can't be folded like that."""
+        """Change the declarations; undo it if the run can't be folded with them."""
         declare()
         try:
             if self._journal is not None:
@@ -287,23 +289,23 @@ class Session:
 
     @property
     def was_attached(self) -> bool:
-        """Whether a loop has had it."""
+        """Whether a loop has attached the session."""
         return self._loop is not None
 
     def run_in(self, ledger: Ledger) -> UUID | None:
-        """The run of this ledger that the session was last in: the next one continues it."""
+        """Return the run of this ledger that the session was last in, to be continued."""
         journal = self._journal
         if journal is None or journal.ledger is not ledger or not journal.committed.version:
             return None
         return journal.run_id
 
     def attach(self, journal: Journal) -> tuple[Event, ...]:
-        """Go on in the run of this journal, with this thread's loop.
+        """Continue in the run of this journal, in this thread's loop.
 
-        What was recorded so far is added to it as pending, if the run lacks it: a new run has
-        all of it handed over, one that continues the session's last run what was changed since.
-        A run that somebody has begun already has its own: then nothing is added, and what
-        would have been is given back, to be compared with the run's `changes.opening`.
+        What the session recorded so far is added to the journal as pending, if the run lacks
+        it: all of it in a new run, what was changed since in one that continues the session's
+        last run. A run that was begun before has its own record: then nothing is added, and
+        the events are returned, to be compared with those that the run began with.
         """
         if journal.declarations is not self.declarations:
             raise InvalidInputError(
@@ -320,7 +322,7 @@ class Session:
     def begin_run(self, started: RunStarted | None = None) -> Journal:
         """Begin a run in the session's own ledger: its first, or a continuation of its last.
 
-        Changes are on record at once there, without a loop's commit.
+        Changes are committed at once there, without a loop.
         """
         with self._lock:
             if self._own_ledger is None:
@@ -341,10 +343,10 @@ class Session:
             return journal
 
     def take_recorded(self) -> list[Event]:
-        """What the session recorded and its next run is yet to have.
+        """Return the events that the session recorded and its next run does not have yet.
 
-        By itself that is everything but RunStarted. After an attached run it is what was
-        changed since and is still pending: it is taken out of that run.
+        For a session by itself that is everything but RunStarted. After an attached run it is
+        what is still pending, which is withdrawn from that run.
         """
         with self._lock:
             if self._journal is not None and self._loop is None:
@@ -361,25 +363,25 @@ class Session:
         return list(left.values())
 
     def _move_to(self, journal: Journal) -> tuple[Event, ...]:
-        """Record in this journal from now on; what the run did not have to be handed."""
+        """Record in this journal from now on; returns the events that its run did not need."""
         last, started = self._journal, journal.progress.started
         if last is journal:
             return ()
         parent = started.parent if started is not None else None
         follows = last is not None and last.run_id in (journal.run_id, parent)
-        lacks_it = follows or (parent is None and not journal.known.session.begun)
-        recorded = self._take_pending() if follows else self._brought_along()
-        if lacks_it:
+        lacks_them = follows or (parent is None and not journal.known.session.begun)
+        recorded = self._take_pending() if follows else self._carried_over()
+        if lacks_them:
             journal.add(*recorded)
         if last is not None:
             self._observers.move(last.committed.run.slices, journal.committed.run.slices)
         self._stop_listening()
         self._stop_listening = journal.on_commit(self._committed)
         self._journal = journal
-        return () if lacks_it else tuple(recorded)
+        return () if lacks_them else tuple(recorded)
 
-    def _brought_along(self) -> list[Event]:
-        """What a run that has nothing of this session yet needs to go on with it."""
+    def _carried_over(self) -> list[Event]:
+        """The events with which a run that has nothing of this session yet continues it."""
         if self._loop is None or self._journal is None:
             return self.take_recorded()
         return changes.state_of(self._journal.known)
@@ -388,17 +390,17 @@ class Session:
         journal = self._journal
         if journal is not None and not journal.has_pending:
             self._added = {}
-        self._observers.tell(before.run.slices, now.run.slices)
+        self._observers.notify(before.run.slices, now.run.slices)
 
 
 def enable_inner_message_recording(session: Session) -> None:
-    """Have the session's messages as a slice, `session[InnerMessage]`; harmless twice."""
+    """Keep the session's messages as a slice, `session[InnerMessage]`; idempotent."""
     if not session.types.records_messages:
         session.register(InnerMessage, InnerMessage, inner_message_append)
 
 
 class _Slice(Generic[T]):
-    """What both spellings have in common."""
+    """The operations of `session[T]` and `session.mutate(T)`."""
 
     def __init__(self, session: Session, kind: type[T]) -> None:
         self._session = session
@@ -407,21 +409,22 @@ class _Slice(Generic[T]):
         self._name = session.install(kind)
 
     def append(self, value: T) -> None:
-        """Hand a value of the slice's own type to its reducer; without one it is kept."""
+        """Apply a value of the slice's own type; without a reducer for it, it is appended."""
         self._session.change(changes.appended(self._types, self._kind, value))
 
     def seed(self, values: Iterable[T]) -> None:
-        """Have these values in place of those that there are."""
+        """Replace all values."""
         self._session.change(changes.seeded(self._types, self._kind, values))
 
     def clear(self) -> None:
-        """Have no values any more."""
+        """Remove all values."""
         self._session.change(changes.cleared(self._types, self._kind))
 
     def register(self, event_type: type[E], reducer: Callable[..., Iterable[T]]) -> None:
-        """Say what events of a type do to this slice; the latest counts.
+        """Register the reducer for events of a type, in place of an earlier one.
 
-        What was recorded before is folded again with it. If it fails on that, it is taken back.
+        Events that were recorded before are folded again with it. If that fails, the reducer
+        is not registered.
         """
         self._session.register(self._kind, event_type, reducer)
 
@@ -430,19 +433,19 @@ class SliceView(_Slice[T]):
     """`session[T]`: one slice of a session."""
 
     def all(self) -> tuple[T, ...]:
-        """Its values, the oldest first."""
+        """Return the values, the oldest first."""
         return self._session.select_all(self._kind)
 
     def latest(self) -> T | None:
-        """The last of its values; None if there is none."""
+        """Return the last value; None if the slice is empty."""
         return self._session.select_latest(self._kind)
 
     def where(self, predicate: Callable[[T], object]) -> tuple[T, ...]:
-        """Those of its values that a predicate is true of."""
+        """Return the values for which a predicate is true."""
         return tuple(value for value in self.all() if predicate(value))
 
     def apply(self, event: object) -> None:
-        """Hand an event to the reducer that is registered for its type."""
+        """Apply an event with the reducer that is registered for its type."""
         self._session.change(changes.applied(self._types, self._kind, event))
 
     def __repr__(self) -> str:
@@ -450,23 +453,23 @@ class SliceView(_Slice[T]):
 
 
 class SliceMutation(_Slice[T]):
-    """`session.mutate(T)`: the changes of one slice."""
+    """`session.mutate(T)`: the operations on one slice."""
 
     def dispatch(self, event: object) -> None:
-        """Hand an event to the reducer that is registered for its type."""
+        """Apply an event with the reducer that is registered for its type."""
         self._session.change(changes.applied(self._types, self._kind, event))
 
 
 class SessionMutation:
-    """`session.mutate()`: the changes of all slices at once."""
+    """`session.mutate()`: the operations on all slices."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def rollback(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot. Messages are never removed; those that are lacking come back."""
+        """Restore a snapshot; see `Session.restore`."""
         self._session.restore(snapshot)
 
     def reset(self) -> None:
-        """Have no values in any slice. The conversation stays."""
+        """Remove the values of all slices. The conversation stays."""
         self._session.change(changes.reset())

@@ -1,9 +1,9 @@
-"""A session's state as a value that can be written down and brought back.
+"""Snapshot: a session's state as a value that can be stored and restored.
 
     {"slices": [{"slice_type": "module:Class", "item_type": "module:Class", "items": [...]}]}
 
-Reading one needs none of the types, and imports nothing: a name in it is only ever compared
-with those that a program has declared, when the snapshot is restored.
+Decoding one needs none of the types, and imports nothing: its names are only compared with those
+that the program has declared, when the snapshot is restored.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from turnledger.runtime.session.types import MESSAGES, spelling
 
 
 class SnapshotSlice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One slice: how its type is spelled, and its values as JSON.
+    """One slice of a snapshot: its type as "module:Class", and its values as JSON.
 
-    `name` is what the slice is called in the ledger, if that is not its class's name.
+    `name` is the slice's name in the ledger, if that is not its class's name.
     """
 
     slice_type: str
@@ -34,7 +34,7 @@ class SnapshotSlice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def declared_name(self) -> str:
-        """What it is called in the ledger, as far as the snapshot says."""
+        """The slice's name in the ledger: `name`, else that of the class."""
         return self.name or self.slice_type.rpartition(":")[2].rpartition(".")[2]
 
 
@@ -45,7 +45,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Session state at one moment, its conversation included if that is recorded as a slice."""
+    """Session state at one version; includes the messages if they are recorded as a slice."""
 
     slices: tuple[SnapshotSlice, ...] = ()
     tag: str | None = None
@@ -58,7 +58,7 @@ class Snapshot:
         *,
         tag: str | None = None,
     ) -> Snapshot:
-        """The snapshot of folded state; types that nobody declared go by their names."""
+        """Make the snapshot of folded state; undeclared types are spelled by their names."""
         declared = declarations.declared() if declarations is not None else {}
         slices = []
         for name in sorted(state.slices):
@@ -70,41 +70,41 @@ class Snapshot:
         return cls(tuple(slices), tag)
 
     def to_plain(self) -> dict[str, Any]:
-        """The snapshot as plain JSON."""
+        """Return the snapshot as plain JSON."""
         form: dict[str, Any] = {"slices": [msgspec.to_builtins(one) for one in self.slices]}
         for one, entry in zip(self.slices, form["slices"], strict=True):
             entry["items"] = list(one.items)
         return form if self.tag is None else {**form, "tag": self.tag}
 
     def to_json(self) -> str:
-        """The snapshot as JSON text."""
+        """Encode the snapshot as JSON text."""
         return msgspec.json.encode(self.to_plain()).decode()
 
     @classmethod
     def from_plain(cls, data: Any) -> Snapshot:
-        """The snapshot that plain JSON means; SnapshotRestoreError if it is none."""
+        """Decode a snapshot from plain JSON; SnapshotRestoreError if it is invalid."""
         try:
             form = msgspec.convert(data, _Form)
         except msgspec.ValidationError as error:
-            raise SnapshotRestoreError(f"This is no snapshot of a session: {error}") from error
+            raise SnapshotRestoreError(f"Invalid snapshot of a session: {error}") from error
         return cls(form.slices, form.tag)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:
-        """The snapshot that a text means; SnapshotRestoreError if it is none."""
+        """Decode a snapshot from JSON text; SnapshotRestoreError if it is invalid."""
         return cls.from_plain(json_of(text, "snapshot of a session"))
 
 
 def json_of(text: str | bytes, what: str) -> Any:
-    """The JSON in a text that is to be a snapshot."""
+    """Parse the JSON text of a snapshot; SnapshotRestoreError if it is invalid."""
     try:
         return read_json(text if isinstance(text, str) else bytes(text).decode())
     except (SchemaError, UnicodeDecodeError, TypeError) as error:
-        raise SnapshotRestoreError(f"This is no {what}: {error}") from error
+        raise SnapshotRestoreError(f"Invalid {what}: {error}") from error
 
 
 class _Messages:
-    """Messages, for questions that are asked of a session."""
+    """Adapts messages to what `get_inner_messages` reads from a session."""
 
     def __init__(self, messages: tuple[InnerMessage, ...]) -> None:
         self._messages = messages
@@ -114,7 +114,7 @@ class _Messages:
 
 
 def shown(name: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A slice's values as readers see them: calls have the status that tool messages say."""
+    """Return a slice's values as readers get them: calls with the status of their results."""
     if name != MESSAGES or not all(isinstance(value, InnerMessage) for value in values):
         return values
     with_status = {m.message_id: m for m in get_inner_messages(_Messages(values))}

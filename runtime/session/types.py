@@ -1,7 +1,7 @@
-"""The types of a session's state: declared names, reducers, and values in and out of JSON.
+"""SliceTypes: the types of a session's slices, their names and reducers, and their JSON.
 
-What goes into a slice is written as JSON and read back before it is recorded, so that what a
-reader gets is what the fold of the ledger gives. What a reducer gives back is checked as well.
+A value is encoded as JSON and decoded again before it is recorded, so that what is read equals
+what the fold of the ledger gives. What a reducer returns is checked as well.
 """
 
 from __future__ import annotations
@@ -34,116 +34,118 @@ MESSAGES = "InnerMessage"
 
 
 class SliceTypes:
-    """What a session's slices and events are."""
+    """The declared types of a session's slices and events, with their reducers."""
 
     def __init__(self, declarations: Declarations | None = None) -> None:
         self.declarations = Declarations() if declarations is None else declarations
         self._lock = RLock()
         self._installed: dict[type, str] = {}
-        self._given: dict[tuple[type, type], Reducer] = {}
+        self._reducers: dict[tuple[type, type], Reducer] = {}
         self.install(InnerMessage)
         self.install(VisibilityOverrides)
 
     def copy(self) -> SliceTypes:
-        """The same types, to which others may be added."""
+        """Return an independent copy."""
         with self._lock:
             twin = SliceTypes(self.declarations.copy())
             twin._installed = dict(self._installed)
-            twin._given = dict(self._given)
+            twin._reducers = dict(self._reducers)
             return twin
 
     @property
     def records_messages(self) -> bool:
-        """Whether messages are a slice too."""
+        """Whether messages are recorded as a slice."""
         return self.declarations.reducer(MESSAGES, MESSAGES) is not None
 
     # --- declaring ---
 
     def knows(self, kind: type) -> bool:
-        """Whether a type is known already; InvalidInputError if it is no class."""
+        """Whether a type is declared; InvalidInputError if it is not a class."""
         if not isinstance(kind, type):
-            raise InvalidInputError(f"A slice is named by a class, and {kind!r} is none.")
+            raise InvalidInputError(f"Invalid slice type {kind!r}: expected a class.")
         return kind in self._installed
 
-    def given(self, slice_type: type, event_type: type) -> Reducer | None:
-        """The reducer that was registered."""
-        return self._given.get((slice_type, event_type))
+    def registered(self, slice_type: type, event_type: type) -> Reducer | None:
+        """Return the reducer that is registered; None if there is none."""
+        return self._reducers.get((slice_type, event_type))
 
     def install(self, kind: type) -> str:
-        """Make a type known, with the reducers that it declares; its name."""
+        """Declare a type, with the reducers that it marks by `@reducer`; its name."""
         if self.knows(kind):
             return self._installed[kind]
         with self._lock:
             name = self.declarations.declare(kind)
             for event_type, reducer in declared_reducers(kind).items():
-                if (kind, event_type) not in self._given:
+                if (kind, event_type) not in self._reducers:
                     self.register(kind, event_type, reducer)
             self._installed[kind] = name
             return name
 
     def uninstall(self, kind: type) -> None:
-        """Undo an `install`, but for the name."""
+        """Undo `install`, but for the name."""
         with self._lock:
             self._installed.pop(kind, None)
             for event_type in declared_reducers(kind):
-                self.take_back(kind, event_type, None)
+                self.unregister(kind, event_type, None)
 
     def declare(self, kind: type, name: str) -> None:
-        """Have a type known under a name of its own."""
+        """Declare a type under a name of its own."""
         if not isinstance(name, str) or not name or ":" in name:
-            raise InvalidInputError(f"A slice's name is text without ':', not {name!r}.")
+            raise InvalidInputError(f"Invalid slice name {name!r}: expected text without ':'.")
         with self._lock:
             if self._installed.get(kind, name) != name:
                 raise InvalidInputError(
-                    f"{kind!r} is in use already, as {self._installed[kind]!r}: name it before."
+                    f"{kind!r} is in use already, as {self._installed[kind]!r}: declare the name "
+                    "before the first use."
                 )
             self.declarations.declare(kind, name=name)
             self.install(kind)
 
     def register(self, slice_type: type, event_type: type, reducer: Reducer) -> None:
-        """Say what an event does to a slice; the latest counts."""
+        """Register the reducer of a slice for a type of events, in place of an earlier one."""
         if not isinstance(event_type, type):
-            raise InvalidInputError(f"An event is named by its class, and {event_type!r} is none.")
+            raise InvalidInputError(f"Invalid event type {event_type!r}: expected a class.")
         if not callable(reducer):
-            raise InvalidInputError(f"A reducer is a function, and {reducer!r} is none.")
+            raise InvalidInputError(f"Invalid reducer {reducer!r}: expected a function.")
         with self._lock:
-            if self._given.get((slice_type, event_type)) is reducer:
+            if self._reducers.get((slice_type, event_type)) is reducer:
                 return
-            self._given[slice_type, event_type] = reducer
+            self._reducers[slice_type, event_type] = reducer
             guard = _guarded(slice_type, event_type, reducer)
             self.declarations.register(slice_type, event_type, guard)
 
-    def take_back(self, slice_type: type, event_type: type, before: Reducer | None) -> None:
-        """Undo a `register`."""
+    def unregister(self, slice_type: type, event_type: type, before: Reducer | None) -> None:
+        """Undo `register`: go back to the reducer `before`, or to none."""
         with self._lock:
             if before is not None:
                 self.register(slice_type, event_type, before)
                 return
-            self._given.pop((slice_type, event_type), None)
+            self._reducers.pop((slice_type, event_type), None)
             self.declarations.register(slice_type, event_type, None)
 
     def reduces(self, slice_type: type, event_type: type) -> bool:
-        """Whether an event of this type can be handed to that slice."""
-        return slice_type is event_type or (slice_type, event_type) in self._given
+        """Whether an event of this type can be applied to that slice."""
+        return slice_type is event_type or (slice_type, event_type) in self._reducers
 
     # --- values ---
 
     def payload(self, kind: type, value: object) -> Any:
-        """A value as the JSON that it is recorded as; an error if it would not come back."""
+        """Encode a value as it is recorded; an error if it would not round-trip."""
         name = self.install(kind)
-        if type(value) is not kind:  # a subclass would not come back as what it is
-            raise DataDecodeError(f"a {name} is wanted, this is {_kind(value)}", path=name)
+        if type(value) is not kind:  # a subclass would be decoded as its base
+            raise DataDecodeError(f"expected a {name}, got {_kind(value)}", path=name)
         try:
             plain = to_plain(value)
         except DataEncodeError as error:
             raise DataEncodeError(error.reason, path=_within(name, error.path)) from error
-        lost = _first_difference(plain, _kept(self.value(name, plain)), name)
-        if lost is not None:
-            raise DataEncodeError(f"{_kind(value)} does not come back as it was", path=lost)
+        decoded = _encodable(self.value(name, plain))
+        if plain != decoded:
+            path = _first_difference(plain, decoded, name)
+            raise DataEncodeError(f"{_kind(value)} does not round-trip through JSON", path=path)
         return plain
 
     def value(self, name: str, plain: Any, place: str = "") -> Any:
-        """JSON as the type that is declared under a name; DataDecodeError says what is wrong."""
+        """Decode JSON as the type that is declared under a name; DataDecodeError says where."""
         try:
             return self.declarations.value(name, plain)
         except ValueError as error:
@@ -151,7 +153,7 @@ class SliceTypes:
             raise DataDecodeError(found.reason, path=_within(name + place, found.path)) from error
 
     def name_for(self, spelled: str) -> str | None:
-        """The declared name of a type that a snapshot spells "module:Class"; None if unknown.
+        """Return the declared name of a type that a snapshot spells "module:Class", or None.
 
         A class that has moved to another module is found by its name.
         """
@@ -164,12 +166,12 @@ class SliceTypes:
 
 
 def spelling(kind: type) -> str:
-    """A type as snapshots spell it."""
+    """Return the spelling of a type in snapshots, "module:Class"."""
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _within(name: str, path: str) -> str:
-    """A place in a value, as one in its slice."""
+    """Prefix a path within a value by its slice."""
     return name + path if path.startswith("[") or not path else f"{name}.{path}"
 
 
@@ -177,8 +179,8 @@ def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def _kept(value: object) -> Any:
-    """A slice's value as plain JSON, if digests can be made of it too."""
+def _encodable(value: object) -> Any:
+    """Encode a slice's value as plain JSON; DataEncodeError if it has no digest."""
     plain = to_plain(value)
     try:
         written(value)
@@ -188,7 +190,7 @@ def _kept(value: object) -> Any:
 
 
 def _explained(kind: type | None, plain: Any, error: ValueError) -> SchemaError:
-    """The same complaint with its place, if it is one that can be placed."""
+    """Find the path that an error is about, if `decode` fails as well."""
     if kind is not None:
         try:
             decode(kind, plain, allow_extra_keys=True)
@@ -197,33 +199,29 @@ def _explained(kind: type | None, plain: Any, error: ValueError) -> SchemaError:
     return DataDecodeError(str(error))
 
 
-def _first_difference(one: Any, other: Any, path: str) -> str | None:
-    """Where two JSON values differ."""
+def _first_difference(one: Any, other: Any, path: str) -> str:
+    """Return the path of the first difference between two JSON values that are not equal."""
     if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *(key for key in other if key not in one)]:
+        for key in [*one, *other]:
             if key not in one or key not in other:
                 return at_key(path, key)
-            found = _first_difference(one[key], other[key], at_key(path, key))
-            if found is not None:
-                return found
-        return None
+            if one[key] != other[key]:
+                return _first_difference(one[key], other[key], at_key(path, key))
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for place, (left, right) in enumerate(zip(one, other, strict=True)):
-            found = _first_difference(left, right, f"{path}[{place}]")
-            if found is not None:
-                return found
-        return None
-    return None if one == other else path
+            if left != right:
+                return _first_difference(left, right, f"{path}[{place}]")
+    return path
 
 
 def _guarded(slice_type: type, event_type: type, reducer: Reducer) -> Reducer:
-    """The reducer, with errors that say whose fault it is and values that a slice can hold."""
+    """Wrap a reducer: its errors name it, and its values are checked."""
     if reducer is append_all or (reducer is inner_message_append and slice_type is InnerMessage):
-        return reducer  # the fold knows these, and does them in one step
-    called = getattr(reducer, "__qualname__", None) or type(reducer).__qualname__
+        return reducer  # the fold has a faster path for these
+    reducer_name = getattr(reducer, "__qualname__", None) or type(reducer).__qualname__
 
     def failed(why: str) -> ReducerFailedError:
-        return ReducerFailedError(slice_type.__name__, event_type.__name__, called, why)
+        return ReducerFailedError(slice_type.__name__, event_type.__name__, reducer_name, why)
 
     def reduce(
         slice_values: tuple[Any, ...], event: Any, *, context: ReducerContext
@@ -237,11 +235,11 @@ def _guarded(slice_type: type, event_type: type, reducer: Reducer) -> Reducer:
             if id(value) in known:
                 continue
             if not isinstance(value, slice_type):
-                raise failed(f"it gave {_kind(value)} for a slice of {slice_type.__name__}")
+                raise failed(f"it returned {_kind(value)} for a slice of {slice_type.__name__}")
             try:
-                _kept(value)
+                _encodable(value)
             except DataEncodeError as error:
-                raise failed(f"it gave a value that is not JSON: {error}") from error
+                raise failed(f"it returned a value that is not JSON: {error}") from error
         return after
 
     return reduce

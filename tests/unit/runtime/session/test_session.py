@@ -234,7 +234,7 @@ def test_a_session_has_an_id_tags_a_bus_and_a_clock() -> None:
     assert Session().session_id != Session().session_id
     assert isinstance(Session().bus, InProcessEventBus)
     assert str(known) in repr(Session(session_id=known))
-    with pytest.raises(InvalidInputError, match="Tags"):
+    with pytest.raises(InvalidInputError, match="Invalid tag"):
         Session(tags={"n": 1})  # type: ignore[dict-item]
 
 

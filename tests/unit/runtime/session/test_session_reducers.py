@@ -56,7 +56,7 @@ def test_an_event_without_a_reducer_is_refused_and_nothing_is_recorded() -> None
     [
         (failing, "ZeroDivisionError: no"),
         (lambda values, event, *, context: None, "TypeError"),
-        (lambda values, event, *, context: (5,), "it gave a int for a slice of Step"),
+        (lambda values, event, *, context: (5,), "it returned a int for a slice of Step"),
         (lambda values, event, *, context: (Step(b"x"),), "not JSON"),  # type: ignore[arg-type]
         (lambda values, event: values, "TypeError"),
     ],

@@ -38,7 +38,7 @@ from turnledger.ledger import (
 )
 from turnledger.runtime import InProcessEventBus, Session, enable_inner_message_recording
 from turnledger.runtime.journal.journal import Journal
-from turnledger.runtime.session.changes import opening
+from turnledger.runtime.session.changes import recorded_by_session
 
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
 
@@ -172,7 +172,7 @@ def test_a_run_that_was_begun_gets_nothing_and_what_differs_can_be_compared(
     session = created()
     resumed = again(ledger, journal.run_id, session)
     would_be = session.attach(resumed)
-    assert list(would_be) == opening(ledger.read(journal.run_id))
+    assert list(would_be) == recorded_by_session(ledger.read(journal.run_id))[:-1]
     assert not resumed.has_pending
     assert slices(session.state) == slices(on_disk(first))
     assert session[Plan].all() == (Plan(("a",)), Plan(("b",)))
@@ -247,7 +247,7 @@ def test_a_continuation_that_another_process_takes_up_has_its_state_from_the_led
     assert session[Counter].latest() == Counter(7)
     journal.add(BEGUN)
     journal.commit()
-    assert list(would_be) == opening(ledger.read(child))[: len(would_be)]
+    assert list(would_be) == recorded_by_session(ledger.read(child))[:2]
 
 
 def test_a_session_that_moves_to_another_ledger_brings_its_state(tmp_path: Path) -> None:
