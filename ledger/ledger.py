@@ -458,7 +458,7 @@ class Ledger:
         lease = self._store.lease(run)
         if lease is None:
             return None
-        alive = self._store.write(lambda tx: tx.is_live(lease))
+        alive = self._store.write(lambda tx: tx.leases.is_live(lease))
         return lease.worker if alive else None
 
     def heartbeat(self, claim: Claim) -> None:

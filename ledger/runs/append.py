@@ -100,8 +100,8 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
         if request.epoch != epoch:
             return StaleEpochError(run_id, epoch=request.epoch, found=epoch)
     elif epoch > 0 and not all(isinstance(entry.event, FREE_EVENTS) for entry in request.entries):
-        lease = tx.lease(run_id)
-        if lease is not None and lease.epoch == epoch and tx.is_live(lease):
+        lease = tx.leases.get(run_id)
+        if lease is not None and lease.epoch == epoch and tx.leases.is_live(lease):
             return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
     if request.expected not in (ANY_VERSION, version):
         return ConcurrentAppendError(run_id, expected=request.expected, found=version)

@@ -67,35 +67,35 @@ def claim(
     row = tx.run(run_id)
     if row is None:
         raise RunNotFoundError(run_id)
-    lease = tx.lease(run_id)
-    if lease is not None and lease.epoch == row.epoch and tx.is_live(lease):
+    lease = tx.leases.get(run_id)
+    if lease is not None and lease.epoch == row.epoch and tx.leases.is_live(lease):
         if (lease.worker, lease.holder) != (worker, holder):
             raise RunClaimedError(run_id, worker=lease.worker, epoch=lease.epoch)
-        prolonged = lease._replace(expires_at=tx.now() + ttl)
-        tx.put_lease(prolonged)
+        prolonged = lease._replace(expires_at=tx.leases.now() + ttl)
+        tx.leases.put(prolonged)
         return prolonged, row.version
     epoch = row.epoch + 1
     event = RunClaimed(worker=worker, epoch=epoch)
     entry = Entry(clock.new_id(), *codec.encode_checked(event))
     outcome = append(tx, AppendRequest(run_id, [entry], ANY_VERSION, row.epoch, {}), clock)
-    taken = Lease(run_id, worker, epoch, holder, tx.now() + ttl)
-    tx.put_lease(taken)
+    taken = Lease(run_id, worker, epoch, holder, tx.leases.now() + ttl)
+    tx.leases.put(taken)
     return taken, outcome.version
 
 
 def prolong(tx: Transaction, claim: Claim) -> None:
-    lease = tx.lease(claim.run_id)
+    lease = tx.leases.get(claim.run_id)
     row = tx.run(claim.run_id)
     found = row.epoch if row is not None else 0
     if found != claim.epoch or lease is None or lease.holder != claim.holder:
         raise StaleEpochError(
             claim.run_id, epoch=claim.epoch, found=found, released=found == claim.epoch
         )
-    tx.put_lease(lease._replace(expires_at=tx.now() + claim.ttl))
+    tx.leases.put(lease._replace(expires_at=tx.leases.now() + claim.ttl))
 
 
 def give_back(tx: Transaction, claim: Claim) -> None:
     """Drop the lease if it is still this claim's; giving back twice is harmless."""
-    lease = tx.lease(claim.run_id)
+    lease = tx.leases.get(claim.run_id)
     if lease is not None and (lease.epoch, lease.holder) == (claim.epoch, claim.holder):
-        tx.drop_lease(claim.run_id)
+        tx.leases.drop(claim.run_id)

@@ -1,8 +1,9 @@
-"""A transaction of a store: what everything that decides is written over.
+"""A transaction of a store: the interface over which appends and claims are decided.
 
-A store implements the abstract part. An optimistic transaction takes things for granted
-(the heads that it remembers, ids that are new) and may hold its writes back; if something
-is not so, the work is run again in a careful one.
+A store implements the abstract part; leases and derived data are parts of their own that it
+holds. An optimistic transaction relies on the heads that the store remembers and on ids being
+new, and may hold its writes back. If it was wrong (RedoError), the work is run again in a careful
+one, which checks first.
 """
 
 from __future__ import annotations
@@ -16,13 +17,47 @@ from turnledger.ledger.runs.record import NewRow, Row
 
 
 class Lease(NamedTuple):
-    """Who works on a run, and until when by the store's clock."""
+    """Which worker has a run, and until when by the store's clock.
+
+    `holder` names a lock that lasts as long as the worker's open ledger.
+    """
 
     run_id: str
     worker: str
     epoch: int
     holder: str
     expires_at: int
+
+
+class Leases(ABC):
+    """Leases within a transaction."""
+
+    __slots__ = ("wrote",)
+
+    def __init__(self) -> None:
+        # Whether a lease was written since this was last reset.
+        self.wrote = False
+
+    def is_live(self, lease: Lease) -> bool:
+        """Whether a lease still counts: its time is not up and its holder not known dead."""
+        return lease.expires_at > self.now() and self.holder_alive(lease.holder)
+
+    @abstractmethod
+    def get(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def put(self, lease: Lease) -> None: ...
+
+    @abstractmethod
+    def drop(self, run_id: str) -> None: ...
+
+    @abstractmethod
+    def holder_alive(self, holder: str) -> bool:
+        """False only if the holder is known to be dead."""
+
+    @abstractmethod
+    def now(self) -> int:
+        """Microseconds since 1970, by the store's clock."""
 
 
 class Watermark(NamedTuple):
@@ -57,27 +92,29 @@ class DerivedWriter(ABC):
 
 
 class RedoError(Exception):
-    """What an optimistic transaction took for granted is not so: run it again, carefully."""
+    """An optimistic transaction was wrong in what it relied on: run it again, carefully."""
 
 
 class EventIdTakenError(RedoError):
     """An insert met an event id that is already there."""
 
 
-class Transaction:
+class Transaction(ABC):
     """One transaction of a store. `careful` ones check ids first and keep savepoints."""
 
-    __slots__ = ("_heads", "careful", "derived", "staged")
+    __slots__ = ("_heads", "careful", "derived", "leases", "staged")
 
     derived: DerivedWriter
+    leases: Leases
 
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         self._heads = heads
         self.careful = careful
+        # The heads of runs that this transaction has moved: the store's to remember if it commits.
         self.staged: dict[str, RunRow] = {}
 
     def head(self, run_id: str) -> tuple[RunRow | None, bool]:
-        """Where a run stands, and whether that was read just now rather than remembered."""
+        """A run's row in the index, and whether that was read just now rather than remembered."""
         row = self.staged.get(run_id) or self._heads.get(run_id)
         if row is not None:
             return row, False
@@ -90,21 +127,24 @@ class Transaction:
         rows: Sequence[NewRow],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
-        """Write rows and the run's new state if it still stands at `before`.
+        """Write rows and the run's new row in the index, if that still is `before`.
 
-        Gives the rows' positions, or None if the run has moved on.
+        Args:
+            before: The run as the decision saw it; None if it is new.
+            after: The run with these rows.
+            rows: What to write, in order.
+            blobs: Content that the rows name.
+
+        Returns:
+            The rows' positions, or None if the run has moved on.
         """
         positions = self._advance(before, after, rows, blobs)
         if positions is not None:
             self.staged[after.run_id] = after
         return positions
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027
         """Write what was held back until now; RedoError may turn up only here."""
-
-    def is_live(self, lease: Lease) -> bool:
-        """Whether a lease still counts: its time is not up and its holder not known dead."""
-        return lease.expires_at > self.now() and self.holder_alive(lease.holder)
 
     # --- what a store implements ---
 
@@ -140,37 +180,22 @@ class Transaction:
         """Whether anything was written since the last call."""
 
     @abstractmethod
-    def run(self, run_id: str) -> RunRow | None: ...
+    def run(self, run_id: str) -> RunRow | None:
+        """A run's row in the index, with what this transaction wrote."""
 
     @abstractmethod
     def row_at(self, run_id: str, version: int) -> Row | None: ...
 
     @abstractmethod
-    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]: ...
+    def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
+        """The recorded ones of these events, in any order."""
 
     @abstractmethod
     def has_blob(self, name: str) -> bool: ...
 
     @abstractmethod
-    def lease(self, run_id: str) -> Lease | None: ...
-
-    @abstractmethod
-    def put_lease(self, lease: Lease) -> None: ...
-
-    @abstractmethod
-    def drop_lease(self, run_id: str) -> None: ...
-
-    @abstractmethod
-    def holder_alive(self, holder: str) -> bool:
-        """False only if the holder is known to be dead."""
-
-    @abstractmethod
-    def now(self) -> int:
-        """Microseconds since 1970, by the store's clock."""
-
-    @abstractmethod
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
-        """Throw the run index away and write what `fold` makes of all records, in order.
+        """Replace the run index by what `fold` makes of all rows, in order.
 
         No other writer may come in between.
         """

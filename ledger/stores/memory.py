@@ -24,6 +24,7 @@ from turnledger.ledger.runs.transaction import (
     DerivedWriter,
     EventIdTakenError,
     Lease,
+    Leases,
     Transaction,
     Watermark,
 )
@@ -52,6 +53,38 @@ class MemoryTables:
 
     def own_rows(self, run_id: str) -> list[Row]:
         return [self.rows[place] for place in self.by_run.get(run_id, ())]
+
+
+class MemoryLeases(Leases):
+    """Leases, written at once; `undo` is the transaction's list of how to undo it."""
+
+    __slots__ = ("_tables", "_undo")
+
+    def __init__(self, tables: MemoryTables, undo: list[Callable[[], Any]]) -> None:
+        super().__init__()
+        self._tables = tables
+        self._undo = undo
+
+    def get(self, run_id: str) -> Lease | None:
+        return self._tables.leases.get(run_id)
+
+    def put(self, lease: Lease) -> None:
+        self._set(lease.run_id, lease)
+
+    def drop(self, run_id: str) -> None:
+        if run_id in self._tables.leases:
+            self._set(run_id, None)
+
+    def _set(self, run_id: str, lease: Lease | None) -> None:
+        leases = self._tables.leases
+        self._undo.append(partial(_put, leases, run_id, leases.get(run_id)))
+        _put(leases, run_id, lease)
+
+    def holder_alive(self, holder: str) -> bool:
+        return holder in self._tables.holders
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
 
 
 class MemoryDerivedWriter(DerivedWriter):
@@ -127,6 +160,7 @@ class MemoryTransaction(Transaction):
         self._tables = tables
         self._undo: list[Callable[[], Any]] = []
         self.derived = MemoryDerivedWriter(tables, self._undo)
+        self.leases = MemoryLeases(tables, self._undo)
         self._savepoint = 0
         self._seen = 0
 
@@ -226,23 +260,6 @@ class MemoryTransaction(Transaction):
 
     def has_blob(self, name: str) -> bool:
         return name in self._tables.blobs
-
-    def lease(self, run_id: str) -> Lease | None:
-        return self._tables.leases.get(run_id)
-
-    def put_lease(self, lease: Lease) -> None:
-        self._put(self._tables.leases, lease.run_id, lease)
-
-    def drop_lease(self, run_id: str) -> None:
-        old = self._tables.leases.pop(run_id, None)
-        if old is not None:
-            self._undo.append(lambda: self._tables.leases.__setitem__(run_id, old))
-
-    def holder_alive(self, holder: str) -> bool:
-        return holder in self._tables.holders
-
-    def now(self) -> int:
-        return time.time_ns() // 1000
 
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
         tables, old = self._tables, self._tables.runs

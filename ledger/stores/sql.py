@@ -1,4 +1,4 @@
-"""SQL that the SQL stores share: their own notes in `meta`, and derived data."""
+"""SQL that the SQL stores share: the table `meta`, derived data, listings of runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.transaction import Watermark
+from turnledger.ledger.stores.base import RunQuery
 from turnledger.ledger.stores.derived_data import DerivedReader
 
 # Watermarks are in the table `shelves`, rows in `shelf_rows`. Their column `generation` is
@@ -55,3 +56,30 @@ class SQLDerivedReader(DerivedReader):
             f"WHERE shelf = ? AND {PLAIN} AND key > ? ORDER BY key LIMIT ?",
             (name, after, limit),
         )
+
+
+def run_conditions(query: RunQuery, mark: str) -> tuple[str, list[Any]]:
+    """The WHERE of a listing of runs and its values; `mark` is the driver's placeholder."""
+    conditions: list[str] = []
+    values: list[Any] = []
+
+    def add(condition: str, *bound: Any) -> None:
+        conditions.append(condition.replace("?", mark))
+        values.extend(bound)
+
+    if query.status is not None:
+        add("status = ?", query.status)
+    if query.prompt is not None:
+        add("prompt = ?", query.prompt)
+    if query.since is not None:
+        add("started_at >= ?", query.since)
+    if query.until is not None:
+        add("started_at < ?", query.until)
+    if query.before is not None:
+        add("(started_at, run_id) < (?, ?)", *query.before)
+    for key, value in query.tags:
+        if value is None:
+            add("run_id IN (SELECT run_id FROM run_tags WHERE key = ?)", key)
+        else:
+            add("run_id IN (SELECT run_id FROM run_tags WHERE key = ? AND value = ?)", key, value)
+    return (f"WHERE {' AND '.join(conditions)}" if conditions else ""), values

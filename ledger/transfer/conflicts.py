@@ -153,8 +153,8 @@ def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
 def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
     if row is None or row.epoch == 0:
         return
-    lease = tx.lease(row.run_id)
-    if lease is not None and lease.epoch == row.epoch and tx.is_live(lease):
+    lease = tx.leases.get(row.run_id)
+    if lease is not None and lease.epoch == row.epoch and tx.leases.is_live(lease):
         raise RunClaimedError(row.run_id, worker=lease.worker, epoch=lease.epoch)
 
 

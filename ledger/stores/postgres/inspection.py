@@ -11,7 +11,7 @@ from typing import Any
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.record import RawRow, as_raw_row
 from turnledger.ledger.stores.base import PAGE
-from turnledger.ledger.stores.postgres.sql_postgres_schema import RESTORED
+from turnledger.ledger.stores.postgres.schema import RESTORED
 
 _RAW = """position, convert_to(run_id, 'UTF8'), version, convert_to(tag, 'UTF8'),
     convert_to(event_id, 'UTF8'), recorded_at, digest, convert_to(data, 'UTF8')"""

@@ -1,6 +1,6 @@
-"""The connections of one open ledger: one that writes, a few that read, a sign of life.
+"""Connection pool of one open ledger in PostgreSQL: one writer, a few readers, a liveness lock.
 
-All of them are made when they are first needed, and made again after they were lost.
+All connections are made when they are first needed, and made again after they were lost.
 """
 
 from __future__ import annotations
@@ -8,14 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from select import POLLIN, poll
 from threading import BoundedSemaphore
 from typing import Any
+from uuid import uuid4
 
 import psycopg
+from psycopg import Cursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from turnledger.ledger.errors import LedgerClosedError, StoreBusyError, StoreUnavailableError
+from turnledger.ledger.runs.transaction import Watermark
 from turnledger.ledger.stores.postgres.connection import (
     LONGEST_WAIT,
     Address,
@@ -23,18 +27,243 @@ from turnledger.ledger.stores.postgres.connection import (
     Session,
     Timelines,
     close_quietly,
+    end_backend,
+    is_served,
+    open_session,
     reconnect,
 )
 from turnledger.ledger.stores.postgres.errors import CrowdedError, LostConnectionError, unavailable
-from turnledger.ledger.stores.postgres.pool_postgres_life import LivenessLock
-from turnledger.ledger.stores.postgres.pool_postgres_writer import CONFIRM, Writer
-from turnledger.ledger.stores.postgres.sql_postgres_schema import SETTLED
+from turnledger.ledger.stores.postgres.schema import RESTORED, SETTLED
 
 READERS = 8
-# How far nobody can add anything any more, and whether somebody else should have that too.
-LOOK = f"""SELECT coalesce(max(position), 0),
+# Seconds that the backend of a lost connection has at least to end.
+SHORTEST_END = 1.0
+# A commit that waits, like every other, until a synchronous standby has all before it.
+CONFIRM = """SELECT pg_logical_emit_message(true, 'turnledger', '')
+    WHERE current_setting('synchronous_standby_names') <> ''"""
+# Up to where no event can appear any more, and whether a standby has to confirm that.
+_SETTLED_POSITION = f"""SELECT coalesce(max(position), 0),
     current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery()
     FROM events WHERE position < {SETTLED}"""
+
+
+class Writer:
+    """The one connection that writes, made again when it was lost."""
+
+    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
+        self._address = address
+        self._wait = wait
+        self._timelines = timelines
+        self._session: Session | None = None
+        self._cursor: Cursor[tuple[Any, ...]] | None = None
+        self.generation = 0
+        # Until when a lost connection may be looked for.
+        self.deadline = 0.0
+        # Since this was last reset: whether a lease was written, and whether it was found that
+        # the server takes no writes.
+        self.wrote_lease = False
+        self.found_read_only = False
+
+    def db(self) -> Connection:
+        """A working connection, as far as can be known; the one before has ended."""
+        session = self._session
+        if session is not None and self._timelines.is_outdated(session):
+            close_quietly(session.db)
+        if session is not None and not session.db.closed:
+            return session.db
+        if session is None:
+            new = self._timelines.admit(open_session(self._address, self._wait), self._address)
+        else:
+            left = self.deadline - time.monotonic()
+            new = self._timelines.admit(reconnect(self._address, self._wait, left), self._address)
+            try:
+                left = self.deadline - time.monotonic()
+                end_backend(session, new.db, max(left, SHORTEST_END))
+            except BaseException:
+                new.db.close()
+                raise
+        self._session, self._cursor = new, None
+        self.generation += 1
+        return new.db
+
+    @property
+    def is_connected(self) -> bool:
+        return self._session is not None and not self._session.db.closed
+
+    def cursor(self) -> tuple[Connection, Cursor[tuple[Any, ...]]]:
+        """A connection and its cursor for appending; none while positions would go backwards."""
+        db = self.db()
+        if self._cursor is None:
+            try:
+                found = db.execute(f"SELECT {RESTORED}").fetchone()
+            except psycopg.Error as error:
+                raise unavailable(error, "looking for the highest position", db) from error
+            if found != (False,):
+                raise StoreUnavailableError(
+                    f"{self._address} was restored from a dump, and this server's transaction "
+                    "numbers are lower than those in it: appending would break the order. "
+                    "Nothing was written. Run `turnledger rebase --db URL` once "
+                    "(in Python: Ledger.open(url).rebase())."
+                )
+            self._cursor = db.cursor(binary=True)
+        return db, self._cursor
+
+    def find(self, event_id: str, digest: bytes) -> int | None:
+        """The position of an event that a lost transaction wrote, if that was committed."""
+        db = self.db()
+        try:
+            found = db.execute(
+                "SELECT position FROM events WHERE event_id = %s AND digest = %s",
+                (event_id, digest),
+            ).fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        return found[0] if found is not None else None
+
+    def shows(self, name: str, watermark: Watermark, xid: str) -> bool:
+        """Whether the watermark of derived data is the one that a lost transaction wrote.
+
+        Its number alone would not tell: a server that crashed, or took over, may give the
+        number of a transaction that left no trace to another one.
+        """
+        db = self.db()
+        try:
+            found = db.execute(
+                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s "
+                "AND position = %s AND state = %s AND xmin::text = %s",
+                (name, *watermark, xid),
+            ).fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        return found is not None
+
+    def confirm(self) -> None:
+        """Have a synchronous standby confirm what is committed here; nothing without one.
+
+        What is visible need not be on the standby: a server that crashed shows it at once.
+        """
+        db = self.db()
+        try:
+            confirmed = db.confirmed(CONFIRM)
+        except psycopg.Error as error:
+            raise unavailable(error, "waiting for a standby", db) from error
+        if not confirmed:
+            raise StoreUnavailableError("the synchronous standby did not confirm it")
+
+    def is_on_standby(self) -> bool:
+        """Whether what is not found here may be there all the same: a standby lags behind."""
+        db = self.db()
+        try:
+            found = db.execute("SELECT pg_is_in_recovery()").fetchone()
+        except psycopg.Error as error:
+            raise unavailable(error, "looking for what was committed", db) from error
+        self.found_read_only = self.found_read_only or found != (False,)
+        return found != (False,)
+
+    def is_at_work(self) -> bool:
+        """Whether the server, which says nothing, is still there and busy for this connection."""
+        return self._session is not None and is_served(self._address, self._session, self._wait)
+
+    def tidy(self) -> None:
+        """Between groups: a connection that is still in the middle of something is given up."""
+        session = self._session
+        if session is None or session.db.closed:
+            return
+        if session.db.info.transaction_status != TransactionStatus.IDLE:
+            close_quietly(session.db)
+
+    def close(self) -> None:
+        if self._session is not None:
+            close_quietly(self._session.db)
+
+    def connections(self) -> list[Connection]:
+        return [self._session.db] if self._session is not None else []
+
+
+class LivenessLock:
+    """An advisory lock that lasts as long as its connection: others see when it is gone.
+
+    The key stays the same when the connection has to be made again.
+    """
+
+    def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
+        self._address = address
+        self._wait = wait
+        self._timelines = timelines
+        self._key = uuid4().int >> 65
+        self._session: Session | None = None
+
+    @property
+    def name(self) -> str:
+        return f"lock-{self._key}"
+
+    @property
+    def is_given(self) -> bool:
+        return self._session is not None
+
+    def is_in_doubt(self) -> bool:
+        """Whether its connection is gone, or the server has said something there unasked.
+
+        That costs no round trip, and misses a peer that vanished without a word.
+        """
+        session = self._session
+        if session is None or session.db.closed or self._timelines.is_outdated(session):
+            return True
+        said = poll()
+        try:
+            said.register(session.db.fileno(), POLLIN)
+        except psycopg.Error:
+            return True
+        return bool(said.poll(0))
+
+    def renew(self, within: float | None = None) -> None:
+        """Give the sign, again if the connection that gave it was lost."""
+        lost = self._session
+        if lost is not None:
+            if not self._timelines.is_outdated(lost):
+                with suppress(psycopg.Error):
+                    lost.db.execute("SELECT 1")
+                    return
+            close_quietly(lost.db)
+        new = reconnect(self._address, self._wait, within)
+        session = self._timelines.admit(new, self._address)
+        try:
+            if lost is not None:
+                end_backend(lost, session.db, self._wait)
+            session.db.execute("SET tcp_keepalives_idle = 30")
+            session.db.execute("SET tcp_keepalives_interval = 10")
+            if session.db.info.server_version >= 140000:
+                session.db.execute("SET idle_session_timeout = 0")
+            session.db.execute("SELECT pg_advisory_lock(%s)", (self._key,))
+        except psycopg.Error as error:
+            session.db.close()
+            raise unavailable(error, "giving a sign of life") from error
+        except BaseException:
+            session.db.close()
+            raise
+        self._session = session
+
+    def disconnect(self) -> None:
+        """Give the connection up; the next renewal makes another."""
+        if self._session is not None:
+            close_quietly(self._session.db)
+
+    def close(self) -> None:
+        if self._session is None:
+            return
+        # The server takes its time to notice that a connection is gone: say it.
+        with suppress(psycopg.Error):
+            self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
+        close_quietly(self._session.db)
+
+    def connections(self) -> list[Connection]:
+        return [self._session.db] if self._session is not None else []
+
+
+def lock_key(holder: str) -> int | None:
+    """The advisory lock that a life sign's name means; None if it is no such name."""
+    number = holder.removeprefix("lock-")
+    return int(number) if number != holder and number.isdecimal() else None
 
 
 class ConnectionPool:
@@ -117,7 +346,9 @@ class ConnectionPool:
                 found: list[Any] = cursor.execute(statement, values, prepare=True).fetchall()
                 if not found or found[-1][0] <= self._confirmed:
                     return found
-                ((settled, has_standby),) = cursor.execute(LOOK, prepare=True).fetchall()
+                ((settled, has_standby),) = cursor.execute(
+                    _SETTLED_POSITION, prepare=True
+                ).fetchall()
                 if has_standby and not db.confirmed(CONFIRM):
                     raise StoreUnavailableError(
                         "The synchronous standby did not confirm the last events, so a fail-over "

@@ -9,7 +9,7 @@ from typing import Any
 
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow
-from turnledger.ledger.stores.postgres.sql_postgres_schema import (
+from turnledger.ledger.stores.postgres.schema import (
     FIRST_POSITION,
     OWN_POSITION,
     ROW,
@@ -71,9 +71,6 @@ REBUILT_RUN = f"""INSERT INTO runs ({RUN}, position) VALUES (
 # Also says whether the run's last event was written by a later transaction than this one.
 LOCK_RUN = f"""SELECT {RUN}, position >= {OWN_POSITION} + %s FROM runs
     WHERE run_id = %s FOR NO KEY UPDATE"""
-PUT_LEASE = """INSERT INTO leases VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run_id) DO UPDATE SET
-    worker = excluded.worker, epoch = excluded.epoch, holder = excluded.holder,
-    expires_at = excluded.expires_at"""
 
 
 class Move:

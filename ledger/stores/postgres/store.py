@@ -35,7 +35,7 @@ from turnledger.ledger.stores.postgres.errors import (
 )
 from turnledger.ledger.stores.postgres.inspection import RawRows, diagnostics
 from turnledger.ledger.stores.postgres.pool import ConnectionPool
-from turnledger.ledger.stores.postgres.sql_postgres_schema import (
+from turnledger.ledger.stores.postgres.schema import (
     REBASE,
     RESTORED,
     ROW,
@@ -47,8 +47,7 @@ from turnledger.ledger.stores.postgres.transaction import (
     PostgresTransaction,
     TransactionFullError,
 )
-from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number
-from turnledger.ledger.stores.sql_run_conditions import run_conditions
+from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number, run_conditions
 from turnledger.ledger.stores.wakeup import Wakeup
 
 # PostgreSQL counts positions in 64 bits.
@@ -146,10 +145,10 @@ class PostgresStore(Store):
         self._writer.tidy()
         if self._closed:
             self.pool.close()
-        elif self._writer.misled:
+        elif self._writer.found_read_only:
             with self._liveness_lock:
                 self.pool.disconnect()
-            self._writer.misled = False
+            self._writer.found_read_only = False
         else:
             if self._generation != self._writer.generation:
                 self._generation = self._writer.generation
@@ -327,9 +326,9 @@ class PostgresStore(Store):
         liveness, generation, leased = (
             self.pool.liveness,
             self._writer.generation,
-            self._writer.leased,
+            self._writer.wrote_lease,
         )
-        self._writer.leased = False
+        self._writer.wrote_lease = False
         closely = leased or generation != self._liveness_generation
         if not liveness.is_given or not (closely or liveness.is_in_doubt()):
             return

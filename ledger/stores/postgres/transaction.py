@@ -10,7 +10,7 @@ can't be written by it: the group is rolled back and gets a new number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -27,7 +27,8 @@ from turnledger.ledger.errors import (
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError
+from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
+from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import close_quietly
 from turnledger.ledger.stores.postgres.derived_data import PostgresDerivedWriter
 from turnledger.ledger.stores.postgres.errors import (
@@ -37,17 +38,20 @@ from turnledger.ledger.stores.postgres.errors import (
     told,
     unavailable,
 )
-from turnledger.ledger.stores.postgres.pool_postgres_writer import CONFIRM, Writer
+from turnledger.ledger.stores.postgres.leases import PostgresLeases
+from turnledger.ledger.stores.postgres.pool import CONFIRM, Writer
+from turnledger.ledger.stores.postgres.schema import ROW
 from turnledger.ledger.stores.postgres.sql import (
     ADVANCE_MANY,
     LOCK_RUN,
+    REBUILT_RUN,
     Move,
     advance_many,
     advance_one,
+    run_values,
 )
-from turnledger.ledger.stores.postgres.sql_postgres_schema import ROW
-from turnledger.ledger.stores.postgres.transaction_postgres_index import PostgresIndexTransaction
 
+_REBUILDING = "rebuilding the run index"
 # The space of advisory locks in which those who had to try again wait for a run.
 _QUEUE = 0x544C4447  # "TLDG"
 # What one statement carries at most, unless one append has more: both sides hold it in memory.
@@ -58,12 +62,79 @@ class TransactionFullError(CrowdedError):
     """More events than a transaction's positions can number."""
 
 
-class PostgresTransaction(PostgresIndexTransaction):
+class Executor:
+    """Runs the statements of one transaction, and turns PostgreSQL's errors into the ledger's.
+
+    The transaction and its parts (leases, derived data) share it.
+    """
+
+    __slots__ = ("_careful", "_writer", "cursor", "db", "has_begun")
+
+    def __init__(self, writer: Writer, *, careful: bool) -> None:
+        self._writer = writer
+        self._careful = careful
+        self.db, self.cursor = writer.cursor()
+        self.has_begun = False
+
+    def execute(
+        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    ) -> Cursor[tuple[Any, ...]]:
+        """Run a statement within the transaction, which begins here if it has not.
+
+        Args:
+            doing: What it is for, to be named in errors.
+            statement: SQL with `%s` for each value.
+            values: What to bind.
+            prepare: Whether the server shall keep its plan.
+        """
+        if not self.has_begun:
+            self.send("beginning a transaction", "BEGIN", prepare=False)
+            self.has_begun = True
+        return self.send(doing, statement, values, prepare=prepare)
+
+    def send(
+        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
+    ) -> Cursor[tuple[Any, ...]]:
+        """Run a statement as it is; alone, it is a transaction of its own."""
+        try:
+            return self.cursor.execute(statement, values, prepare=prepare)
+        except errors.UniqueViolation as error:
+            if error.diag.constraint_name != "events_by_id":
+                raise unavailable(error, doing, writing=True) from error
+            if not self._careful:
+                raise EventIdTakenError from error
+            # It was not there a moment ago, so another writer has just recorded it.
+            raise CrowdedError(
+                "Another writer is recording the same event ids at this moment; nothing was "
+                "written. Append the same events again."
+            ) from error
+        except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
+            # In a group it is one job's fault: a careful transaction finds out whose.
+            if not self._careful:
+                raise RedoError from error
+            raise InvalidEventError(f"PostgreSQL can't hold this: {error}") from error
+        except errors.InsufficientPrivilege as error:
+            if not self._careful:
+                raise RedoError from error
+            raise AppendRefusedError(
+                f"This role may not write to the ledger ({told(error)}); nothing was written, "
+                f"and trying again does not help. {RIGHTS}"
+            ) from error
+        except errors.ReadOnlySqlTransaction as error:
+            self._writer.found_read_only = True
+            raise unavailable(error, doing, self.db) from error
+        except psycopg.Error as error:
+            raise unavailable(error, doing, self.db, writing=True) from error
+
+
+class PostgresTransaction(Transaction):
     """One transaction of the writer's connection. A `patient` one waits in line for runs."""
 
     __slots__ = (
-        "_begun",
         "_blobs",
+        "_db",
+        "_execute",
+        "_executor",
         "_held",
         "_held_characters",
         "_held_rows",
@@ -72,6 +143,8 @@ class PostgresTransaction(PostgresIndexTransaction):
         "_patient",
         "_recalled",
         "_saved",
+        "_writer",
+        "_wrote",
     )
     derived: PostgresDerivedWriter
 
@@ -79,15 +152,17 @@ class PostgresTransaction(PostgresIndexTransaction):
         self, writer: Writer, heads: dict[str, RunRow], *, careful: bool, patient: bool
     ) -> None:
         super().__init__(heads, careful=careful)
-        self.derived = PostgresDerivedWriter(self._execute)
-        self._wrote = False
         self._writer = writer
-        self._db, self._cursor = writer.cursor()
+        self._executor = executor = Executor(writer, careful=careful)
+        self._execute = executor.execute
+        self._db = executor.db
         self._db.unconfirmed = False
+        self.derived = PostgresDerivedWriter(executor.execute)
+        self.leases = PostgresLeases(executor.execute, writer)
+        self._wrote = False
         self._patient = patient
         # Whether an answer is what an earlier transaction recorded.
         self._recalled = False
-        self._begun = False
         self._ordinal = 0
         self._held: dict[str, Move] = {}
         self._held_rows = 0
@@ -103,13 +178,13 @@ class PostgresTransaction(PostgresIndexTransaction):
         """Nothing yet: what can be done in one statement needs no BEGIN."""
 
     def flush(self) -> None:
-        if self._begun or len(self._held) > 1 or self._blobs:
+        if self._executor.has_begun or len(self._held) > 1 or self._blobs:
             self._write_held()
 
     def commit(self) -> None:
         if self._held:
             self._commit_in_one_statement()
-        elif self._begun:
+        elif self._executor.has_begun:
             if self._recalled:
                 self._execute("waiting for a standby", CONFIRM)
             self._commit()
@@ -119,7 +194,7 @@ class PostgresTransaction(PostgresIndexTransaction):
         self._held = {}
         self._landmark = (move.rows[-1].event_id, move.rows[-1].digest)
         try:
-            first = _first(self._send("appending", *advance_one(move, self._ordinal)))
+            first = _first(self._executor.send("appending", *advance_one(move, self._ordinal)))
         except LostConnectionError as error:
             last = self._settle(error)
             move.place(last - len(move.rows) + 1)
@@ -131,7 +206,7 @@ class PostgresTransaction(PostgresIndexTransaction):
 
     def _commit(self) -> None:
         try:
-            done = self._send("committing", "COMMIT", prepare=False)
+            done = self._executor.send("committing", "COMMIT", prepare=False)
         except LostConnectionError as error:
             self._settle(error)
             return
@@ -193,7 +268,7 @@ class PostgresTransaction(PostgresIndexTransaction):
         if self._db.closed or self._db.info.transaction_status == TransactionStatus.IDLE:
             return
         try:
-            self._cursor.execute("ROLLBACK", prepare=False)
+            self._executor.cursor.execute("ROLLBACK", prepare=False)
         except psycopg.Error:
             close_quietly(self._db)
 
@@ -212,50 +287,9 @@ class PostgresTransaction(PostgresIndexTransaction):
         self._execute("going back to a savepoint", "ROLLBACK TO SAVEPOINT job", prepare=False)
 
     def wrote(self) -> bool:
-        wrote = self._wrote or self.derived.wrote
-        self._wrote = self.derived.wrote = False
+        wrote = self._wrote or self.derived.wrote or self.leases.wrote
+        self._wrote = self.derived.wrote = self.leases.wrote = False
         return wrote
-
-    def _execute(
-        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
-    ) -> Cursor[tuple[Any, ...]]:
-        """Run a statement within the transaction, which begins here if it has not."""
-        if not self._begun:
-            self._send("beginning a transaction", "BEGIN", prepare=False)
-            self._begun = True
-        return self._send(doing, statement, values, prepare=prepare)
-
-    def _send(
-        self, doing: str, statement: str, values: Any = (), *, prepare: bool = True
-    ) -> Cursor[tuple[Any, ...]]:
-        try:
-            return self._cursor.execute(statement, values, prepare=prepare)
-        except errors.UniqueViolation as error:
-            if error.diag.constraint_name != "events_by_id":
-                raise unavailable(error, doing, writing=True) from error
-            if not self.careful:
-                raise EventIdTakenError from error
-            # It was not there a moment ago, so another writer has just recorded it.
-            raise CrowdedError(
-                "Another writer is recording the same event ids at this moment; nothing was "
-                "written. Append the same events again."
-            ) from error
-        except (psycopg.DataError, errors.ProgramLimitExceeded) as error:
-            if not self.careful:
-                raise RedoError from error
-            raise InvalidEventError(f"PostgreSQL can't hold this: {error}") from error
-        except errors.InsufficientPrivilege as error:
-            if not self.careful:
-                raise RedoError from error
-            raise AppendRefusedError(
-                f"This role may not write to the ledger ({told(error)}); nothing was written, "
-                f"and trying again does not help. {RIGHTS}"
-            ) from error
-        except errors.ReadOnlySqlTransaction as error:
-            self._writer.misled = True
-            raise unavailable(error, doing, self._db) from error
-        except psycopg.Error as error:
-            raise unavailable(error, doing, self._db, writing=True) from error
 
     # --- appending ---
 
@@ -384,6 +418,45 @@ class PostgresTransaction(PostgresIndexTransaction):
         if name in self._blobs:
             return True
         return self._one("SELECT 1 FROM blobs WHERE name = %s", name) is not None
+
+    def _one(self, statement: str, *values: Any) -> Any:
+        return self._execute("reading before an append", statement, values).fetchone()
+
+    # --- the run index ---
+
+    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+        self._write_held()
+        self._execute(_REBUILDING, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
+        self._wrote = True
+        rows = fold(self._all_rows())
+        with self._db.without_limit(self._writer.is_at_work):
+            self._write_index(rows)
+
+    def _write_index(self, rows: Sequence[RunRow]) -> None:
+        self._execute(_REBUILDING, "DELETE FROM run_tags")
+        self._execute(_REBUILDING, "DELETE FROM runs")
+        tags = [(k, v, row.run_id) for row in rows for k, v in row.tag_map.items()]
+        try:
+            self._executor.cursor.executemany(
+                REBUILT_RUN, [(*run_values(row), row.run_id, row.version) for row in rows]
+            )
+            self._executor.cursor.executemany("INSERT INTO run_tags VALUES (%s, %s, %s)", tags)
+        except psycopg.Error as error:
+            raise unavailable(error, _REBUILDING, self._db, writing=True) from error
+
+    def _all_rows(self) -> Iterator[Row]:
+        last = -1
+        while True:
+            found = self._execute(
+                "reading all events",
+                f"SELECT {ROW} FROM events WHERE position > %s ORDER BY position LIMIT %s",
+                (last, PAGE),
+            ).fetchall()
+            if not found:
+                return
+            page = list(map(as_row, found))
+            yield from page
+            last = page[-1].position
 
 
 def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:

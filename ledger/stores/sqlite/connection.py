@@ -61,8 +61,8 @@ class Connection(sqlite3.Connection):
 
 def _open_connection(path: str, uri: str, wait: float) -> Connection:
     # First to nowhere, so that it is registered before it opens the file: no open connection is
-    # ever missing at a fork.
-    db = Connection(":memory:")
+    # ever missing at a fork. For any thread: the collector that closes it runs in whichever.
+    db = Connection(":memory:", check_same_thread=False)
     _open[id(db)] = ref(db), _file_number(path)
     try:
         sqlite3.Connection.__init__(
@@ -76,7 +76,7 @@ def _open_connection(path: str, uri: str, wait: float) -> Connection:
         )
     except BaseException:
         # What could not be opened can't be closed either; back to where it can.
-        sqlite3.Connection.__init__(db, ":memory:")
+        sqlite3.Connection.__init__(db, ":memory:", check_same_thread=False)
         _open.pop(id(db), None)
         raise
     db.process = os.getpid()  # not before: `__init__` clears all attributes

@@ -24,8 +24,7 @@ from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
-from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number
-from turnledger.ledger.stores.sql_run_conditions import run_conditions
+from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number, run_conditions
 from turnledger.ledger.stores.sqlite.connection import ConnectionPool
 from turnledger.ledger.stores.sqlite.errors import is_busy, is_damage, not_opened, unavailable
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock

@@ -12,10 +12,10 @@ from typing import Any
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewRow, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, Lease, RedoError, Transaction
+from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
-from turnledger.ledger.stores.sqlite.file_lock import is_alive
+from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
 from turnledger.ledger.stores.sqlite.schema import ROW, RUN
 
 ROWS_AT_ONCE = 20
@@ -35,16 +35,41 @@ INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
 INSERT_MANY = _INSERT + ",".join(["(?,?,?,?,?,?,?)"] * ROWS_AT_ONCE)
 
 
+class Executor:
+    """Runs single statements of one transaction; `failed` says whether one has failed.
+
+    The transaction and its leases share it. (What is done for every event calls SQLite directly.)
+    """
+
+    __slots__ = ("_db", "failed")
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.failed = False
+
+    def one(self, statement: str, *values: Any) -> Any:
+        """The first row of a statement; None if it has none."""
+        try:
+            return self._db.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            raise self.failure(error, "preparing an append") from error
+
+    def failure(self, error: sqlite3.Error, doing: str) -> StoreUnavailableError:
+        """Note that a statement failed; the error to raise."""
+        self.failed = True
+        return unwritten(error, doing)
+
+
 class SQLiteTransaction(Transaction):
-    """A transaction on the writer's connection, under the writer's lock."""
+    """A transaction on the writer's connection, under the lock between processes."""
 
     __slots__ = (
         "_bytes_written",
         "_db",
         "_execute",
-        "_failing",
-        "_folder",
+        "_executor",
         "_moves",
+        "_one",
         "_recalled",
         "_unplaced",
         "_unwritten",
@@ -58,14 +83,15 @@ class SQLiteTransaction(Transaction):
     ) -> None:
         super().__init__(heads, careful=careful)
         self._db = db
+        self._executor = executor = Executor(db)
+        self._one = executor.one
         self.derived = SQLiteDerivedWriter(db)
+        self.leases = SQLiteLeases(executor.one, folder)
         self._wrote = False
         self._bytes_written = 0
         # Whether SQLite's own lock was ours: what is at the end of the WAL is then ours, too.
         self.begun = False
-        self._failing = False
         self._execute = db.execute
-        self._folder = folder
         # An optimistic transaction holds its writes back, to do many with one statement.
         self._moves: dict[str, tuple[int, RunRow]] = {}
         self._unwritten: list[NewRow] = []
@@ -80,17 +106,13 @@ class SQLiteTransaction(Transaction):
     @property
     def failed(self) -> bool:
         """The disk may be full: moving the WAL into the database can make room in it."""
-        return self._failing or self.derived.failed
-
-    def _failed(self, error: sqlite3.Error, doing: str) -> StoreUnavailableError:
-        self._failing = True
-        return unwritten(error, doing)
+        return self._executor.failed or self.derived.failed
 
     def begin(self) -> None:
         try:
             self._execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            raise self._failed(error, "beginning a transaction") from error
+            raise self._executor.failure(error, "beginning a transaction") from error
         self.begun = True
 
     def commit(self) -> None:
@@ -99,7 +121,7 @@ class SQLiteTransaction(Transaction):
                 self._execute(CONFIRM)
             self._execute("COMMIT")
         except sqlite3.Error as error:
-            self._failing = True
+            self._executor.failed = True
             self.rollback()
             raise unknown(error) from error
 
@@ -122,8 +144,8 @@ class SQLiteTransaction(Transaction):
         self._one("ROLLBACK TO job")
 
     def wrote(self) -> bool:
-        wrote = self._wrote or self.derived.wrote
-        self._wrote = self.derived.wrote = False
+        wrote = self._wrote or self.derived.wrote or self.leases.wrote
+        self._wrote = self.derived.wrote = self.leases.wrote = False
         return wrote
 
     def _advance(
@@ -150,7 +172,7 @@ class SQLiteTransaction(Transaction):
                 self._execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, content))
                 self._bytes_written += len(content)
         except sqlite3.Error as error:
-            raise self._failed(error, "appending") from error
+            raise self._executor.failure(error, "appending") from error
         positions: list[int] = []
         self._unwritten.extend(rows)
         self._unplaced.append((len(rows), positions))
@@ -170,9 +192,9 @@ class SQLiteTransaction(Transaction):
         except sqlite3.IntegrityError as error:
             if "events.event_id" in str(error):
                 raise EventIdTakenError from error
-            raise self._failed(error, "appending") from error
+            raise self._executor.failure(error, "appending") from error
         except sqlite3.Error as error:
-            raise self._failed(error, "appending") from error
+            raise self._executor.failure(error, "appending") from error
         # Under the writer's lock nobody else takes a position in between.
         place = last - len(rows) + 1
         for count, positions in self._unplaced:
@@ -244,12 +266,6 @@ class SQLiteTransaction(Transaction):
         for key, value in row.tag_map.items():
             self._execute("INSERT INTO run_tags VALUES (?, ?, ?)", (key, value, row.run_id))
 
-    def _one(self, statement: str, *values: Any) -> Any:
-        try:
-            return self._execute(statement, values).fetchone()
-        except sqlite3.Error as error:
-            raise self._failed(error, "preparing an append") from error
-
     def run(self, run_id: str) -> RunRow | None:
         if self._moves:
             self.flush()
@@ -271,32 +287,6 @@ class SQLiteTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
 
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._one(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?", run_id
-        )
-        return Lease(*found) if found else None
-
-    def put_lease(self, lease: Lease) -> None:
-        self._wrote = True
-        self._one(
-            "INSERT INTO leases VALUES (?,?,?,?,?) ON CONFLICT (run_id) DO UPDATE SET "
-            "worker=excluded.worker, epoch=excluded.epoch, holder=excluded.holder, "
-            "expires_at=excluded.expires_at",
-            *lease,
-        )
-
-    def drop_lease(self, run_id: str) -> None:
-        self._wrote = True
-        self._one("DELETE FROM leases WHERE run_id=?", run_id)
-
-    def holder_alive(self, holder: str) -> bool:
-        return is_alive(self._folder, holder)
-
-    def now(self) -> int:
-        now: int = self._one("SELECT CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)")[0]
-        return now
-
     def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
         self._wrote = True
         self.flush()
@@ -308,7 +298,7 @@ class SQLiteTransaction(Transaction):
             for row in rows:
                 self._move_run(None, row)
         except sqlite3.Error as error:
-            raise self._failed(error, "rebuilding the run index") from error
+            raise self._executor.failure(error, "rebuilding the run index") from error
 
 
 def _run_values(row: RunRow) -> tuple[Any, ...]:

@@ -304,7 +304,7 @@ def test_a_worker_that_was_overtaken_writes_nothing_more(ledger: Ledger) -> None
     run_id, versions = new_run_id(), []
 
     def overtake(context: ToolContext) -> None:
-        ledger._store.write(lambda tx: tx.drop_lease(str(run_id)))  # as if it had run out
+        ledger._store.write(lambda tx: tx.leases.drop(str(run_id)))  # as if it had run out
         with ledger.claim(run_id, worker="the next one"):
             versions.append(ledger.head(run_id))
 

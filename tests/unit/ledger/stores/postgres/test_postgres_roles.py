@@ -31,7 +31,6 @@ from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres import transaction as postgres_transaction
 from turnledger.ledger.stores.postgres.connection import parse
-from turnledger.ledger.stores.postgres.transaction import PostgresTransaction
 from turnledger.ledger.transfer.backup import snapshot_of
 
 
@@ -267,7 +266,7 @@ def test_one_statement_carries_only_so_much(
     """A group of large appends is one commit, in several statements."""
     monkeypatch.setattr(postgres_transaction, "CHARACTERS_AT_ONCE", 1000)
     sent: list[str] = []
-    send = PostgresTransaction._send
+    send = postgres_transaction.Executor.send
 
     def counted(tx: Any, doing: str, *args: Any, **options: Any) -> Any:
         sent.append(doing)
@@ -277,7 +276,7 @@ def test_one_statement_carries_only_so_much(
     runs = [new_run_id() for _ in range(4)]
     for run in runs:
         ledger.append(run, RunStarted(), NEW)
-    monkeypatch.setattr(PostgresTransaction, "_send", counted)
+    monkeypatch.setattr(postgres_transaction.Executor, "send", counted)
     event = CustomEvent(kind="test.note", data="x" * 400)
     # Each run twice, so that a run goes on that was written a moment ago.
     jobs = [Job[Transaction](lambda tx, run=run: add(tx, run, event)) for run in runs * 2]
