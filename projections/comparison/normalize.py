@@ -46,8 +46,8 @@ from turnledger.ledger import (
     SliceEventApplied,
     ToolMessageAmended,
 )
-from turnledger.projections.comparison.json_diff import DEEPEST
 from turnledger.projections.digests import canonical
+from turnledger.projections.run_state.json_diff import DEEPEST
 
 LEFT_OUT: Final = frozenset(
     {

@@ -19,9 +19,9 @@ from turnledger.ledger import Ledger, Record
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.lineage import NO_END, lineage
 from turnledger.projections.comparison.align import Pair, align, gaps, whole
-from turnledger.projections.comparison.json_diff import Change, changes
 from turnledger.projections.comparison.normalize import Listener, Said, in_short
 from turnledger.projections.persistent.lazy_json import cut
+from turnledger.projections.run_state.json_diff import Change, changes
 from turnledger.projections.run_state.state import state_at
 from turnledger.projections.session.declarations import Declarations
 

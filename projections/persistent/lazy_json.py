@@ -79,16 +79,33 @@ def whole(outline: Any) -> Any:
     return outline
 
 
-def pointed(outline: Any, parts: Sequence[str], index: Callable[[str], int | None]) -> Any:
-    """The part of an outline that a JSON Pointer names, itself an outline; or NOTHING_THERE.
+def pointer_parts(pointer: str) -> tuple[str, ...]:
+    """The parts of a JSON Pointer (RFC 6901); ValueError says what is wrong with it."""
+    if pointer and not pointer.startswith("/"):
+        raise ValueError(
+            f"Invalid JSON Pointer {pointer!r}: it begins with '/', like /usage/total."
+        )
+    if "~" in pointer.replace("~0", "").replace("~1", ""):
+        raise ValueError(
+            f"Invalid JSON Pointer {pointer!r}: '~' is written ~0, and '/' in a name ~1."
+        )
+    parts = pointer.split("/")[1:]
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
-    `index` reads a part as a place in a list; None if it is none.
-    """
+
+def list_index(part: str) -> int | None:
+    """A part of a pointer as a place in a list; None if it is not one."""
+    digits = part.isascii() and part.isdigit() and len(part) < 16
+    return int(part) if digits and (part == "0" or part[0] != "0") else None
+
+
+def pointed(outline: Any, parts: Sequence[str]) -> Any:
+    """The part of an outline that a JSON Pointer names, itself an outline; or NOTHING_THERE."""
     for part in parts:
         if isinstance(outline, dict):
             outline = outline.get(part, NOTHING_THERE)
             continue
-        place = index(part) if isinstance(outline, list | Items) else None
+        place = list_index(part) if isinstance(outline, list | Items) else None
         if place is None:
             return NOTHING_THERE
         if isinstance(outline, Items):
@@ -98,13 +115,11 @@ def pointed(outline: Any, parts: Sequence[str], index: Callable[[str], int | Non
     return outline
 
 
-def unchanged(
-    earlier: Any, later: Any, parts: Sequence[str], index: Callable[[str], int | None]
-) -> bool:
+def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
     """Whether what a pointer names is surely the same in both: False if one has to look."""
     for part in parts:
         if isinstance(earlier, Items) and isinstance(later, Items):
-            place = index(part)
+            place = list_index(part)
             return place is not None and place < later.shared_with(earlier)
         if not isinstance(earlier, dict) or not isinstance(later, dict):
             return False

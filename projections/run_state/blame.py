@@ -6,22 +6,23 @@ States share what they have in common, so that one for each page of the run is l
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-import jsonpointer
-
 from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import canonical
-from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed, unchanged, whole
+from turnledger.projections.persistent.lazy_json import (
+    NOTHING_THERE,
+    pointed,
+    pointer_parts,
+    unchanged,
+    whole,
+)
 from turnledger.projections.projection import PAGE, Projection, tags_read
 from turnledger.projections.run_state.state import built_in
 from turnledger.projections.session.declarations import Declarations
-
-_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 class _Page(NamedTuple):
@@ -119,21 +120,16 @@ class _Search:
 
     def _is_unchanged(self, before: Any, then: Any) -> bool:
         outline = self._projection.outline
-        return unchanged(outline(before), outline(then), self._within, _index)
+        return unchanged(outline(before), outline(then), self._within)
 
     def _value(self, state: Any) -> bytes | None:
         """The value there, as its one JSON text; None if there is none."""
-        found = pointed(self._projection.outline(state), self._within, _index)
+        found = pointed(self._projection.outline(state), self._within)
         return None if found is NOTHING_THERE else canonical(whole(found))
 
 
-def _parsed(pointer: str) -> list[str]:
+def _parsed(pointer: str) -> tuple[str, ...]:
     try:
-        parts: list[str] = jsonpointer.JsonPointer(pointer).parts
-    except jsonpointer.JsonPointerException as error:
-        raise InvalidInputError(f"{pointer!r} is no JSON Pointer: {error}") from error
-    return parts
-
-
-def _index(part: str) -> int | None:
-    return int(part) if _INDEX.fullmatch(part) else None
+        return pointer_parts(pointer)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error

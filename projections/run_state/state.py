@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, final
 
-import jsonpatch
-
 from turnledger.ledger import Ledger, Record, RecordNotFoundError
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import combine
@@ -15,6 +13,7 @@ from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.persistent.lazy_json import cut
 from turnledger.projections.persistent.pickling import packed, unpacked
 from turnledger.projections.projection import Projection, fold_pages
+from turnledger.projections.run_state.json_diff import Change, changes
 from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.slices import SessionSlices, SlicesState
 from turnledger.projections.views.checkpoints import CheckpointsState, CheckpointView
@@ -135,21 +134,30 @@ def diff(
     *,
     declarations: Declarations | None = None,
 ) -> list[dict[str, Any]]:
-    """What changed from version a to version b, as a JSON Patch of the state."""
-    return changed(ledger, run_id, a, b, declarations=declarations)[1]
+    """What changed from version a to version b, as a JSON Patch (RFC 6902) of the state.
+
+    Args:
+        ledger: The ledger that has the run.
+        run_id: The run.
+        a: A version; 0 is before the first event.
+        b: Another version, before or after that.
+        declarations: Types and reducers of the program's slices; without, slices are plain JSON.
+    """
+    found = state_changes(ledger, run_id, a, b, declarations=declarations)
+    return [change.operation() for change in found]
 
 
-def changed(
+def state_changes(
     ledger: Ledger,
     run_id: RunId,
     a: int,
     b: int,
     *,
     declarations: Declarations | None = None,
-) -> tuple[Any, list[dict[str, Any]]]:
-    """The state at version a, as far as something is different at b; and the patch to there.
+) -> list[Change]:
+    """The same as `diff`, with what was there before.
 
-    What both lists begin with is null in it: a run's long lists are never made in full.
+    Items that both states' long lists begin with are not made.
     """
     low, high = sorted((a, b))
     earlier = state_at(ledger, run_id, low, declarations=declarations)
@@ -158,4 +166,4 @@ def changed(
         raise RecordNotFoundError(str(run_id), high, ledger.head(run_id))
     states = cut(earlier.outline(), later.outline())
     before, after = states if a <= b else reversed(states)
-    return before, jsonpatch.make_patch(before, after).patch
+    return list(changes(before, after))

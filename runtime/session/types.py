@@ -6,6 +6,7 @@ what the fold of the ledger gives. What a reducer returns is checked as well.
 
 from __future__ import annotations
 
+from operator import eq
 from threading import RLock
 from typing import Any
 
@@ -18,6 +19,8 @@ from turnledger.projections import (
     append_all,
     inner_message_append,
 )
+from turnledger.projections.persistent.lazy_json import pointer_parts
+from turnledger.projections.run_state.json_diff import changes
 from turnledger.projections.session.declarations import written
 from turnledger.projections.session.reducers import declared_reducers
 from turnledger.runtime.agent.schema.schema import decode
@@ -199,18 +202,16 @@ def _explained(kind: type | None, plain: Any, error: ValueError) -> SchemaError:
     return DataDecodeError(str(error))
 
 
-def _first_difference(one: Any, other: Any, path: str) -> str:
+def _first_difference(one: Any, other: Any, name: str) -> str:
     """Return the path of the first difference between two JSON values that are not equal."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in [*one, *other]:
-            if key not in one or key not in other:
-                return at_key(path, key)
-            if one[key] != other[key]:
-                return _first_difference(one[key], other[key], at_key(path, key))
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (left, right) in enumerate(zip(one, other, strict=True)):
-            if left != right:
-                return _first_difference(left, right, f"{path}[{place}]")
+    change = next(changes(one, other, eq))  # here 1 equals 1.0
+    path, value = name, one
+    for part in pointer_parts(change.path):
+        if isinstance(value, list):
+            place = int(part)
+            path, value = f"{path}[{place}]", value[place] if place < len(value) else None
+        else:
+            path, value = at_key(path, part), value.get(part)
     return path
 
 

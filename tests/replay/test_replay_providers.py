@@ -217,7 +217,7 @@ def test_in_other_processes_with_other_hashes(library: Library) -> None:
 
 # --- other Pythons -----------------------------------------------------------------------------
 
-_NEEDED = "import eventsourcing, msgspec, pydantic, uuid_utils, jsonpatch, click, rich, sys"
+_NEEDED = "import eventsourcing, msgspec, pydantic, uuid_utils, click, rich, sys"
 
 
 def pythons() -> list[tuple[str, dict[str, str]]]:

@@ -30,8 +30,8 @@ from turnledger.adapters.cli.shared.parameters import RUN, ParamType, flag
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger
 from turnledger.projections import Comparison, compare
-from turnledger.projections.comparison.json_diff import Change
 from turnledger.projections.comparison.runs import Row, RowKind, compare_states
+from turnledger.projections.run_state.json_diff import Change
 
 SIGNS: dict[RowKind, str] = {"same": "=", "changed": "~", "only_first": "<", "only_second": ">"}
 STYLES: dict[RowKind, str] = {

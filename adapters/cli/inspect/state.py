@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -24,8 +23,9 @@ from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.projections import blame as blamed
 from turnledger.projections import state_at
-from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed
-from turnledger.projections.run_state.state import built_in, changed
+from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed, pointer_parts
+from turnledger.projections.run_state.json_diff import Change
+from turnledger.projections.run_state.state import built_in, state_changes
 
 MISSING: Final = NOTHING_THERE
 VIEWS: Final = {view.name: view for view in built_in()}
@@ -44,22 +44,12 @@ class Pointer(NamedTuple):
 
     def resolve(self, value: Any) -> Any:
         """What it names in a value or an outline; MISSING if that is nothing."""
-        return pointed(value, self.parts, _index)
-
-
-def _index(part: str) -> int | None:
-    digits = part.isascii() and part.isdigit() and len(part) < 16
-    return int(part) if digits and (part == "0" or part[0] != "0") else None
+        return pointed(value, self.parts)
 
 
 def pointer(text: str) -> Pointer:
     """A pointer from its text; ValueError says what is wrong with it."""
-    if text and not text.startswith("/"):
-        raise ValueError(f"{text!r} is no JSON Pointer: it begins with '/', like /usage/total.")
-    if "~" in text.replace("~0", "").replace("~1", ""):
-        raise ValueError(f"{text!r} is no JSON Pointer: '~' is written ~0, and '/' in a name ~1.")
-    parts = (part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:])
-    return Pointer(text, tuple(parts))
+    return Pointer(text, pointer_parts(text))
 
 
 class PointerParam(ParamType):
@@ -158,42 +148,35 @@ turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 0 12 -o json > patch.json""
 def diff(run: UUID, a: int, b: int) -> None:
     """Show what changed from version A to version B.
 
-    Each line is a change of the state: + is new, - is gone, ~ is another value now and
-    > has moved. With -o json it is a JSON Patch (RFC 6902). Version 0 is before the first.
+    Each line is a change of the state: + is new, - is gone, and ~ is another value now.
+    With -o json it is a JSON Patch (RFC 6902). Version 0 is before the first.
     """
     out = printer()
     with open_ledger() as ledger:
-        before, patch = changed(ledger, run, a, b)
+        found = state_changes(ledger, run, a, b)
     if out.form is not Format.TABLE:
-        out.many(patch, str, flush=False)
+        out.many((change.operation() for change in found), str, flush=False)
         return
-    for line in _changes(before, patch):
-        out.styled(line)
-    if not patch:
+    width = line_width()
+    for change in found:
+        out.styled(_line(change, width))
+    if not found:
         say(f"The state at version {b} is the same as at version {a}.")
 
 
-def _changes(value: Any, patch: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """A line for each operation; a path means the state after the operations before it."""
-    import jsonpatch
-
-    width = line_width()
-    for operation in patch:
-        path = visible(operation["path"])
-        room = max(width - len(path) - 4, LEAST_ROOM)
-        match operation["op"]:
-            case "add":
-                line = f"+ {path} {shortened(json_text(operation['value']), room)}", "green"
-            case "remove":
-                line = f"- {path}", "red"
-            case "replace":
-                old = json_text(pointer(operation["path"]).resolve(value))
-                new = json_text(operation["value"])
-                line = f"~ {path} {from_to(old, new, room)}", "yellow"
-            case _:
-                line = f"> {visible(operation['from'])} → {path}", "cyan"
-        yield line
-        value = jsonpatch.apply_patch(value, [operation], in_place=True)
+def _line(change: Change, width: int) -> tuple[str, str]:
+    path = visible(change.path)
+    room = max(width - len(path) - 4, LEAST_ROOM)
+    match change.op:
+        case "add":
+            return f"+ {path} {shortened(json_text(change.value), room)}", "green"
+        case "remove":
+            return f"- {path}", "red"
+        case "replace":
+            return (
+                f"~ {path} {from_to(json_text(change.was), json_text(change.value), room)}",
+                "yellow",
+            )
 
 
 @command(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -23,6 +22,8 @@ from turnledger.ledger import (
     UnknownEventTypeError,
 )
 from turnledger.ledger.events.types import CATALOGUE, Event
+from turnledger.projections.projection import as_json
+from turnledger.projections.run_state.json_diff import changes
 
 
 class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,19 +120,11 @@ def _event(codec: Codec, where: str, text: bytes | msgspec.Raw) -> Event | Draft
         raise
     if given.event_id is None:
         return event
-    if made := list(_differences(event, codec.decode(given.type, bytes(given.data)))):
+    again = codec.decode(given.type, bytes(given.data))
+    # What comes out differently when the same data is read twice was made up.
+    if made := [change.path[1:] for change in changes(as_json(event), as_json(again))]:
         raise InvalidEventError(
             f"{where}, data: an event with an id says all of its content, so that it can be "
-            f"appended again; left out: {', '.join(made)}."
+            f"appended again; left out: {', '.join(made).replace('/', '.')}."
         )
     return Draft(event, given.event_id)
-
-
-def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Fields that come out differently when the same data is read twice: they are made up."""
-    if isinstance(one, msgspec.Struct):
-        for name in one.__struct_fields__:
-            inner = f"{path}.{name}" if path else name
-            yield from _differences(getattr(one, name), getattr(other, name), inner)
-    elif one != other:
-        yield path

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jsonpointer
 import msgspec
 
 from turnledger.ledger import (
@@ -36,6 +35,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     ToolCallFailed,
 )
+from turnledger.projections.persistent.lazy_json import pointer_parts
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import SchemaError
 
@@ -134,10 +134,10 @@ def _plain(value: Any, pointer: str, version: int) -> Any:
 
 def _parts(pointer: str, version: int) -> list[str]:
     try:
-        parts: list[str] = jsonpointer.JsonPointer(pointer).parts
-    except (jsonpointer.JsonPointerException, TypeError) as error:
+        parts = list(pointer_parts(pointer))
+    except (ValueError, AttributeError, TypeError) as error:  # it may not even be text
         raise ChangeRefusedError(
-            f"it is no JSON pointer: {error} Write /message/content, say.",
+            f"{error} Write /message/content, say.",
             version=version,
             pointer=str(pointer),
         ) from error

@@ -34,7 +34,8 @@ from turnledger.projections.comparison.runs import compare_states
 from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.lazy_json import cut, unchanged
 from turnledger.projections.run_state import blame as blaming_module
-from turnledger.projections.run_state.state import built_in, changed
+from turnledger.projections.run_state.json_diff import changes
+from turnledger.projections.run_state.state import built_in, state_changes
 from turnledger.projections.views.one_conversation import (
     OneConversation,
     _latest,
@@ -142,10 +143,10 @@ def test_a_diff_is_the_patch_between_the_whole_states(
     b = min(b, head)
     a = min(a, head)
     first, last = (state_at(ledger, run, v, declarations=declarations()) for v in (a, b))
-    expected = jsonpatch.make_patch(first.to_json(), last.to_json()).patch
-    assert diff(ledger, run, a, b, declarations=declarations()) == expected
-    before, patch = changed(ledger, run, a, b, declarations=declarations())
-    jsonpatch.apply_patch(before, patch)  # every path is there
+    found = state_changes(ledger, run, a, b, declarations=declarations())
+    assert found == list(changes(first.to_json(), last.to_json()))
+    patch = diff(ledger, run, a, b, declarations=declarations())
+    assert jsonpatch.apply_patch(first.to_json(), patch) == last.to_json()
 
 
 def test_a_continuation_has_lost_what_its_parent_had_under_way(ledger: Ledger) -> None:
@@ -187,10 +188,6 @@ def test_one_conversation_is_what_folding_all_of_them_gives(ledger: Ledger, run:
             assert chosen.history == whole.history(name)
 
 
-def _index(part: str) -> int | None:
-    return int(part) if part.isdigit() else None
-
-
 # A run that is begun again, as a fork or a continuation is, forgets what it had.
 any_events = st.lists(small_world | beginnings, min_size=1, max_size=25)
 
@@ -222,12 +219,12 @@ def _check_shortcuts(before: RunState, after: RunState) -> None:
     old, new = dict(_values(before.to_json())), dict(_values(after.to_json()))
     for pointer in {*old, *new}:
         parts = pointer.split("/")[1:]
-        if unchanged(before.outline(), after.outline(), parts, _index):
+        if unchanged(before.outline(), after.outline(), parts):
             assert pointer in old
             assert pointer in new
             assert canonical(old[pointer]) == canonical(new[pointer])
-    patch = jsonpatch.make_patch(*cut(before.outline(), after.outline())).patch
-    assert patch == jsonpatch.make_patch(before.to_json(), after.to_json()).patch
+    found = list(changes(*cut(before.outline(), after.outline())))
+    assert found == list(changes(before.to_json(), after.to_json()))
 
 
 @given(any_events)
