@@ -1,7 +1,7 @@
-"""A backup: the whole ledger as it stood at one moment, as one SQLite ledger in one file.
+"""Backup: a consistent copy of a whole ledger, as a SQLite ledger in one file.
 
-Writers go on meanwhile and wait for nothing. The file appears under its name when it is
-complete, verified and on disk, or not at all. Leases are left behind: nobody works on a copy.
+Writers are not blocked. The file appears under its name when it is complete, verified and flushed
+to disk, or not at all. Leases are not copied: no worker has a claim in the copy.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from turnledger.ledger.stores.sqlite.store import SQLiteStore
 from turnledger.ledger.transfer.export import export_runs
 from turnledger.ledger.transfer.import_ import import_runs
 
-# Told what is being done, how much of it is done, and of how much, if that is known.
+# Called with the current step, how much of it is done, and of how much if that is known.
 Progress: TypeAlias = Callable[[str, int, int | None], None]
 
-# How many pages are copied before progress is told: some 8 MB.
+# How many pages are copied between calls of `progress`: some 8 MB.
 PAGES_AT_ONCE = 2048
-# A ledger took it when it was recorded, whatever its limits were.
+# A copy accepts all that the ledger holds: it may have been recorded with higher limits.
 _VAST = 1 << 40
 _TAKES_ALL = Limits(
     max_event_bytes=_VAST,
@@ -42,9 +42,9 @@ _TAKES_ALL = Limits(
     max_json_depth=200,
     max_blob_bytes=_VAST,
 )
-# How many problems an error names.
+# How many problems an error lists.
 NAMED = 5
-# What a backup makes in its folder. Nothing else is ever removed from there.
+# The files that a backup creates in its folder; nothing else in there is ever removed.
 _LOCKS = "ledger.db-locks"
 _FILES = (
     *("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal", "ledger.jsonl"),
@@ -53,7 +53,7 @@ _FILES = (
 
 
 class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a backup. `position` is the highest in the copy, `verified` if it was."""
+    """What is in a backup; `position` is the highest in the copy."""
 
     path: str
     runs: int
@@ -72,24 +72,32 @@ def back_up(
     verify: bool = True,
     progress: Progress | None = None,
 ) -> BackupReport:
-    """Copy the whole ledger, as it stands now, into a new SQLite ledger at `path`.
+    """Copy the whole ledger, as it is now, into a new SQLite ledger.
 
-    Everything that was acknowledged before the call is in it, and no commit in part. With
-    `verify` the copy's chains, blobs and index are checked before it gets its name. What is
-    there is replaced only with `overwrite`, and never while it is in use as a ledger. Raises
-    InvalidInputError if `path` can't be used, IntegrityFailureError if the ledger is damaged,
-    StoreUnavailableError if it can't be read or the copy not be written.
+    The copy has everything that was acknowledged before the call, and only whole commits.
+
+    Args:
+        ledger: The ledger to copy, of any store.
+        path: The new file.
+        overwrite: Replace an existing file, but never one that is in use as a ledger.
+        verify: Verify the copy before it gets its name.
+        progress: Called with the step, how much of it is done, and the total if known.
+
+    Raises:
+        InvalidInputError: The path can't be used.
+        IntegrityFailureError: The ledger is damaged.
+        StoreUnavailableError: The ledger can't be read, or the copy not be written.
     """
-    tell = progress or (lambda doing, done, total: None)
+    notify = progress or (lambda doing, done, total: None)
     with _our_errors(path):
         target = _named(path)
         _check_target(target, ledger, overwrite)
         with _workplace(target) as folder:
             copy = folder / "ledger.db"
-            _copy(ledger, copy, tell)
+            _copy(ledger, copy, notify)
             counts = _tidied(copy)
             if verify:
-                _verify(copy, counts["records"], tell)
+                _verify(copy, counts["records"], notify)
             size = _finished(copy)
             _check_target(target, ledger, overwrite)
             _publish(copy, target, overwrite)
@@ -106,17 +114,17 @@ def _our_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise StoreUnavailableError(f"The backup {path} can't be written: {error}.") from error
 
 
-# --- where it goes -----------------------------------------------------------------------
+# --- the target file ---------------------------------------------------------------------
 
 
 def _named(path: str | os.PathLike[str]) -> Path:
-    """The file, wherever this process goes meanwhile."""
+    """The absolute path: the working directory may change meanwhile."""
     try:
         target = Path(path).absolute()
         target.resolve()
     except (ValueError, RuntimeError) as error:  # a NUL; before Python 3.13, links in a circle
         raise InvalidInputError(
-            f"{os.fspath(path)!r} can't be the name of a backup: {error}. Name another file."
+            f"Invalid backup path {os.fspath(path)!r}: {error}. Name another file."
         ) from error
     return target
 
@@ -132,22 +140,22 @@ def _check_target(target: Path, ledger: Ledger, overwrite: bool) -> None:
         raise InvalidInputError(f"{target} is a folder. Name a file.")
     if target.exists() and not target.is_file():
         raise InvalidInputError(f"{target} is a device or a pipe. Name a file.")
-    if os.path.lexists(target) and not overwrite:  # a link that leads nowhere is there too
+    if os.path.lexists(target) and not overwrite:  # a dangling link exists, too
         raise InvalidInputError(
-            f"{target} is there already, and is left as it was. Name another file, or ask for "
-            "it to be replaced (--force; in Python, overwrite=True)."
+            f"{target} exists and was not changed. Name another file, or replace it (--force; in "
+            "Python, overwrite=True)."
         )
     for end in ("-wal", "-journal"):
-        # SQLite would take what is in there for a part of the new file.
+        # SQLite would apply such a file to the new database.
         if any(os.path.lexists(f"{name}{end}") for name in (target, target.resolve())):
             raise InvalidInputError(
-                f"{target}{end} is there: {target.name} is in use as a ledger, or whoever used it "
-                "died. It is left as it was. Name another file."
+                f"{target}{end} exists: {target.name} is in use as a ledger, or its last user was "
+                "killed. Nothing was changed. Name another file."
             )
 
 
 def _check_apart(target: Path, file: Path) -> None:
-    """Neither the copy nor what it is made in may take the place of a file of the ledger."""
+    """Refuse a target that would replace a file of the ledger, or whose folder would."""
     place, locks = target.resolve(), Path(f"{file}-locks")
     if place == file:
         raise InvalidInputError(f"{target} is the ledger itself. Name another file.")
@@ -163,12 +171,12 @@ def _check_apart(target: Path, file: Path) -> None:
 
 @contextmanager
 def _workplace(target: Path) -> Iterator[Path]:
-    """The folder FILE.part, for one backup at a time; what a killed one left is cleared away."""
+    """The folder FILE.part, for one backup at a time; files of a killed one are removed."""
     folder = _part(target)
     handle = _opened(folder)
     try:
         try:
-            # The kernel frees it however its holder ends.
+            # The kernel releases the lock even if this process is killed.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             same = os.path.samestat(os.fstat(handle), folder.lstat())
         except (BlockingIOError, FileNotFoundError):
@@ -178,8 +186,8 @@ def _workplace(target: Path) -> Iterator[Path]:
         ours, others = _found_in(folder)
         if others:
             raise InvalidInputError(
-                f"{others[0]} was not left there by a backup, and stays. Move {folder.name} away, "
-                "or name another file."
+                f"{others[0]} is not of a backup and was not changed. Move {folder.name} away, or "
+                "name another file."
             )
         _remove(ours)
         try:
@@ -195,7 +203,7 @@ def _workplace(target: Path) -> Iterator[Path]:
 def _opened(folder: Path) -> int:
     try:
         folder.mkdir(exist_ok=True)
-        # Where a link leads, things are somebody's own.
+        # A link may lead to a folder of another program, whose files must stay.
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         if folder.is_symlink():
@@ -207,7 +215,7 @@ def _opened(folder: Path) -> int:
 
 
 def _found_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """What is there that backups make, what is in a folder before the folder; and the rest."""
+    """The files of backups, children before their folder; and all others."""
     ours: list[Path] = []
     others: list[Path] = []
     for path in sorted(folder.rglob("*"), reverse=True):
@@ -229,14 +237,14 @@ def _remove(paths: list[Path]) -> None:
 
 
 def _publish(copy: Path, target: Path, overwrite: bool) -> None:
-    """Give the copy its name, at once, and see that it keeps it."""
+    """Give the copy its name, atomically, and flush the folder."""
     if overwrite:
         copy.replace(target)
     else:
         try:
-            os.link(copy, target)  # unlike a rename, it never replaces what came meanwhile
+            os.link(copy, target)  # unlike a rename, it never replaces a new file
         except FileExistsError:
-            raise InvalidInputError(f"{target} has come to be there meanwhile.") from None
+            raise InvalidInputError(f"{target} was created meanwhile.") from None
         except OSError:  # not every file system has links
             copy.rename(target)
     handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -249,35 +257,35 @@ def _publish(copy: Path, target: Path, overwrite: bool) -> None:
 # --- the copy ----------------------------------------------------------------------------
 
 
-def _copy(ledger: Ledger, copy: Path, tell: Progress) -> None:
+def _copy(ledger: Ledger, copy: Path, notify: Progress) -> None:
     store = ledger.store
     if isinstance(store, SQLiteStore):
-        _copy_pages(store, copy, tell)
+        _copy_pages(store, copy, notify)
         return
     with closing(snapshot_of(store)) as snapshot:
         frozen = Ledger(snapshot, codec=ledger.codec, clock=SystemClock())
-        _copy_runs(frozen, copy, tell)
+        _copy_runs(frozen, copy, notify)
 
 
 def _file(store: SQLiteStore) -> Path:
     return Path(store.diagnostics()["file"]).resolve()
 
 
-def _copy_pages(store: SQLiteStore, copy: Path, tell: Progress) -> None:
-    """SQLite's own online backup, in one read transaction that is held from the first page on.
+def _copy_pages(store: SQLiteStore, copy: Path, notify: Progress) -> None:
+    """Copy by SQLite's online backup, within one read transaction.
 
-    Writers go on in the WAL, which can't be begun anew as long as this reads: it grows by
-    what is written meanwhile, and no more. Reading only, this connection never moves the WAL.
+    Writers append to the WAL meanwhile. It can't be reset while this transaction reads, so it
+    grows by what is written, and no more. A read-only connection never checkpoints.
     """
     with _pages_of(store) as here, closing(sqlite3.connect(copy)) as there:
         here.isolation_level = None
         here.execute("BEGIN")
-        here.execute("SELECT count(*) FROM meta").fetchone()  # from here on it stands still
-        there.execute("PRAGMA synchronous=OFF")  # made durable once, at the end
+        here.execute("SELECT count(*) FROM meta").fetchone()  # the snapshot is taken here
+        there.execute("PRAGMA synchronous=OFF")  # flushed once, at the end
         here.backup(
             there,
             pages=PAGES_AT_ONCE,
-            progress=lambda _, left, total: tell("copying pages", total - left, total),
+            progress=lambda _, left, total: notify("copying pages", total - left, total),
         )
 
 
@@ -288,7 +296,7 @@ def _pages_of(store: SQLiteStore) -> AbstractContextManager[sqlite3.Connection]:
 
 
 def snapshot_of(store: Store) -> Store:
-    """A store that has no pages to copy, as it stands now, to be read and closed."""
+    """A read-only snapshot of a memory or PostgreSQL store; close it after use."""
     if isinstance(store, MemoryStore):
         return MemoryStore(_tables_of(store.tables))
     from turnledger.ledger.stores.postgres.snapshot import PostgresSnapshot
@@ -299,7 +307,7 @@ def snapshot_of(store: Store) -> Store:
 
 
 def _tables_of(tables: MemoryTables) -> MemoryTables:
-    """The same facts in lists of their own; no writer is in the middle of something."""
+    """A copy of the tables, under their lock."""
     copied = MemoryTables()
     with tables.lock:
         copied.rows = list(tables.rows)
@@ -309,21 +317,21 @@ def _tables_of(tables: MemoryTables) -> MemoryTables:
     return copied
 
 
-def _copy_runs(source: Ledger, copy: Path, tell: Progress) -> None:
-    """By way of an export, which is checked record by record; positions are new ones."""
+def _copy_runs(source: Ledger, copy: Path, notify: Progress) -> None:
+    """Copy by an export, which checks every record, and an import; positions are new."""
     with copy.with_suffix(".jsonl").open("w+b") as file:
-        export_runs(source, file, progress=lambda done: tell("copying records", done, None))
+        export_runs(source, file, progress=lambda done: notify("copying records", done, None))
         size = file.tell()
-        # A copy is a copy: whoever recorded it decided what is a secret.
+        # No redactor: the copy must be exact, and the ledger has redacted what it records.
         with Ledger.open(copy, limits=_TAKES_ALL, redactor=None) as target:
-            import_runs(target, file, progress=lambda done: tell("writing bytes", done, 2 * size))
+            import_runs(target, file, progress=lambda done: notify("writing bytes", done, 2 * size))
 
 
 def _tidied(copy: Path) -> dict[str, Any]:
-    """Take out what belongs to the ledger in use, and count what is there."""
+    """Delete the leases, and count what is in the copy."""
     with closing(sqlite3.connect(copy, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous=OFF")
-        db.execute("PRAGMA secure_delete=ON")  # not even in a page that is free
+        db.execute("PRAGMA secure_delete=ON")  # overwrite them in free pages, too
         db.execute("DELETE FROM leases")
 
         def number(what: str) -> int:
@@ -338,21 +346,20 @@ def _tidied(copy: Path) -> dict[str, Any]:
         }
 
 
-def _verify(copy: Path, records: int, tell: Progress) -> None:
+def _verify(copy: Path, records: int, notify: Progress) -> None:
     with Ledger.open(copy, limits=_TAKES_ALL) as ledger:
-        report = ledger.verify_all(lambda done: tell("verifying records", done, records))
+        report = ledger.verify_all(lambda done: notify("verifying records", done, records))
     if report.ok:
         return
     named = "\n".join(f"  {p if p.run_id else p.what}" for p in report.problems[:NAMED])
     raise IntegrityFailureError(
-        f"The ledger is not as it was recorded, so this is no backup, and nothing was kept:\n"
-        f"{named}\n`turnledger verify` says all. To copy it as it is: --no-verify (in Python, "
-        "verify=False)."
+        f"The ledger is damaged, so no backup was made:\n{named}\nRun `turnledger verify` for all "
+        "problems. To copy the ledger as it is: --no-verify (in Python, verify=False)."
     )
 
 
 def _finished(copy: Path) -> int:
-    """Make it one file that needs no other, on disk; its size."""
+    """Make the copy a single file without a WAL, flush it, and return its size."""
     with closing(sqlite3.connect(copy, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode=DELETE")
     handle = os.open(copy, os.O_RDWR)

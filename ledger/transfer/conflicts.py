@@ -1,7 +1,7 @@
-"""Comparing an export file with a ledger: does anything there stand against taking it?
+"""Import conflicts: compares the records of an export file with a ledger, and writes nothing.
 
-The same run with other events, an event id that another record has, a run that somebody
-is working on. Nothing is written here.
+A conflict is a run with other events, an event id that another record has, or a run to be extended
+that has a live worker.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import PAGE, Store
 from turnledger.ledger.transfer.validate import FileRecord
 
-# How many bytes of records wait for the check of their ids.
+# How many bytes of records are collected before their event ids are looked up.
 WAITING_BYTES = 4 * 1024 * 1024
 
 
-class Next(NamedTuple):
-    """The first record of the file that a run of the ledger does not have."""
+class Place(NamedTuple):
+    """A record of the file, as an error names it."""
 
     line: int
     run_id: str
@@ -35,17 +35,18 @@ class Next(NamedTuple):
     digest: bytes
 
 
-class Comparison:
-    """The first pass: does anything in the ledger stand against this file?"""
+class ConflictCheck:
+    """Compares the records of a file, in order, with those in the ledger, and counts them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._run_id = ""
         self._here: Iterator[Row] = iter(())
-        self._extended: dict[str, Next] = {}
+        self._extended: dict[str, Place] = {}
         self._waiting: list[FileRecord] = []
         self._waiting_bytes = 0
-        # A private database on disk, gone when closed: ids of a large file fill no memory.
+        # Event ids must be unique in the file. A temporary database on disk holds them, so that a
+        # large file does not fill the memory.
         self._ids = sqlite3.connect("")
         self._ids.execute("CREATE TABLE ids (id TEXT PRIMARY KEY, line INTEGER) WITHOUT ROWID")
         self.known: dict[str, int] = {}
@@ -58,6 +59,7 @@ class Comparison:
         self._ids.close()
 
     def take(self, record: FileRecord) -> None:
+        """Compare the next record."""
         self.records += 1
         run_id, version, *_ = record.row
         if run_id != self._run_id:
@@ -68,20 +70,20 @@ class Comparison:
             self._ids.execute("INSERT INTO ids VALUES (?, ?)", (record.row.event_id, record.line))
         except sqlite3.IntegrityError:
             raise IntegrityFailureError(
-                f"line {record.line}: event id {record.row.event_id} stands in the file twice."
+                f"line {record.line}: event id {record.row.event_id} is in the file twice."
             ) from None
         except sqlite3.Error as error:
             raise StoreUnavailableError(
-                f"The ids of the file could not be kept in a temporary database: {error}. "
+                f"The file's event ids could not be written to a temporary database: {error}. "
                 "Nothing was written. Make room, or set SQLITE_TMPDIR."
             ) from error
         here = next(self._here, None)
         if here is not None:
             if (here.version, here.digest) != (version, record.row.digest):
-                raise conflict(next_of(record), here)
+                raise conflict(place_of(record), here)
             return
         if run_id in self.known and run_id not in self._extended:
-            self._extended[run_id] = next_of(record)
+            self._extended[run_id] = place_of(record)
         self.new += 1
         self.blobs += len(record.blobs)
         self._waiting.append(record._replace(blobs={}))
@@ -90,14 +92,15 @@ class Comparison:
             self._check_ids()
 
     def finish(self) -> None:
+        """Run the checks that wait for the end of the file."""
         self._check_ids()
         if self._extended:
             self._store.write(self.check_extended)
 
     def check_extended(self, tx: Transaction) -> None:
-        """That the runs which the file extends are still those that it was compared with.
+        """Check that the runs which the file extends are as they were compared, and unclaimed.
 
-        Another import of the same records may have been faster; a worker may not.
+        It is fine if another import has written the same records meanwhile.
         """
         for run_id, following in self._extended.items():
             row = tx.run(run_id)
@@ -124,23 +127,23 @@ class Comparison:
                 yield row
         if version < known:
             raise IntegrityFailureError(
-                f"Run {run_id} is not as it was recorded in this ledger: the index says version "
-                f"{known}, the records end at {version}. `turnledger verify {run_id}` says more."
+                f"Run {run_id} is damaged in this ledger: the index has version {known}, the "
+                f"records end at {version}. Run `turnledger verify {run_id}`."
             )
 
     def _check_ids(self) -> None:
         if self._waiting:
-            # In the transaction: one that ends in a conflict has not written so much as a mark.
+            # Within a transaction, which a conflict rolls back: nothing at all is written.
             self._store.write(lambda tx: check_ids(tx, self._waiting))
         self._waiting.clear()
         self._waiting_bytes = 0
 
 
 def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
-    """Whether some of the records are there by now: another import was faster.
+    """Whether another import has written some of these records meanwhile.
 
-    An id that is taken by another record is a conflict. One that is there, while the index
-    does not know it, is damage: it is read after the record, and moves together with it.
+    An id that another record has is a conflict. A record that is not in the index is damage: the
+    two are written together, and the index is read later.
     """
     by_id = {record.row.event_id: record for record in records}
     taken = tx.rows_by_id(list(by_id))
@@ -151,6 +154,7 @@ def check_ids(tx: Transaction, records: list[FileRecord]) -> bool:
 
 
 def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
+    """Raise RunClaimedError if a live worker has the run."""
     if row is None or row.epoch == 0:
         return
     lease = tx.leases.get(row.run_id)
@@ -158,11 +162,12 @@ def refuse_if_claimed(tx: Transaction, row: RunRow | None) -> None:
         raise RunClaimedError(row.run_id, worker=lease.worker, epoch=lease.epoch)
 
 
-def next_of(record: FileRecord) -> Next:
-    return Next(record.line, record.row.run_id, record.row.version, record.row.digest)
+def place_of(record: FileRecord) -> Place:
+    return Place(record.line, record.row.run_id, record.row.version, record.row.digest)
 
 
-def conflict(file: Next, here: Row | None) -> IntegrityFailureError:
+def conflict(file: Place, here: Row | None) -> IntegrityFailureError:
+    """The error for a record of the file where the ledger has another, or none."""
     if here is not None:
         _check_types([here])
     found = (
@@ -170,13 +175,13 @@ def conflict(file: Next, here: Row | None) -> IntegrityFailureError:
     )
     return ImportConflictError(
         f"line {file.line}: run {file.run_id}, version {file.version}: the file has digest "
-        f"{file.digest.hex()}, the ledger has {found}. They are different runs under one id; "
+        f"{file.digest.hex()}, the ledger has {found}. These are different runs with one id: "
         "import into another ledger."
     )
 
 
 def _check_same(record: FileRecord, here: Row) -> None:
-    """An id that is taken is taken by this very record, or else."""
+    """Raise ImportConflictError if an event id is of another record."""
     row = record.row
     if row == here[1:]:
         return
@@ -191,12 +196,12 @@ def _check_same(record: FileRecord, here: Row) -> None:
 def _check_indexed(run_id: str, version: int, index: RunRow | None) -> None:
     if index is None or version_of(index) < version:
         raise damaged(
-            run_id, f"the records are there up to version {version}, but the index does not know it"
+            run_id, f"the records go up to version {version}, which the index does not have"
         )
 
 
 def version_of(index: RunRow) -> int:
-    """Where the index says that a run stands; a damaged one may say anything."""
+    """A run's version in the index; raises if a damaged index has something else there."""
     check_types(index, "version", "parent_version")
     return index.version
 
@@ -205,6 +210,6 @@ def _check_types(rows: list[Row]) -> None:
     for row in rows:
         if not isinstance(row.version, int) or not isinstance(row.digest, bytes):
             raise IntegrityFailureError(
-                f"Run {row.run_id}, version {row.version!s:.80} is not as it was recorded in this "
-                f"ledger: a column has another type. `turnledger verify {row.run_id}` says more."
+                f"Run {row.run_id}, version {row.version!s:.80} is damaged in this ledger: a "
+                f"column has the wrong type. Run `turnledger verify {row.run_id}`."
             )

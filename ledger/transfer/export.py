@@ -1,4 +1,4 @@
-"""Writing runs into an export file; every record is checked against its digest on the way."""
+"""Export: writes runs into a file, and checks every record against its digest on the way."""
 
 from __future__ import annotations
 
@@ -39,17 +39,25 @@ def export_runs(
     seal: Seal | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Totals:
-    """Write runs, and what they descend from, or with None the whole ledger.
+    """Write runs and their ancestors into an export file.
 
-    The same runs give the same bytes, whatever ledger they are in. A run is taken as
-    it stands at the beginning. With `seal`, the file carries it, if the runs fit it: one
-    that the seal has is there as far as it was sealed, with that digest, and of the whole
-    ledger none is missing. Raises IntegrityFailureError if they don't, and at a record that
-    does not fit its digest.
-    `progress` is told now and then how many records were written.
+    The same runs give the same bytes, whatever ledger they are in. Each run is exported up to
+    the version that it has when the export begins.
+
+    Args:
+        ledger: The ledger to export from.
+        out: The file to write to.
+        runs: The runs; None for all.
+        seal: Put this seal into the file. Each run that it covers must still contain what was
+            sealed; of a whole ledger, none of them may be missing.
+        progress: Called now and then with the number of records written.
+
+    Raises:
+        RunNotFoundError: A run is not in the ledger.
+        IntegrityFailureError: A record does not fit its digest, or a run not the seal.
     """
     store = ledger.store
-    chosen = Chosen(store, runs)
+    chosen = ExportedRuns(store, runs)
     if seal is not None:
         check_exported(store, seal, chosen.runs, whole=runs is None)
     out.write(encode_line(Header(FORMAT if seal is None else SEALED_FORMAT, CATALOGUE)))
@@ -73,8 +81,8 @@ def export_runs(
     return totals
 
 
-def _checked(store: Store, chosen: Chosen, run: RunRow) -> Iterator[Row]:
-    """A run's own records up to the version that the index says, each fitting its digest."""
+def _checked(store: Store, chosen: ExportedRuns, run: RunRow) -> Iterator[Row]:
+    """A run's own records up to its version in the index, each checked against its digest."""
     version = run.parent_version
     digest = _digest_before(chosen, run)
     points = chosen.fork_points.get(run.run_id, {})
@@ -99,8 +107,8 @@ def _checked(store: Store, chosen: Chosen, run: RunRow) -> Iterator[Row]:
             yield row
 
 
-def _digest_before(chosen: Chosen, run: RunRow) -> bytes:
-    """Parents go first, so that the record which a run goes on from has been read by now."""
+def _digest_before(chosen: ExportedRuns, run: RunRow) -> bytes:
+    """The digest that a run starts from; its parent was exported before, which recorded it."""
     if run.parent is None:
         return GENESIS
     owner, at = chosen.owner_before(run), run.parent_version
@@ -113,25 +121,28 @@ def _digest_before(chosen: Chosen, run: RunRow) -> bytes:
 def _blob(store: Store, name: str) -> bytes:
     content = store.blob(name)
     if not isinstance(content, bytes) or blob_name(content) != name:
-        raise IntegrityFailureError(f"Blob {name} is missing or its bytes were changed.")
+        raise IntegrityFailureError(f"Blob {name} is missing or damaged.")
     return content
 
 
 def _not_as_recorded(run_id: str, version: int, what: str) -> IntegrityFailureError:
     return IntegrityFailureError(
-        f"Run {run_id}, version {version} is not as it was recorded: {what}. "
-        f"The export ends here; `turnledger verify {run_id}` says more."
+        f"Run {run_id}, version {version} is damaged: {what}. The export is incomplete. "
+        f"Run `turnledger verify {run_id}`."
     )
 
 
-class Chosen:
-    """The runs of an export, parents before children, each as it stands now."""
+class ExportedRuns:
+    """The runs of an export, parents before children, and the fork points among them.
+
+    Memory grows with the number of runs, not of events.
+    """
 
     def __init__(self, store: Store, wanted: Iterable[RunId] | None) -> None:
-        """What is wanted and what that descends from, or with None the whole ledger."""
+        """Select the wanted runs and their ancestors, or with None all runs."""
         self.runs = _in_order(_found(store, wanted))
         self._lineages = Lineages()
-        # Of each run, the digests of the versions that others go on from.
+        # The digests of fork points, by run and version; filled in as records are read.
         self.fork_points: dict[str, dict[int, bytes]] = {}
         for run in self.runs:
             self._lineages.add(run.run_id, run.parent, run.parent_version)
@@ -140,12 +151,12 @@ class Chosen:
         self.runs = [self._long_enough(store, run) for run in self.runs]
 
     def owner_before(self, run: RunRow) -> str:
-        """Whose record comes before a fork's or continuation's first own one."""
+        """The run that recorded what a fork or continuation starts from."""
         assert run.parent is not None
         return self._lineages.owner(run.parent, run.parent_version)
 
     def _long_enough(self, store: Store, run: RunRow) -> RunRow:
-        """Looked up one by one: a child may be of a version that its parent got just then."""
+        """Rows were read one by one, so a child may start from a newer version of its parent."""
         if run.version >= max(self.fork_points.get(run.run_id, (0,))):
             return run
         return _sound(store.run(run.run_id) or run)
@@ -155,7 +166,7 @@ def _found(store: Store, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
     found: dict[str, RunRow] = {}
     if wanted is None:
         found = {row.run_id: _sound(row) for row in every_run(store)}
-        # Listed page by page: one that came in between may have a parent that did too.
+        # The list is read in pages, so the parent of a new run may be missing from it.
         names = [row.parent for row in found.values() if row.parent is not None]
     else:
         names = [canonical_id(run) for run in wanted]
@@ -171,10 +182,10 @@ def _found(store: Store, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
 
 
 def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
-    """By when they began, then by id; but a child never before its parent.
+    """Order runs by start time and id, but a child never before its parent.
 
-    Clocks step back, and machines' clocks differ: a child's beginning may well be before its
-    parent's.
+    The time alone is not enough: clocks step back, and those of machines differ, so a child may
+    have started before its parent.
     """
     children: dict[str, list[tuple[int, str]]] = {}
     ready: list[tuple[int, str]] = []
@@ -190,13 +201,13 @@ def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
             heappush(ready, child)
     if children:
         raise IntegrityFailureError(
-            f"The index says that run {min(children)} descends from itself: it is damaged. "
-            "Nothing was exported. Verify the ledger, and rebuild the index."
+            f"The run index is damaged: run {min(children)} is its own ancestor. Nothing was "
+            "exported. Run `turnledger verify` and `turnledger rebuild-index`."
         )
     return ordered
 
 
 def _sound(run: RunRow) -> RunRow:
-    """A damaged index may hold anything in the place of a number."""
+    """The row, if its numbers are numbers."""
     check_types(run, "version", "parent_version", "started_at")
     return run

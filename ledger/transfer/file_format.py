@@ -1,8 +1,14 @@
-"""The lines of an export file: JSON that carries records to the byte.
+"""The export file format: one JSON document per line, with the events' data byte for byte.
 
-A header, perhaps a seal, then each run's records with their digests, ancestors first, a
-blob just before the first record that names it, and an end line with the counts, so that
-a cut file is noticed. Position is left out: it belongs to one ledger, and an import renumbers.
+    {"turnledger":1,"catalogue":1}      the header
+    {"seal":{...}}                      a seal, in format 2 only
+    {"blob":"sha256:...","content":...} a blob, just before the first record that names it
+    {"run_id":...,"digest":...}         a record; a run's records are together, parents first
+    {"end":{"runs":...}}                the totals, so that a cut file is noticed
+
+The same runs give the same bytes, whatever ledger they are exported from, so files can be compared
+and deduplicated. That is why a position is not in the file (it belongs to one ledger, and an
+import assigns new ones), and why a line that says the same in other bytes is refused.
 """
 
 from __future__ import annotations
@@ -16,16 +22,16 @@ from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.runs.record import Row
 
-# A file without a seal is what it always was. One with a seal has a line that an older
-# program can't check, so it has a number that an older program refuses, by its right name.
+# A file with a seal has a line that older programs can't check, so it has a format number that they
+# refuse. A file without one keeps the old number and stays readable for them.
 FORMAT, SEALED_FORMAT = 1, 2
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line: the file's format, and the event catalogue of who wrote the file.
+    """The first line: the file's format, and the event catalogue of the exporting program.
 
-    Whoever exports reads every event, so its catalogue is enough for all that follows,
-    and does not depend on what else the ledger holds, or who opened it.
+    An export decodes every event, so the program's catalogue covers all of them. The ledger's own
+    would depend on what else is in it, and the same runs must give the same bytes.
     """
 
     turnledger: int
@@ -33,7 +39,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record but for its position, which belongs to one ledger; `data` to the byte."""
+    """A record without its position; `data` is byte for byte what its digest covers."""
 
     run_id: str
     version: int
@@ -45,20 +51,20 @@ class RecordLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SealLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A seal of the ledger that the runs are from: the whole of it, all heads included."""
+    """A seal of the exporting ledger, complete, with the heads of all its runs."""
 
     seal: msgspec.Raw
 
 
 class BlobLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes (base64 in the file) that the next record names."""
+    """A blob (in base64) that the next record names."""
 
     blob: str
     content: bytes
 
 
 class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much a file holds."""
+    """The numbers of runs, records and blobs in a file."""
 
     runs: int
     records: int
@@ -66,13 +72,13 @@ class Totals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The last line."""
+    """The last line: the totals."""
 
     end: Totals
 
 
-NOT_SPELT: Final = (
-    "it is not spelt as an export spells it (an editor, or a change of line ends, may do that)"
+NOT_CANONICAL: Final = (
+    "it is not byte for byte as an export writes it (did an editor change it, or the line ends?)"
 )
 _RECORD: Final = msgspec.json.Decoder(RecordLine)
 _BLOB: Final = msgspec.json.Decoder(BlobLine)
@@ -88,14 +94,15 @@ def record_line(row: Row) -> RecordLine:
 
 
 def encode_line(line: Header | SealLine | RecordLine | BlobLine | EndLine) -> bytes:
+    """A line of the file."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def read_line(number: int, line: bytes) -> RecordLine | BlobLine | EndLine:
-    """What follows the header and the seal: one line, which must be as an export writes it.
+    """Decode a line after the header and the seal.
 
-    The same runs give the same bytes: what says the same in other bytes is not taken, so that
-    all who read a file, whatever they read it with, see the same in it.
+    The line must be byte for byte as an export writes it. Otherwise two JSON parsers could read
+    different things in it, of a duplicate key for example.
     """
     found: RecordLine | BlobLine | EndLine
     try:
@@ -108,15 +115,15 @@ def read_line(number: int, line: bytes) -> RecordLine | BlobLine | EndLine:
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise damaged_line(number, f"not a line of an export ({error})") from None
     if encode_line(found) != line:
-        raise damaged_line(number, NOT_SPELT)
+        raise damaged_line(number, NOT_CANONICAL)
     if isinstance(found, BlobLine) and blob_name(found.content) != found.blob:
-        what = f"the bytes of blob {found.blob} are not what its name says"
+        what = f"the bytes of blob {found.blob} do not have that hash"
         raise damaged_line(number, what)
     return found
 
 
 def damaged_line(
-    number: int, what: str, then: str = "Nothing was taken from it"
+    number: int, what: str, then: str = "Nothing was imported from it"
 ) -> IntegrityFailureError:
-    """The error for a line that no export has."""
+    """The error for a line that no export writes."""
     return IntegrityFailureError(f"line {number}: {what}. {then}.")

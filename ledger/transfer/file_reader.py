@@ -1,7 +1,7 @@
-"""Reading an export file: its header, its seal if it carries one, and then its records.
+"""Reader of export files: the header, the seal if there is one, and the records.
 
-All checks run each time the file is read, so that a file that changes between two
-readings is never trusted.
+A file is read twice, to validate it and then to write its records. All checks run each time, so
+that a file that changes in between is never trusted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnledger.ledger.integrity.seal import Seal
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.transfer.file_format import (
     FORMAT,
-    NOT_SPELT,
+    NOT_CANONICAL,
     SEALED_FORMAT,
     BlobLine,
     EndLine,
@@ -34,35 +34,35 @@ from turnledger.ledger.transfer.file_format import (
     read_line,
 )
 from turnledger.ledger.transfer.seal_check import SealedRuns, read_seal_line
-from turnledger.ledger.transfer.validate import Checker, FileRecord, Lineages, Place, most_blobs
+from turnledger.ledger.transfer.validate import Checker, FileRecord, ForkPoint, Lineages, max_blobs
 
-# What a line may hold beside its data: ids, digest, names of fields.
+# The most that a line holds beside its data: ids, digest, names of fields.
 LINE_OVERHEAD = 4096
-# A seal's line grows with the runs of the ledger that was sealed, 120 bytes for each.
+# The line of a seal grows with the sealed ledger, by 120 bytes for each run.
 SEAL_BYTES = 256 * 1024 * 1024
 _SEALED: Final = b'{"turnledger":%d,' % SEALED_FORMAT
 _STARTED: Final = RunStarted.tag.encode()
 
 
 def header_of(line: bytes) -> Header:
-    """What the first line of an export says; NotAnExportError if it is none."""
+    """Decode the first line; NotAnExportError if the file is not an export."""
     try:
         header = msgspec.json.decode(line, type=Header)
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise NotAnExportError from None
     if header.turnledger not in (FORMAT, SEALED_FORMAT):
         raise InvalidInputError(
-            f"line 1: the file has export format {header.turnledger}, this program knows "
-            f"{FORMAT} and {SEALED_FORMAT}. Use a turnledger that knows that format."
+            f"line 1: unknown export format {header.turnledger}: this program knows {FORMAT} and "
+            f"{SEALED_FORMAT}. Upgrade turnledger."
         )
     if encode_line(header) != line:
-        raise damaged_line(1, NOT_SPELT)
+        raise damaged_line(1, NOT_CANONICAL)
     return header
 
 
 def lines_of(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, none of them longer than a ledger with these limits could take."""
-    # A first line that is longer is none of an export, whatever else it may be.
+    """Numbered lines, none longer than a ledger with these limits could accept."""
+    # The header is short: a longer first line is not read to its end, which it may not have.
     first = stream.readline(LINE_OVERHEAD)
     yield 1, first
     number = 1
@@ -81,8 +81,8 @@ def lines_of(stream: BinaryIO, limits: Limits) -> Iterator[tuple[int, bytes]]:
         longest = usual
 
 
-def look_through(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """The lines of a stream as long as they look like an export's: it may have no end."""
+def plausible_lines(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
+    """The lines of a stream, as long as they look like an export: a stream may have no end."""
     lines = lines_of(stream, limits)
     _, first = next(lines)
     header = header_of(first)
@@ -95,14 +95,14 @@ def look_through(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
             raise damaged_line(number, "something follows the end line")
         found = read_line(number, line)
         blobs = blobs + 1 if isinstance(found, BlobLine) else 0
-        if blobs > most_blobs(limits):
-            raise damaged_line(number, "more blobs than a record can name stand before this one")
+        if blobs > max_blobs(limits):
+            raise damaged_line(number, "more blobs than a record can name are before this one")
         ended = isinstance(found, EndLine)
         yield line
 
 
 class ExportFile:
-    """A seekable export file that can be read, and is checked, any number of times."""
+    """A seekable export file; each reading validates it completely."""
 
     def __init__(
         self,
@@ -113,9 +113,14 @@ class ExportFile:
         sealed: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """With `sealed` the file must carry a seal, with `public_key` (raw) one signed so.
+        """Open an export file.
 
-        `progress` is told how many bytes were checked, in all readings together.
+        Args:
+            stream: The file.
+            limits: Those of the importing ledger.
+            public_key: The raw key that the file's seal must be signed with.
+            sealed: Whether the file must have a seal.
+            progress: Called with the number of bytes read, in all readings together.
         """
         self._stream = stream
         self._limits = limits
@@ -123,24 +128,24 @@ class ExportFile:
         self.needs_seal = sealed or public_key is not None
         self._progress = progress
         self._checked = 0
-        # Of the last reading: the seal that the file carries and how its runs stand to it, and
-        # the versions that other runs go on from.
+        # Of the last reading: how the runs compare with the file's seal, and the (run, version)
+        # pairs that other runs start from.
         self.sealed_runs = SealedRuns(None)
         self.fork_points: Mapping[tuple[str, int], object] = {}
 
-    def records(self, *, again: bool = False) -> Iterator[FileRecord]:
-        """Every record in order; raises at the first line that is not as it was exported.
+    def records(self, *, second_pass: bool = False) -> Iterator[FileRecord]:
+        """Read all records in order; raises at the first invalid line.
 
-        With `again` blobs come with their bytes: the file was found sound, and is read anew.
+        In the `second_pass`, blobs come with their bytes.
         """
-        # First, so that what is no export at all is not read to its end: it may have none.
+        # The header comes first, so that a file of another kind is not searched for fork points.
         header_of(next(self._lines())[1])
         self.fork_points = wanted = self._fork_points()
         lines = self._counted(self._lines())
         header = header_of(next(lines)[1])
         self.sealed_runs = SealedRuns(self._seal(header, lines))
         checker = Checker(
-            lines, wanted, self._limits, header.catalogue, self.sealed_runs, again=again
+            lines, wanted, self._limits, header.catalogue, self.sealed_runs, second_pass=second_pass
         )
         yield from checker.records()
 
@@ -160,8 +165,8 @@ class ExportFile:
             if self.needs_seal:
                 by = " signed with the given key" if self._public_key is not None else ""
                 raise IntegrityFailureError(
-                    f"line 1: the file carries no seal, and one{by} is wanted. Nothing was taken "
-                    "from it. `turnledger export --seal` puts one in."
+                    f"line 1: the file carries no seal, expected one{by}. Nothing was imported "
+                    "from it. `turnledger export --seal` adds one."
                 )
             return None
         number, line = next(lines, (2, b""))
@@ -169,16 +174,17 @@ class ExportFile:
             return read_seal_line(line, self._public_key)
         except IntegrityFailureError as error:
             raise IntegrityFailureError(
-                f"line {number}: {error} Nothing was taken from the file."
+                f"line {number}: {error} Nothing was imported from the file."
             ) from error
 
-    def _fork_points(self) -> dict[tuple[str, int], Place | None]:
-        """The (run, version) pairs that later runs go on from: their digests will be needed.
+    def _fork_points(self) -> dict[tuple[str, int], ForkPoint | None]:
+        """The (run, version) pairs that runs of the file start from.
 
-        Lines that can't be read are passed over here; the check names them, and goes no further.
+        A first look at the file, since validation keeps the digests of these records and of no
+        others. Lines that can't be decoded are skipped here; validation reports them.
         """
         lineages = Lineages()
-        wanted: dict[tuple[str, int], Place | None] = {}
+        wanted: dict[tuple[str, int], ForkPoint | None] = {}
         for _, line in self._lines():
             if not line.startswith(b"{"):
                 break

@@ -1,7 +1,8 @@
-"""Taking runs from an export file, all of which is checked before any of it is written.
+"""Import: writes the runs of an export file into a ledger, after validating the whole file.
 
-Importing again is harmless: what is there already, under the same digest, is skipped.
-Live claims are not carried: they belong to the ledger that granted them.
+The file is read twice: to validate it and to find conflicts with the ledger, then to write what is
+new, in whole commits. Importing a file again is harmless: records that the ledger has under the
+same digest are skipped. Claims are not imported: they belong to the ledger that granted them.
 """
 
 from __future__ import annotations
@@ -27,28 +28,38 @@ from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, damaged
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import Store
 from turnledger.ledger.transfer.conflicts import (
-    Comparison,
+    ConflictCheck,
     check_ids,
     conflict,
-    next_of,
+    place_of,
     refuse_if_claimed,
     version_of,
 )
-from turnledger.ledger.transfer.file_reader import ExportFile, look_through
-from turnledger.ledger.transfer.redact import WithoutSecrets
+from turnledger.ledger.transfer.file_reader import ExportFile, plausible_lines
+from turnledger.ledger.transfer.redact import RedactedRecords
 from turnledger.ledger.transfer.validate import FileRecord
 
-# Of a transaction that holds several commits; a commit that is larger has one of its own.
+# The most bytes of a transaction with several commits; a larger commit has one of its own.
 ENOUGH_BYTES = 64 * 1024 * 1024
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an import: how much the file holds, and what of it was new.
+    """The result of an import.
 
-    With `seal`, the file carried one: of the file's runs, `sealed_runs` are in it (and of
-    these `grown_runs` have gone on since), `unsealed_runs` it does not know; `missing_runs`
-    are in the seal and not in the file. Of `redacted` records secrets were taken out; from
-    there on the runs in `rechained` have other digests than in the file.
+    Attributes:
+        runs: Runs in the file.
+        records: Records in the file.
+        imported: Records that were new.
+        already_there: Records that the ledger had.
+        blobs: Blobs that came with new records.
+        seal: The file's seal, if it has one.
+        sealed_runs: Runs of the file that are in the seal.
+        grown_runs: Those of `sealed_runs` with records after the seal.
+        unsealed_runs: Runs of the file that are not in the seal.
+        missing_runs: Runs in the seal that are not in the file.
+        redacted: Records in which a secret was replaced.
+        rechained: Runs that have other digests than in the file, since a record of theirs, or
+            of an ancestor, was redacted.
     """
 
     runs: int
@@ -74,21 +85,28 @@ def import_runs(
     check: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> ImportReport:
-    """Take the runs of an export file; all of it is checked before anything is written.
+    """Import the runs of an export file; the whole file is validated before anything is written.
 
-    A run that is here as a beginning of the file's is extended, a longer one is left.
-    What the ledger's redactor takes for a secret is taken out once the file is checked.
-    A seal that the file carries must be whole, and the runs must fit it; `sealed` demands
-    one, `public_key` (raw) one that is signed with that key. With `check` nothing is
-    written: the report says what would be. `progress` is told how many bytes of the file
-    were checked, which is done twice if there is something to write.
+    A run of which the ledger has the beginning is extended; one that is longer in the ledger is
+    left as it is. The ledger's redactor replaces secrets after the validation. If the file has a
+    seal, the runs must fit it. An import that is killed, or fails because another writer came
+    in between, leaves whole commits; importing again writes the rest.
 
-    Raises IntegrityFailureError for a damaged file, ImportConflictError if the ledger
-    holds other events under the same run or event id, RunClaimedError if a run that
-    would be extended has a living worker. Where a seal is demanded, a sealed run that holds
-    a secret is refused: without it, it would not fit the seal. Killed in the middle, an
-    import leaves whole commits, and importing again writes the rest; so does one that
-    somebody comes in between while it writes, and the error says how much is there.
+    Args:
+        ledger: The ledger to import into.
+        source: The file; one that can't seek is copied to a temporary file.
+        public_key: The raw key that the file's seal must be signed with.
+        sealed: Whether the file must have a seal. Where one is demanded, a sealed run with a
+            secret is refused, since without the secret it would not fit the seal.
+        check: Only validate and compare; the report says what an import would do.
+        progress: Called with the number of bytes read. The file is read a second time if there
+            is something to write.
+
+    Raises:
+        NotAnExportError: The file is not an export.
+        IntegrityFailureError: The file is damaged, or does not have the demanded seal.
+        ImportConflictError: The ledger has other events under the same run or event id.
+        RunClaimedError: A run that would be extended has a live worker.
     """
 
     def take(stream: BinaryIO) -> ImportReport:
@@ -105,10 +123,10 @@ def import_runs(
         return take(source)
     with tempfile.TemporaryFile() as spool:
         try:
-            spool.writelines(look_through(source, ledger.limits))
+            spool.writelines(plausible_lines(source, ledger.limits))
         except OSError as error:
             raise StoreUnavailableError(
-                f"The stream could not be kept in {tempfile.gettempdir()} while it is checked: "
+                f"The stream could not be copied to {tempfile.gettempdir()} to validate it: "
                 f"{error}. Nothing was written. Import from a file, or set TMPDIR."
             ) from error
         return take(spool)
@@ -116,8 +134,8 @@ def import_runs(
 
 def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
     codec = ledger.codec
-    with closing(Comparison(ledger.store)) as comparison:
-        without = WithoutSecrets(file, codec)
+    with closing(ConflictCheck(ledger.store)) as comparison:
+        without = RedactedRecords(file, codec)
         for record in without.records():
             comparison.take(record)
         comparison.finish()
@@ -141,14 +159,15 @@ def _import(ledger: Ledger, file: ExportFile, *, check: bool) -> ImportReport:
     )
 
 
-def _write(ledger: Ledger, file: ExportFile, comparison: Comparison) -> tuple[int, int]:
-    """Read the file anew and write what is not there; how many records and blobs that was."""
+def _write(ledger: Ledger, file: ExportFile, comparison: ConflictCheck) -> tuple[int, int]:
+    """Read the file again and write what is new; the numbers of records and blobs written."""
     codec = ledger.codec
     imported = blobs = 0
-    # In the first transaction: what changed since the comparison is found before it is too late.
+    # Repeated in the first transaction, so that a change since the first pass is a conflict before
+    # anything is written.
     check = [comparison.check_extended]
     try:
-        records = WithoutSecrets(file, codec).records(again=True)
+        records = RedactedRecords(file, codec).records(second_pass=True)
         for batch in batches(records, comparison.known, codec.limits):
             written = write_batch(ledger.store, batch, check)
             check = []
@@ -156,8 +175,8 @@ def _write(ledger: Ledger, file: ExportFile, comparison: Comparison) -> tuple[in
             blobs += written[1]
     except TurnledgerError as error:
         if imported:
-            told = f"{imported} records of the file were written before; the rest was not."
-            error.args = (f"{error} {told}", *error.args[1:])
+            written_before = f"{imported} records of the file were written before this error."
+            error.args = (f"{error} {written_before}", *error.args[1:])
         raise
     return imported, blobs
 
@@ -165,7 +184,13 @@ def _write(ledger: Ledger, file: ExportFile, comparison: Comparison) -> tuple[in
 def batches(
     records: Iterator[FileRecord], known: dict[str, int], limits: Limits
 ) -> Iterator[list[FileRecord]]:
-    """What is not there yet, in whole commits, as many as one transaction should hold."""
+    """Group new records into transactions of whole commits.
+
+    Args:
+        records: The records of the file.
+        known: The version of each run that the ledger has.
+        limits: Those of the ledger.
+    """
     batch: list[FileRecord] = []
     commit: list[FileRecord] = []
     size = commit_size = 0
@@ -196,9 +221,12 @@ def write_batch(
     batch: list[FileRecord],
     checks: Iterable[Callable[[Transaction], None]] = (),
 ) -> tuple[int, int]:
-    """Write the records of some runs; how many were new, and how many blobs came with them.
+    """Write records in one transaction; the numbers of new records and of their blobs.
 
-    `checks` are made in the same transaction, before.
+    Args:
+        store: The store to write to.
+        batch: Records of one or several runs, in order.
+        checks: Called first, in the same transaction.
     """
     runs: dict[str, list[FileRecord]] = {}
     for record in batch:
@@ -223,7 +251,7 @@ def _write_run(tx: Transaction, records: list[FileRecord]) -> tuple[int, int]:
         if tx.careful and check_ids(tx, missing):
             continue
         blobs = {name: content for record in missing for name, content in record.blobs.items()}
-        after = before or missing[0].opening
+        after = before or missing[0].start
         assert after is not None
         for record in missing:
             for name in blobs_named(record.event):
@@ -236,12 +264,12 @@ def _write_run(tx: Transaction, records: list[FileRecord]) -> tuple[int, int]:
         if tx.advance(before, after, rows, blobs) is not None:
             return len(rows), len(blobs)
         if tx.run(after.run_id) == before:
-            # Nobody came in between, so trying again would come to the same, for ever.
-            raise damaged(after.run_id, "it can't be moved on")
+            # No other writer came in between, so trying again would fail in the same way.
+            raise damaged(after.run_id, "it can't be updated")
 
 
 def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) -> list[FileRecord]:
-    """The records that the run, standing like this, does not have; others may have written."""
+    """The records that the run does not have by now: another import may have written some."""
     if before is None:
         return records
     first = records[0].row.version
@@ -250,10 +278,10 @@ def _missing(tx: Transaction, before: RunRow | None, records: list[FileRecord]) 
         raise ImportConflictError(f"Run {before.run_id} changed while it was imported. Try again.")
     if there == 0:
         if before.digest != records[0].previous:
-            raise conflict(next_of(records[0]), None)
+            raise conflict(place_of(records[0]), None)
         return records
     last = records[min(there, len(records)) - 1]
     here = tx.row_at(before.run_id, last.row.version)
     if here is None or here.digest != last.row.digest:
-        raise conflict(next_of(last), here)
+        raise conflict(place_of(last), here)
     return records[there:]

@@ -1,7 +1,7 @@
-"""Takes secrets out of the records of an export file, and chains anew what follows them.
+"""Redaction on import: replaces secrets in a file's records and recomputes the digests after them.
 
-A run without secrets keeps every byte and digest of the file. One with a secret has other digests
-from that record on, and so have the runs that go on from there; all ids and times stay.
+A run without secrets keeps every byte and digest of the file. One with a secret has new digests
+from that record on, and so have runs that start from a later version of it. Ids and times stay.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from turnledger.ledger.transfer.file_reader import ExportFile
 from turnledger.ledger.transfer.validate import FileRecord, Lineages
 
 
-class WithoutSecrets:
-    """One pass over a file's records, as they may be written into a ledger."""
+class RedactedRecords:
+    """One pass over a file's records, as the ledger's codec would write them."""
 
     def __init__(self, file: ExportFile, codec: Codec) -> None:
         self._file = file
         self._codec = codec
         self._lineages = Lineages()
-        # The digests of runs that are chained anew, where others go on from them.
+        # The new digests of fork points.
         self._digests: dict[tuple[str, int], bytes] = {}
-        # How many records held a secret, and the runs whose digests are not the file's.
+        # How many records had a secret, and the runs with other digests than in the file.
         self.redacted = 0
         self.rechained: list[str] = []
 
-    def records(self, *, again: bool = False) -> Iterator[FileRecord]:
-        records = self._file.records(again=again)
+    def records(self, *, second_pass: bool = False) -> Iterator[FileRecord]:
+        records = self._file.records(second_pass=second_pass)
         if self._codec.redactor is None:
             yield from records
             return
         previous: bytes | None = None  # None as long as the file's own digests hold
         for record in records:
-            if record.opening is not None:
+            if record.start is not None:
                 previous = self._before(record)
             made = self._without(record)
             if made is not record:
@@ -61,7 +61,7 @@ class WithoutSecrets:
             yield made
 
     def _before(self, record: FileRecord) -> bytes | None:
-        """The digest that a run goes on from, if it is another than in the file."""
+        """The digest that a run starts from, if it is not the one in the file."""
         run_id, event = record.row.run_id, record.event
         if not isinstance(event, RunStarted) or event.parent is None:
             self._lineages.add(run_id)
@@ -71,12 +71,12 @@ class WithoutSecrets:
         return self._digests.get((self._lineages.owner(parent, event.at), event.at))
 
     def _refuse_sealed(self, run_id: str) -> None:
-        """Who demands what was sealed does not want another in its place."""
+        """Refuse to change a run where the caller demands a seal that covers it."""
         if self._file.needs_seal and self._file.sealed_runs.has(run_id):
             raise IntegrityFailureError(
-                f"Run {run_id} holds a secret: without it the run would not fit the seal that is "
-                "wanted. It is not taken. Import it with the secret (--no-redactor, or a Ledger "
-                "opened with redactor=None), or without demanding a seal (no --public-key)."
+                f"Run {run_id} holds a secret; without it, the run would not fit the seal. Nothing "
+                "was imported. Import it with the secret (--no-redactor, or a Ledger opened with "
+                "redactor=None), or without demanding a seal (no --public-key)."
             )
 
     def _without(self, record: FileRecord) -> FileRecord:
@@ -94,7 +94,7 @@ class WithoutSecrets:
         return record._replace(row=row, event=event)
 
     def _hides(self, record: FileRecord) -> bool:
-        """Whether a secret is in the text only: of a key that is there twice, one is not read."""
+        """Whether a secret is in the data and not in the event: decoding drops duplicate keys."""
         redactor, data = self._codec.redactor, record.row.data
         if redactor is None or not redactor.may_hold_secret(data.encode()):
             return False
@@ -106,8 +106,8 @@ class WithoutSecrets:
 def _chained(record: FileRecord, previous: bytes) -> FileRecord:
     run_id, version, tag, event_id, moment, _, data = record.row
     digest = linker(run_id, moment)(previous, version, event_id, tag, data.encode())
-    opening = record.opening
-    if opening is not None:
-        opening = msgspec.structs.replace(opening, digest=previous)
+    start = record.start
+    if start is not None:
+        start = msgspec.structs.replace(start, digest=previous)
     row = NewRow(run_id, version, tag, event_id, moment, digest, data)
-    return record._replace(row=row, previous=previous, opening=opening)
+    return record._replace(row=row, previous=previous, start=start)

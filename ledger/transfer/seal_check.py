@@ -1,7 +1,7 @@
-"""The seal that an export carries: it goes in if the runs fit it, and out if they still do.
+"""Seals in export files: an export and an import compare the runs with the seal.
 
-A run that grew since, or that the seal does not know, is counted; one that was cut or is
-another one is refused. A seal says nothing of blobs: their names are in the data.
+A run that has grown since, or that is not in the seal, is counted; one that was cut or rewritten is
+refused. Blobs need no check of their own: their hashes are in the data.
 """
 
 from __future__ import annotations
@@ -18,26 +18,30 @@ from turnledger.ledger.transfer.file_format import SealLine, encode_line
 
 
 def seal_line(seal: Seal) -> bytes:
-    """The line of a file; a seal has one spelling there, however its own file is laid out."""
+    """The line of a seal in an export file; compact, unlike the seal's own file."""
     return encode_line(SealLine(msgspec.Raw(msgspec.json.encode(seal))))
 
 
 def read_seal_line(line: bytes, public_key: bytes | None) -> Seal:
-    """The seal in a line, its root and signature checked; IntegrityFailureError if not so."""
+    """Read a seal from its line, and check its root and signature."""
     try:
         found = msgspec.json.decode(line, type=SealLine)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise IntegrityFailureError(f"a seal should be here ({error}).") from error
+        raise IntegrityFailureError(f"expected a seal ({error}).") from error
     seal = read_seal(bytes(found.seal), public_key)
     if seal_line(seal) != line:
-        raise IntegrityFailureError("the seal is not spelt as an export spells it.")
+        raise IntegrityFailureError("the seal is not byte for byte as an export writes it.")
     return seal
 
 
 def check_exported(store: Store, seal: Seal, runs: Iterable[RunRow], *, whole: bool) -> None:
-    """That each run which the seal has is there, as far as it was sealed, with its digest.
+    """Check that each run still contains what was sealed of it.
 
-    With `whole`, the runs are all of a ledger, and none that the seal has may be missing.
+    Args:
+        store: The store to export from.
+        seal: The seal to put into the file.
+        runs: The runs to export.
+        whole: Whether these are all runs of the ledger, so that none of the seal may be missing.
     """
     heads = {head.run_id: head for head in seal.heads}
     for run in runs:
@@ -49,15 +53,14 @@ def check_exported(store: Store, seal: Seal, runs: Iterable[RunRow], *, whole: b
         if why := head.difference(run.version, digest):
             raise IntegrityFailureError(
                 f"Run {run.run_id} does not fit the seal of {seal.sealed_at}: {why}. Nothing was "
-                "exported; `turnledger verify --seal FILE` says more."
+                "exported. Run `turnledger verify --seal FILE`."
             )
     if whole and heads:
         more = f" and {len(heads) - 1} others are" if len(heads) > 1 else " is"
         raise IntegrityFailureError(
             f"Run {next(iter(heads))}{more} in the seal of {seal.sealed_at} and not in the ledger: "
-            "removed, or this is a part of what was sealed. Nothing was exported; `turnledger "
-            "verify --seal FILE` says more. What is there can be exported with the seal by naming "
-            "the runs."
+            "removed, or this is only a part of the sealed ledger. Nothing was exported. Run "
+            "`turnledger verify --seal FILE`, or export with this seal by naming the runs."
         )
 
 
@@ -69,20 +72,20 @@ class SealedRuns:
         self._heads = {head.run_id: head for head in seal.heads} if seal is not None else {}
         self._head: Head | None = None
         self._met = False
-        # Of the file's runs: those that the seal has, of them those that grew since, the others.
+        # Runs of the file that are in the seal; of these, those that have grown; the others.
         self.sealed = self.grown = self.unsealed = 0
 
     @property
     def missing(self) -> int:
-        """How many runs the seal has, and the file has not, or not yet."""
+        """How many runs of the seal are not in the file, or not yet."""
         return len(self._heads) - self.sealed
 
     def has(self, run_id: str) -> bool:
-        """Whether the seal knows a run."""
+        """Whether a run is in the seal."""
         return run_id in self._heads
 
     def open(self, run_id: str) -> None:
-        """Another run begins."""
+        """Begin the next run."""
         self._head, self._met = self._heads.get(run_id), False
         if self._head is None:
             self.unsealed += 1
@@ -90,21 +93,21 @@ class SealedRuns:
             self.sealed += 1
 
     def differs(self, version: int, digest: str) -> str:
-        """What is wrong with the next record, by the seal; empty if nothing is."""
+        """How the next record differs from the seal; empty if it does not."""
         if self._head is None or version != self._head.version:
             return ""
         self._met = True
         return self._head.difference(version, digest)
 
     def ends_wrong(self, version: int) -> str:
-        """What is wrong with a run that ends here; a run that goes on is one that grew."""
+        """How a run that ends with this version differs from the seal; empty if it does not."""
         head, self._head = self._head, None
         if head is None:
             return ""
         self.grown += version > head.version
         why = head.difference(version, head.digest)
         if not why and not self._met:
-            # A fork has no record of what it shares: whoever makes one of a sealed run, at or
-            # after its head, would have nothing compared.
-            why = f"the seal has version {head.version} of it, here it begins after it: rewritten"
+            # The file has no record of the run at the head's version, so nothing was compared: a
+            # forger may have made the run a fork whose own records begin later.
+            why = f"the seal has version {head.version}, the run begins after it: rewritten"
         return f"run {head.run_id}: {why}" if why else ""

@@ -1,7 +1,7 @@
-"""Checking the lines of an export file for all that can be checked without a ledger.
+"""Validation of an export file: everything that can be checked without a ledger.
 
-Digests, versions without gaps, fork points, blobs, limits, the seal, and that every event
-can be read.
+Digests, versions without gaps, fork points, blobs, limits, the seal, and that every event can be
+decoded. `Lineages` tells which run recorded a version that forks and continuations share.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ from turnledger.ledger.transfer.file_format import (
 )
 from turnledger.ledger.transfer.seal_check import SealedRuns
 
-# What naming a blob takes in a record, and its own digest is the least of it.
-_NAME_BYTES = 64
+# The least that the name of a blob takes in a record: its digest.
+_BLOB_NAME_BYTES = 64
 
 
 class _Run(NamedTuple):
-    """`at` is the version after which a run has records of its own."""
+    """A run's point in its lineage.
+
+    `at` is the version after which it has records of its own, `above` the run that recorded
+    version `at`, and `far_above` one further up, by which long lineages are skipped.
+    """
 
     at: int
     depth: int
@@ -49,7 +53,13 @@ class _Run(NamedTuple):
 
 
 class Lineages:
-    """The runs that were added, parents before children."""
+    """Finds which run recorded a version that its forks and continuations share.
+
+    A lineage may be as long as the file, and every run of it may ask, so walking up would take
+    quadratic time. Each run has a pointer to its ancestor and one that jumps further, at
+    distances that double (a skew-binary jump list): a query takes logarithmic time. Parents
+    must be added before children.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -61,14 +71,14 @@ class Lineages:
         return len(self._runs)
 
     def add(self, run_id: str, parent: str | None = None, at: int = 0) -> None:
-        """A run that goes on from a version of its parent, or from nothing."""
+        """Add a run that starts from version `at` of its parent, or without a parent."""
         if parent is None:
             self._runs[run_id] = _Run(0, 0, run_id, run_id)
             return
         if parent not in self._runs:
             self.add(parent)
-        # A fork of what its parent only shares goes on from whoever recorded that. So `at`
-        # falls with every step up, and steps that double in length find a place among them.
+        # A fork at a version that its parent only shares hangs below the run that recorded it. So
+        # `at` decreases with every step up, which lets `owner` decide between the two pointers.
         above = self.owner(parent, at)
         near = self._runs[above]
         far = self._runs[near.far_above]
@@ -77,7 +87,7 @@ class Lineages:
         self._runs[run_id] = _Run(at, near.depth + 1, above, far_above)
 
     def owner(self, run_id: str, version: int) -> str:
-        """The run that a version of this run's lineage is an own record of."""
+        """The run that recorded a version of this run's lineage."""
         runs = self._runs
         while (run := runs.get(run_id)) is not None and run.depth and version <= run.at:
             far = runs[run.far_above]
@@ -86,26 +96,32 @@ class Lineages:
 
 
 class FileRecord(NamedTuple):
-    """A record of the file, checked. `opening` is where its run stood before its first event.
+    """A validated record of the file.
 
-    `blobs` are those that stand before it, without their bytes while all is only checked.
+    Attributes:
+        line: Its line number.
+        row: The record as it is stored.
+        event: Its event.
+        previous: The digest before it.
+        start: For a run's first own record, the run's index row before it; else None.
+        blobs: The blobs just before it in the file; without their bytes in the first pass.
     """
 
     line: int
     row: NewRow
     event: Event
     previous: bytes
-    opening: RunRow | None
+    start: RunRow | None
     blobs: dict[str, bytes]
 
 
-def most_blobs(limits: Limits) -> int:
-    """How many blobs can stand before a record: it must name them all."""
-    return limits.max_event_bytes // _NAME_BYTES
+def max_blobs(limits: Limits) -> int:
+    """How many blobs can be before one record, which must name them all."""
+    return limits.max_event_bytes // _BLOB_NAME_BYTES
 
 
-class Place(msgspec.Struct):
-    """A version that a later run goes on from, or may."""
+class ForkPoint(msgspec.Struct):
+    """A record that a later run of the file starts from."""
 
     digest: bytes
     recorded_at: int
@@ -113,35 +129,43 @@ class Place(msgspec.Struct):
 
 
 class Checker:
-    """One pass over the lines after the header.
+    """One pass over the lines after the header and the seal.
 
-    A first one holds no blobs: whether they belong to a record shows only after them. `again`
-    is for one that has been checked, and is read to be written.
+    The first pass only checks, and keeps no blobs: a file could hold any number before a record
+    that does not name them. In the second pass, blobs are kept until their record is written.
+
+    Args:
+        lines: Numbered lines.
+        fork_points: The (run, version) pairs that runs of the file start from, to be filled in.
+        limits: Those of the importing ledger.
+        catalogue: The event catalogue in the file's header.
+        sealed: Compares the runs with the file's seal.
+        second_pass: Whether the file was validated before.
     """
 
     def __init__(
         self,
         lines: Iterator[tuple[int, bytes]],
-        places: dict[tuple[str, int], Place | None],
+        fork_points: dict[tuple[str, int], ForkPoint | None],
         limits: Limits,
         catalogue: int,
         sealed: SealedRuns,
         *,
-        again: bool,
+        second_pass: bool,
     ) -> None:
         self._lines = lines
-        self._places = places
+        self._fork_points = fork_points
         self._sealed = sealed
         self._limits = limits
         self._catalogue = catalogue
-        self._again = again
+        self._second_pass = second_pass
         self._codec = Codec(limits, written=catalogue)
         self._lineages = Lineages()
         self._blobs: set[str] = set()
         self._pending: dict[str, bytes] = {}
         self._records = 0
         self._line = 1
-        # Where the run that is being read stands.
+        # The state of the run that is being read.
         self._run_id = ""
         self._version = 0
         self._digest = GENESIS
@@ -161,10 +185,10 @@ class Checker:
                 return
             else:
                 yield self._check(found)
-        self._damaged("the file ends here without its end line: it was cut off")
+        self._damaged("the file ends without its end line: it was cut off")
 
     def _damaged(self, what: str) -> NoReturn:
-        if self._again:
+        if self._second_pass:
             raise damaged_line(self._line, what, "The file changed while it was imported")
         raise damaged_line(self._line, what)
 
@@ -172,7 +196,7 @@ class Checker:
         self._end_run()
         found = Totals(len(self._lineages), self._records, len(self._blobs))
         if totals != found:
-            self._damaged(f"the file should hold {totals}, found {found}")
+            self._damaged(f"the end line says {totals}, found {found}")
         if self._pending:
             self._damaged("a blob that no record names")
         if next(self._lines, None) is not None:
@@ -181,9 +205,9 @@ class Checker:
 
     def _take_blob(self, line: BlobLine) -> None:
         if line.blob in self._blobs:
-            self._damaged(f"blob {line.blob} stands in the file twice")
-        if len(self._pending) >= most_blobs(self._limits):
-            self._damaged("more blobs than a record can name stand before this one")
+            self._damaged(f"blob {line.blob} is in the file twice")
+        if len(self._pending) >= max_blobs(self._limits):
+            self._damaged("more blobs than a record can name are before this one")
         if len(line.content) > self._limits.max_blob_bytes:
             raise LimitExceededError(
                 f"line {self._line}: a blob, in bytes",
@@ -191,21 +215,20 @@ class Checker:
                 found=len(line.content),
                 setting="max_blob_bytes",
             )
-        self._pending[line.blob] = line.content if self._again else b""
+        self._pending[line.blob] = line.content if self._second_pass else b""
         self._blobs.add(line.blob)
 
     def _check(self, line: RecordLine) -> FileRecord:
         moment, digest = self._parsed(line)
         data = bytes(line.data)
         event: Event | None = None
-        opening: RunRow | None = None
+        start: RunRow | None = None
         if line.run_id != self._run_id:
             event = self._event(line.type, data) if line.type == RunStarted.tag else None
-            opening = self._open(line.run_id, event)
+            start = self._open(line.run_id, event)
         if line.version != self._version + 1:
             self._damaged(
-                f"run {line.run_id}: version {self._version + 1} should follow, "
-                f"found {line.version}"
+                f"run {line.run_id}: expected version {self._version + 1}, found {line.version}"
             )
         previous = self._digest
         expected = linker(line.run_id, moment)(
@@ -213,39 +236,39 @@ class Checker:
         )
         if expected != digest:
             self._damaged(
-                f"run {line.run_id}, version {line.version}: the digest should be "
-                f"{expected.hex()}, found {line.digest}"
+                f"run {line.run_id}, version {line.version}: expected digest {expected.hex()}, "
+                f"found {line.digest}"
             )
         if why := self._sealed.differs(line.version, line.digest):
             self._damaged(f"run {line.run_id}: {why}")
         if moment < self._moment:
             self._damaged(f"run {line.run_id}, version {line.version}: recorded_at goes backwards")
         event = event or self._event(line.type, data)
-        if isinstance(event, RunStarted) and opening is None:
+        if isinstance(event, RunStarted) and start is None:
             self._damaged(f"run {line.run_id}, version {line.version}: a run starts only once")
-        self._count_commit(moment, len(data), opening is not None)
+        self._count_commit(moment, len(data), start is not None)
         blobs = self._blobs_of(event)
         self._move(line.version, digest, moment)
         row = NewRow(
             line.run_id, line.version, line.type, line.event_id, moment, digest, data.decode()
         )  # fmt: skip
-        return FileRecord(self._line, row, event, previous, opening, blobs)
+        return FileRecord(self._line, row, event, previous, start, blobs)
 
     def _parsed(self, line: RecordLine) -> tuple[int, bytes]:
-        """Time and digest; every field must be spelt the one way that export spells it."""
+        """The time and digest of a line; every field must be in canonical form."""
         for name in ("run_id", "event_id"):
             if not UUID_TEXT.fullmatch(getattr(line, name)):
-                self._damaged(f"{name} is no UUID in its usual spelling")
+                self._damaged(f"{name} is not a UUID in canonical form")
         if not DIGEST_TEXT.fullmatch(line.digest):
-            self._damaged("digest is not 64 digits")
+            self._damaged("digest is not 64 hexadecimal digits in lower case")
         try:
             bytes(line.data).decode()
             if line.recorded_at != self._last_moment[0]:
                 moment = to_micros(datetime.fromisoformat(line.recorded_at))
                 if moment_text(moment) != line.recorded_at:
-                    raise ValueError("recorded_at is not in its usual spelling")
+                    raise ValueError("recorded_at is not in canonical form")
                 if not is_moment(moment):
-                    raise ValueError("recorded_at is no moment that a record can have")
+                    raise ValueError("recorded_at is outside the range of times")
                 self._last_moment = (line.recorded_at, moment)
         except (ValueError, OverflowError) as error:
             self._damaged(f"not a record: {error}")
@@ -274,33 +297,33 @@ class Checker:
         return event
 
     def _open(self, run_id: str, started: Event | None) -> RunRow:
-        """Begin with another run: where it stands before its first own event."""
+        """Begin the next run; its index row before its first own event."""
         self._end_run()
         if run_id in self._lineages:
-            self._damaged(f"run {run_id} goes on here after another run's records")
+            self._damaged(f"run {run_id} continues after another run's records")
         if isinstance(started, RunStarted) and started.parent is not None:
             parent = str(started.parent)
             owner = self._lineages.owner(parent, started.at)
-            place = self._places.get((owner, started.at)) if parent in self._lineages else None
-            if place is None:
+            point = self._fork_points.get((owner, started.at)) if parent in self._lineages else None
+            if point is None:
                 self._damaged(
-                    f"run {run_id} goes on from version {started.at} of run {parent}, "
+                    f"run {run_id} starts from version {started.at} of run {parent}, "
                     "which is not in the file before it"
                 )
-            if not place.ends_commit:
+            if not point.ends_commit:
                 self._damaged(
-                    f"run {run_id} goes on from version {started.at} of run {parent}, "
+                    f"run {run_id} starts from version {started.at} of run {parent}, "
                     "which is in the middle of a commit"
                 )
-            opening = child_of(run_id, place.digest, place.recorded_at, started)
+            start = child_of(run_id, point.digest, point.recorded_at, started)
             self._lineages.add(run_id, parent, started.at)
         else:
-            opening = RunRow(run_id)
+            start = RunRow(run_id)
             self._lineages.add(run_id)
-        self._run_id, self._version = run_id, opening.version
-        self._digest, self._moment = opening.digest, opening.recorded_at
+        self._run_id, self._version = run_id, start.version
+        self._digest, self._moment = start.digest, start.recorded_at
         self._sealed.open(run_id)
-        return opening
+        return start
 
     def _end_run(self) -> None:
         if why := self._sealed.ends_wrong(self._version):
@@ -308,7 +331,7 @@ class Checker:
             self._damaged(why)
 
     def _count_commit(self, moment: int, size: int, first: bool) -> None:
-        """Events of one commit share their time; a commit must fit into one append here."""
+        """Events of one commit share their time; a commit must fit one append in this ledger."""
         if first or moment != self._moment:
             self._commit_events = self._commit_bytes = 0
         self._commit_events += 1
@@ -325,17 +348,17 @@ class Checker:
     def _blobs_of(self, event: Event) -> dict[str, bytes]:
         named = set(blobs_named(event))
         for name in sorted(named - self._blobs):
-            self._damaged(f"the record names blob {name}, which is not in the file before it")
+            self._damaged(f"blob {name}, which the record names, is not in the file before it")
         for name in sorted(self._pending.keys() - named):
-            self._damaged(f"blob {name} stands before a record that does not name it")
+            self._damaged(f"blob {name} is before a record that does not name it")
         blobs, self._pending = self._pending, {}
         return blobs
 
     def _move(self, version: int, digest: bytes, moment: int) -> None:
-        before = self._places.get((self._run_id, version - 1))
+        before = self._fork_points.get((self._run_id, version - 1))
         if before is not None and before.recorded_at == moment:
             before.ends_commit = False
-        if (self._run_id, version) in self._places:
-            self._places[self._run_id, version] = Place(digest, moment)
+        if (self._run_id, version) in self._fork_points:
+            self._fork_points[self._run_id, version] = ForkPoint(digest, moment)
         self._version, self._digest, self._moment = version, digest, moment
         self._records += 1

@@ -207,7 +207,7 @@ def test_the_wal_is_taken_back_after_it(tmp_path: Path, file: Path) -> None:
 def test_what_is_there_stays(ledger: Ledger, file: Path) -> None:
     """A file is replaced only when that is asked for, and by a whole backup."""
     file.write_text("mine")
-    with pytest.raises(InvalidInputError, match="there already"):
+    with pytest.raises(InvalidInputError, match="exists and was not changed"):
         back_up(ledger, file)
     assert file.read_text() == "mine"
     assert only(file)
@@ -224,7 +224,7 @@ def test_what_comes_meanwhile_stays_too(ledger: Ledger, file: Path) -> None:
     def come(*_: object) -> None:
         file.write_text("theirs")
 
-    with pytest.raises(InvalidInputError, match="there already"):
+    with pytest.raises(InvalidInputError, match="exists and was not changed"):
         back_up(ledger, file, progress=come)
     assert file.read_text() == "theirs"
     assert only(file)
@@ -242,7 +242,7 @@ def test_a_ledger_in_use_is_never_replaced(ledger: Ledger, file: Path) -> None:
 def test_a_wal_without_its_ledger_is_in_the_way(ledger: Ledger, file: Path) -> None:
     """What somebody who died left behind would be read as a part of the backup."""
     Path(f"{file}-wal").write_bytes(b"x")
-    with pytest.raises(InvalidInputError, match="-wal is there"):
+    with pytest.raises(InvalidInputError, match="-wal exists"):
         back_up(ledger, file)
     assert not file.exists()
 
@@ -281,7 +281,7 @@ def test_a_link_that_leads_nowhere_is_there(ledger: Ledger, file: Path) -> None:
     """That is told before anything is copied; by force the link is replaced, not followed."""
     file.symlink_to("nowhere")
     told: list[object] = []
-    with pytest.raises(InvalidInputError, match="there already"):
+    with pytest.raises(InvalidInputError, match="exists and was not changed"):
         back_up(ledger, file, progress=lambda *args: told.append(args))
     assert told == []
     assert file.is_symlink()
@@ -296,7 +296,7 @@ def test_a_wal_beside_a_link_is_in_the_way_too(ledger: Ledger, file: Path) -> No
     theirs.write_text("")
     file.symlink_to(theirs)
     Path(f"{file}-wal").write_bytes(b"x")
-    with pytest.raises(InvalidInputError, match="-wal is there"):
+    with pytest.raises(InvalidInputError, match="-wal exists"):
         back_up(ledger, file, overwrite=True)
     assert file.is_symlink()
 

@@ -80,7 +80,7 @@ def test_a_moment_that_no_record_can_have_is_refused(target: Ledger, moment: int
     """It would be taken, and then neither be shown nor gone on from."""
     forger = Forger()
     forger.note(new_run_id(), 1, moment=moment)
-    with pytest.raises(IntegrityFailureError, match=r"line 2.*no moment"):
+    with pytest.raises(IntegrityFailureError, match=r"line 2.*range of times"):
         take(target, forger.file)
     assert list(target.runs()) == []
 
