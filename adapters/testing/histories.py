@@ -28,7 +28,7 @@ from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunInfo
 from turnledger.runtime import MainLoop, Replayed, replay
-from turnledger.runtime.recovery.find import asked_for
+from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.recovery.request_types import type_name
 
 # What builds a loop: it takes a ledger, or nothing.
@@ -187,7 +187,7 @@ def _the_one(runs: list[RunInfo], name: str, run: RunId) -> RunInfo:
 
 def _asked_for(ledger: Ledger, info: RunInfo) -> str | None:
     """The type of a run's request; a fork's is its parent's. None if no request is recorded."""
-    asked = asked_for(ledger, info.run_id)
+    asked = request_event(ledger, info.run_id)
     return None if asked is None or asked.request_id is None else asked.request_type
 
 

@@ -30,7 +30,7 @@ from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
 from turnledger.projections.views.conversation import ConversationState
 from turnledger.runtime import Request
-from turnledger.runtime.journal.loop_progress import ByPlace
+from turnledger.runtime.journal.loop_progress import ProviderData
 
 
 class NotExportedError(InvalidInputError):
@@ -90,7 +90,7 @@ def export_transcript(ledger: Ledger, run_id: UUID, wanted: Wanted) -> dict[str,
         prompt_name="",
         system=history.system,
         history=history,
-        provider_data=ByPlace(replies.beyond.get(evaluation, OrderedMap())),
+        provider_data=ProviderData(replies.beyond.get(evaluation, OrderedMap())),
         model=model,
         blob=ledger.blob,
     )

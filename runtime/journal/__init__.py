@@ -1,1 +1,1 @@
-"""The journal: folds and commits what a loop and its session record."""
+"""The journal: encodes, folds and commits the events of a loop and its session."""

@@ -1,5 +1,4 @@
-"""The write side of one run in one process: committed events, pending events, and the state
-with both.
+"""`Journal`: the write side of one run: its committed events, pending events, and their fold.
 
 Events are added and change the state at once. They are appended to the ledger together, just
 before an effect is performed or when there is nothing left to do, so that one commit covers
@@ -208,7 +207,7 @@ class Journal:
         self.claim = claim
         self.clock = clock or SystemClock()
         self.commits = 0
-        # A checkpoint after so many completed tools; 0 is none.
+        # A checkpoint after so many completed tools; 0 means no checkpoints.
         self.checkpoint_interval = 0
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()

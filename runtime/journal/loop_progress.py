@@ -1,7 +1,7 @@
-"""How far a run's loop is: what `decide` looks at beside the views that people look at.
+"""Internal projection of the loop's progress: its evaluation, turn, requests and attempts.
 
-A fold like any other. Everything that the loop remembers from one step to the next is here or
-in the views, so that a loop in another process goes on as if it had never stopped.
+`decide` reads it beside the public views. The loop remembers nothing else from one step to the
+next, so that a loop in another process goes on as if this one had never stopped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
 
 change = msgspec.structs.replace
-# The call id of session changes that were made while the prompt was.
+# The call id of session changes that `create_prompt` made.
 CREATE_PROMPT = "create_prompt"
 
 
 @final
 class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One evaluation: what it is of, and what was said in it so far."""
+    """One evaluation: its prompt, its turns so far, and the last reply."""
 
     evaluation_id: str
     prompt_ns: str
@@ -50,7 +50,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     # The number of the next message, and of the last turn.
     sequence: int = 0
     turn: int = 0
-    # The last message, if the assistant said it and everything it asked for is answered.
+    # Whether the last message is the assistant's: no tool result or user message follows it.
     replied: bool = False
     reply_id: UUID | None = None
     reply_text: str = ""
@@ -60,9 +60,10 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool = False
     superseded: bool = False
     output: Any = None
-    # What the provider sent beyond its messages, by the place of the turn in the history.
+    # What the provider sent beyond its messages (reasoning signatures, say), by the place of
+    # the turn in the history.
     provider_data: OrderedMap[Any] = OrderedMap()
-    # What it parsed of the last reply.
+    # The structured output that the provider parsed of the last reply.
     parsed: Any = None
     model: str = ""
 
@@ -76,9 +77,10 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: int = 0
     expansions: int = 0
     tool_calls_completed: int = 0
-    # The version that the run's prompt was made from, once anything came of that.
+    # The version that the run's prompt was made from, once something it led to was recorded.
     prompted_at: int | None = None
-    # Replies and tools so far, and how many there were when the run was last resumed.
+    # Replies and tool results so far, and how many there were when the run was last resumed:
+    # if there are no more, that attempt got nowhere.
     steps: int = 0
     steps_at_resume: int | None = None
     attempts: int = 0
@@ -89,13 +91,13 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
         return self.attempts + 1 if self.steps_at_resume == self.steps else 1
 
     def of(self, evaluation_id: str) -> EvaluationProgress | None:
-        """The evaluation if it is the one that the loop is in."""
+        """The evaluation with this id, if the loop is in it."""
         found = self.evaluation
         return found if found is not None and found.evaluation_id == evaluation_id else None
 
 
 class Progress(Projection[ProgressState]):
-    """Folds what a loop has done so far."""
+    """Folds the loop's progress."""
 
     name = "progress"
     reads = (
@@ -121,11 +123,11 @@ class Progress(Projection[ProgressState]):
         event = record.event
         match event:
             case RunStarted():
-                return _begun(state, event)
+                return _run_started(state, event)
             case EvaluationStarted():
-                # What was said in it before it is begun was brought along.
+                # A restored conversation has messages before its evaluation is started again.
                 evaluation = change(
-                    state.of(event.evaluation_id) or _nothing_said(event),
+                    state.of(event.evaluation_id) or _new_evaluation(event),
                     prompt_digest=event.prompt_digest,
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
@@ -138,7 +140,7 @@ class Progress(Projection[ProgressState]):
                     prompted_at=at,
                 )
             case MessageAppended():
-                return _said(state, event)
+                return _message_appended(state, event)
             case ToolCallCompleted():
                 done = state.tool_calls_completed + 1
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
@@ -153,7 +155,7 @@ class Progress(Projection[ProgressState]):
             case RunResumed():
                 return change(state, attempts=event.attempt, steps_at_resume=state.steps)
             case _:
-                return _about_an_evaluation(state, event)
+                return _of_evaluation(state, event)
 
     def to_json(self, state: ProgressState) -> Any:
         found = state.evaluation
@@ -176,13 +178,13 @@ class Progress(Projection[ProgressState]):
         }
 
 
-def _begun(state: ProgressState, event: RunStarted) -> ProgressState:
+def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
     """A fork goes on with the conversation, a continuation with nothing of it."""
     if event.kind != "fork":
         return ProgressState(started=event)
     first = state.started
     if first is not None and event.request is None:
-        # What was asked for is the parent's to say.
+        # A fork's request is its parent's.
         event = change(
             event,
             request_id=first.request_id,
@@ -194,7 +196,7 @@ def _begun(state: ProgressState, event: RunStarted) -> ProgressState:
     return change(state, started=event, tool_calls_completed=0)
 
 
-def _nothing_said(event: EvaluationStarted) -> EvaluationProgress:
+def _new_evaluation(event: EvaluationStarted) -> EvaluationProgress:
     return EvaluationProgress(
         evaluation_id=event.evaluation_id,
         prompt_ns=event.prompt_ns,
@@ -202,10 +204,10 @@ def _nothing_said(event: EvaluationStarted) -> EvaluationProgress:
     )
 
 
-def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
+def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressState:
     message = event.message
     found = state.of(message.evaluation_id) or EvaluationProgress(
-        # A conversation that was brought along: a snapshot's, say.
+        # The first message of a restored conversation.
         evaluation_id=message.evaluation_id,
         prompt_ns=message.prompt_ns,
         prompt_key=message.prompt_key,
@@ -221,13 +223,13 @@ def _said(state: ProgressState, event: MessageAppended) -> ProgressState:
         reply_text=message.content if by_assistant else found.reply_text,
         requests=0 if by_assistant else found.requests,
         parsed=None if by_assistant else found.parsed,
-        # Whoever says something after the answer wants another one.
+        # A user's message after the answer asks for another one.
         finished=found.finished and message.role != "user",
     )
     return change(state, evaluation=evaluation)
 
 
-def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
+def _of_evaluation(state: ProgressState, event: Any) -> ProgressState:
     found = state.of(event.evaluation_id)
     expansions = state.expansions + isinstance(event, EvaluationSuperseded)
     if found is None:
@@ -236,7 +238,7 @@ def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
         case ModelCalled():
             found = change(found, requests=max(found.requests + 1, event.attempt))
         case ModelReplied():
-            found = _replied(found, event)
+            found = _model_replied(found, event)
         case EvaluationFinished():
             found = change(found, finished=True, output=event.output)
         case EvaluationSuperseded():
@@ -245,7 +247,7 @@ def _about_an_evaluation(state: ProgressState, event: Any) -> ProgressState:
     return change(state, evaluation=found, expansions=expansions, steps=steps)
 
 
-def _replied(found: EvaluationProgress, event: ModelReplied) -> EvaluationProgress:
+def _model_replied(found: EvaluationProgress, event: ModelReplied) -> EvaluationProgress:
     data = event.provider_data if isinstance(event.provider_data, dict) else {}
     kept = found.provider_data
     if data.get("provider") is not None and type(data.get("place")) is int:
@@ -254,20 +256,22 @@ def _replied(found: EvaluationProgress, event: ModelReplied) -> EvaluationProgre
 
 
 def provider_data(reply_data: Any, parsed: Any, place: int) -> Any:
-    """What a ModelReplied holds of a reply beyond its message; None if there is nothing.
+    """`ModelReplied.provider_data`: what a reply has beyond its message; None if nothing.
 
-    `place` is that of the reply's turn in the history: where the data belongs when it is sent
-    back.
+    Args:
+        reply_data: What the provider sent and wants back with the next request.
+        parsed: The structured output, if the provider parsed it.
+        place: The place of the reply's turn in the history: where `reply_data` belongs.
     """
-    kept = {"provider": reply_data, "parsed": parsed}
-    said = {name: value for name, value in kept.items() if value is not None}
+    given = {"provider": reply_data, "parsed": parsed}
+    data = {name: value for name, value in given.items() if value is not None}
     if reply_data is not None:
-        said["place"] = place
-    return said or None
+        data["place"] = place
+    return data or None
 
 
-class ByPlace(Mapping[int, Any]):
-    """What providers sent beyond their messages: looked up, and not copied for every request."""
+class ProviderData(Mapping[int, Any]):
+    """Provider data by the place of its turn, read from the fold without copying it."""
 
     def __init__(self, kept: OrderedMap[Any]) -> None:
         self._kept = kept

@@ -1,1 +1,1 @@
-"""Recovery: find interrupted runs, claim one, and go on with it."""
+"""Recovery: list interrupted runs, claim one, and resume it from its events or a checkpoint."""

@@ -1,7 +1,7 @@
-"""Which runs can be recovered: interrupted ones of a loop's kind that nobody is at.
+"""`list_recoverable`: interrupted runs of a loop's request type that no worker has.
 
-A fork that nobody has run yet was not interrupted: it is for whoever made it to run. Nor is one
-of a replay with live parts, which would be live as a whole from then on.
+Not listed are forks that were never run, as they were not interrupted, and the forks of a
+replay with live parts, as recovering one would make all of it live.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ from turnledger.runtime.recovery.request_types import type_name
 from turnledger.runtime.recovery.run_reader import RunReader
 
 logger = logger_of("turnledger.recovery")
-# A tag of forks that a replay with live parts made: what was live in them.
+# Tag of forks that a replay with live parts made; its value names the live parts.
 LIVE_TAG = "turnledger.live"
 
 
 def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
-    """The interrupted runs of this loop's kind that nobody is at, oldest first."""
+    """Interrupted runs of this loop's request type that no worker has, oldest first.
+
+    The run index, a run's first record and its last checkpoint say all that is needed: only a
+    fork has to be folded, for its calls in doubt.
+    """
     if host.ledger is None:
-        return _in_order(_saved_ones(host))
+        return _in_order(_saved_runs(host))
     ledger, wanted = host.ledger, type_name(host.request_type)
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
         for info in ledger.runs(status=status):
-            # What the index and the first record can rule out is not folded.
             if LIVE_TAG in info.tags or (info.kind == "fork" and not info.epoch):
                 continue
-            asked = asked_for(ledger, info.run_id)
-            if asked is None or asked.request_id is None:
+            started = request_event(ledger, info.run_id)
+            if started is None or started.request_id is None:
                 continue
-            if wanted and asked.request_type and asked.request_type != wanted:
+            if wanted and started.request_type and started.request_type != wanted:
                 continue
             if ledger.worker_of(info.run_id) is not None:
                 continue
@@ -54,18 +57,22 @@ def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
             found.append(
                 RecoverableRun(
                     run_id=info.run_id,
-                    request_id=asked.request_id,
+                    request_id=started.request_id,
                     phase=CheckpointPhase(latest.phase if latest else "initialized"),
                     tool_calls_completed=latest.tool_calls_completed if latest else 0,
                     created_at=latest.created_at if latest else info.started_at,
                 )
             )
-    elsewhere = [run for run in _saved_ones(host) if not ledger.head(run.run_id)]
-    return _in_order([*found, *elsewhere])
+    # Runs of a loop without a ledger may still be in checkpoint files.
+    saved = [run for run in _saved_runs(host) if not ledger.head(run.run_id)]
+    return _in_order([*found, *saved])
 
 
-def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
-    """The event that says what a run was asked for: its first one; a fork's is its parent's."""
+def request_event(ledger: Ledger, run_id: UUID) -> RunStarted | None:
+    """The RunStarted that holds a run's request: its own, or for a fork its parent's.
+
+    None if the run does not begin with a RunStarted.
+    """
     info = ledger.run(run_id)
     while True:
         event = ledger.record(info.run_id, info.parent_version + 1).event
@@ -78,7 +85,7 @@ def asked_for(ledger: Ledger, run_id: UUID) -> RunStarted | None:
             info = ledger.run(info.parent)
 
 
-def _saved_ones(host: LoopHost) -> list[RecoverableRun]:
+def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
     recovery, backend = host.recovery, host.backend
     if backend is None or recovery is None:
         return []
@@ -89,7 +96,7 @@ def _saved_ones(host: LoopHost) -> list[RecoverableRun]:
             if checkpoint is None or saved_in(checkpoint).attempts >= recovery.max_attempts:
                 continue
         except CheckpointCorruptedError as error:
-            logger.warning("the checkpoint of run %s is left out: %s", run_id, error)
+            logger.warning("run %s is not listed, its checkpoint is corrupted: %s", run_id, error)
             continue
         if wanted and checkpoint.request_type and checkpoint.request_type != wanted:
             continue

@@ -1,4 +1,4 @@
-"""Lease heartbeats: a claim is prolonged by a thread of its own while a run is worked on."""
+"""Lease heartbeats: a background thread prolongs a claim while its worker runs the run."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from turnledger.runtime.session.session import Session
 logger = logger_of("turnledger.lease")
 
 
-class KeptAlive:
-    """Prolongs a claim while the block runs, and gives it back at its end.
+class LeaseHeartbeat:
+    """Prolongs a claim while the block runs, and releases it at the end.
 
-    Should another worker take the run, the fence keeps this one from writing; `lost` says so
-    before it tries.
+    If another worker takes the run, the epoch keeps this one from writing; `lost` is true then,
+    before an append fails.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -33,6 +33,7 @@ class KeptAlive:
         self._thread = Thread(target=self._beat, name="turnledger-lease", daemon=True)
 
     def _beat(self) -> None:
+        # Three times in a lease of `ttl` microseconds: one heartbeat may fail or be late.
         while not self._over.wait(self._claim.ttl / 3e6):
             try:
                 self._claim.heartbeat()
@@ -40,12 +41,12 @@ class KeptAlive:
                 self.lost = True
                 return
             except TurnledgerError as error:
-                # The store is away: it is tried again, and the lease may run out.
+                # The store is unavailable. The next beat tries again; the lease may run out.
                 logger.warning(
-                    "the lease of run %s was not prolonged: %s", self._claim.run_id, error
+                    "could not prolong the lease of run %s: %s", self._claim.run_id, error
                 )
 
-    def __enter__(self) -> KeptAlive:
+    def __enter__(self) -> LeaseHeartbeat:
         self._thread.start()
         return self
 
@@ -60,14 +61,12 @@ class KeptAlive:
         try:
             self._claim.release()
         except TurnledgerError as trouble:
-            # What was done under it is on disk; the lease ends by itself.
-            logger.warning(
-                "the lease of run %s was not given back: %s", self._claim.run_id, trouble
-            )
+            # What was done under the claim is on disk, and its lease expires by itself.
+            logger.warning("could not release the lease of run %s: %s", self._claim.run_id, trouble)
 
 
 def worker_name(ledger: Ledger) -> str:
-    """A name for one claim: not even another thread with the same ledger shares it."""
+    """A worker's name for one claim: threads with the same ledger get different ones."""
     return f"{ledger.worker}/{str(new_run_id())[-6:]}"
 
 
@@ -80,19 +79,19 @@ def claimed(
     claim: Claim | None = None,
     reader: RunReader | None = None,
 ) -> Iterator[Journal]:
-    """The journal of a run in the host's ledger, for as long as this worker has its claim.
+    """Claim a run of the host's ledger, and open its journal until the block ends.
 
     Args:
-        host: The loop that works on the run.
+        host: The loop that runs the run.
         run: The run.
-        session: Whose types and reducers fold the run; None if none are needed.
+        session: Its declarations fold the run's session state; None if that is not needed.
         claim: A claim that this worker has already; without one the run is claimed here.
-        reader: What has read the run already: only what came since is read.
+        reader: A reader that has read the run up to here; only what came since is read.
     """
     assert host.ledger is not None
     if claim is None:
         claim = host.ledger.claim(run, worker=worker_name(host.ledger), ttl=host.lease)
-    with KeptAlive(claim):
+    with LeaseHeartbeat(claim):
         declared = session.declarations if session is not None else Declarations()
         known = None
         if reader is not None:

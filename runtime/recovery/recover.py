@@ -1,8 +1,8 @@
-"""Recovering runs: going on with one that was interrupted.
+"""Recovery: resume an interrupted run, from its events or from a checkpoint alone.
 
-In this order: load, age, request, claim, a fresh session, its state, resources, the prompt, and
-then the same loop as ever. From a ledger the state is folded from the run's events; from a
-checkpoint alone it is what the checkpoint holds.
+In this order: read the run, check its age and its request, create a session, claim the run,
+restore state and resources, and run the same loop as ever, which makes the prompt. What refuses
+a run comes before the claim, so that nothing is written to a run that can't be recovered.
 """
 
 from __future__ import annotations
@@ -57,7 +57,13 @@ from turnledger.runtime.session.session import Session
 def recover_from_ledger(
     host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
 ) -> tuple[PromptResponse[Any], Session]:
-    """Go on with a run from its events."""
+    """Resume a run from its events; each of its records is read once.
+
+    Args:
+        host: The loop that resumes it.
+        run_id: The run.
+        deadline: Takes the place of the recorded one.
+    """
     ledger = host.ledger
     assert ledger is not None
     if not ledger.head(run_id):
@@ -72,7 +78,7 @@ def recover_from_ledger(
         started = journal.progress.started
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
-        # Between the first look and the claim another worker may have gone on with it.
+        # Before this claim another worker may have had the run.
         _check_state(host, run_id, journal.state)
         _check_doubts(run_id, reader)
         request = request_from(
@@ -89,7 +95,7 @@ def recover_from_ledger(
         if latest is not None and latest.stored is not None:
             checkpoint = Checkpoint.from_json(latest.stored)
             _go_back_to(checkpoint, state, journal)
-            # From here on the run's own events say how it stands.
+            # From here on the run's own checkpoints count again.
             journal.add(checkpoint_event(journal, checkpoint.phase.value))
         else:
             state.restore_recorded(journal.known, journal.blob)
@@ -108,7 +114,7 @@ def recover_from_ledger(
 
 
 def has_begun(journal: Journal) -> bool:
-    """Whether a fork has a beginning of its parent's: state, messages, or a prompt."""
+    """Whether a fork's parent had begun where it was forked: state, messages, or a prompt."""
     known = journal.committed
     return known.progress.prompted_at is not None or bool(
         known.session.names or known.session.resources or known.session.messages.size
@@ -116,7 +122,7 @@ def has_begun(journal: Journal) -> bool:
 
 
 def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
-    """Begin a run in the ledger with what is kept of it elsewhere."""
+    """Begin the run in this ledger with its checkpoint from the backend."""
     checkpoint = host.backend.load(run_id) if host.backend is not None else None
     if checkpoint is None:
         raise CheckpointNotFoundError(str(run_id))
@@ -125,13 +131,13 @@ def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
 
 
 def _check_request(host: LoopHost, run_id: UUID, started: RunStarted | None) -> None:
-    """Before a session is made for it: a request of another loop's type is refused."""
+    """Refuse a request of another loop's type, before a session is created for it."""
     if started is not None and started.request_id is not None:
         request_from(str(run_id), host.request_type, started.request_type, started.request)
 
 
 def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal) -> None:
-    """Bring back what a checkpoint holds."""
+    """Restore what a checkpoint holds: session, resources, evaluation and started calls."""
     saved = saved_in(checkpoint)
     if saved.evaluation is not None:
         journal.add(saved.evaluation)  # its prompt is made from the state before it
@@ -141,7 +147,7 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
     if saved.superseded:
         journal.add(EvaluationSuperseded(evaluation_id=saved.superseded, reason="restored"))
     for call in saved.under_way:
-        # It was started: what became of it nobody knows, and `decide` will see that.
+        # Started and without a result: `decide` finds it in doubt.
         journal.add(
             ToolCallStarted(
                 evaluation_id=call.evaluation_id,
@@ -154,18 +160,17 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
 
 
 def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
-    """Whether there is something to recover, and nothing that speaks against it."""
+    """Refuse a run that has ended, is too old, or waits for a decision."""
     status, latest = state.summary.status, state.checkpoints.latest
     if status == "completed":
-        raise RecoveryError(
-            f"Run {run_id} is completed: there is nothing to recover.", run_id=str(run_id)
-        )
+        raise RecoveryError(f"Run {run_id} is completed: nothing to recover.", run_id=str(run_id))
     if status == "abandoned" or (latest is None and len(state.checkpoints.entries)):
         raise CheckpointNotFoundError(str(run_id))
     if status == "parked":
         raise RecoveryError(
-            f"Run {run_id} was parked after {state.summary.attempts} attempts that got nowhere. "
-            "Look at it, then abandon it or fork it before the trouble.",
+            f"Run {run_id} is parked after {state.summary.attempts} attempts without progress. "
+            "Find the cause with `turnledger log`, then abandon the run, or fork it at an "
+            "earlier version.",
             run_id=str(run_id),
         )
     created = latest.created_at if latest is not None else state.summary.started_at
@@ -182,7 +187,7 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
 
 
 def _check_doubts(run_id: UUID, reader: RunReader) -> None:
-    """A fork's open calls may have happened in its parent: only a person can have them repeated."""
+    """Refuse a fork with open calls: its parent may have made them, so a person must decide."""
     calls = reader.in_doubt() if reader.known.run.summary.kind == "fork" else ()
     if calls:
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
@@ -196,15 +201,15 @@ def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
 
 
 def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
-    """Note the attempt; park the run instead if too many came to nothing."""
+    """Record the attempt; park the run instead after too many without progress."""
     assert host.recovery is not None
-    # A fork does not answer for the attempts of its parent.
+    # A fork inherits the count of its parent's attempts in `progress`, which are not its own.
     attempt = journal.progress.next_attempt if journal.state.summary.attempts else 1
     if attempt > host.recovery.max_attempts:
         journal.add(RunParked(reason="it got nowhere", attempts=attempt - 1))
         journal.commit()
         raise RecoveryError(
-            f"Run {run_id} was tried {attempt - 1} times and got nowhere: it is parked now.",
+            f"Run {run_id} is parked now: {attempt - 1} attempts made no progress.",
             run_id=str(run_id),
         )
     journal.add(
@@ -218,7 +223,13 @@ def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
 def recover_from_checkpoint(
     host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
 ) -> tuple[PromptResponse[Any], Session]:
-    """Go on with a run from what its backend holds."""
+    """Resume a run from the checkpoint in the host's backend, without a ledger.
+
+    Args:
+        host: The loop that resumes it.
+        run_id: The run.
+        deadline: Takes the place of the recorded one.
+    """
     backend = host.backend
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:
@@ -231,12 +242,13 @@ def recover_from_checkpoint(
     assert host.recovery is not None
     if saved.attempts >= host.recovery.max_attempts:
         raise RecoveryError(
-            f"Run {run_id} was tried {saved.attempts} times and got nowhere.", run_id=str(run_id)
+            f"Run {run_id} is not recovered again: {saved.attempts} attempts made no progress.",
+            run_id=str(run_id),
         )
     session = host.create_session()
     started = _started_by(checkpoint, saved)
     journal = session.begin_run(started)
-    # What the run did before is in no ledger; where it stands is.
+    # The run's earlier events are in no ledger: its phase and count of tools come from here.
     journal.add(
         CheckpointStored(
             checkpoint="",
@@ -264,7 +276,7 @@ def recover_from_checkpoint(
 
 
 def _started_by(checkpoint: Checkpoint, saved: Saved) -> RunStarted:
-    """The beginning of a run whose events are elsewhere, if anywhere: it has no parent here."""
+    """The RunStarted of a run whose events are in no ledger; its parent is not here either."""
     if saved.started is not None:
         # What follows is this program's, whichever program saved the checkpoint.
         return msgspec.structs.replace(
@@ -279,7 +291,7 @@ def _started_by(checkpoint: Checkpoint, saved: Saved) -> RunStarted:
 
 
 def _recovered(work: RunWork, latest: CheckpointEntry | None) -> PromptResponse[Any]:
-    """The same loop as ever, and who listens is told that it is a recovery."""
+    """Run it to its end, and publish that this is a recovery."""
     bus = work.host.bus
     now = to_datetime(work.journal.clock.micros())
     bus.publish(

@@ -1,7 +1,7 @@
-"""Which type of request a loop takes, and requests as the JSON that is recorded.
+"""A loop's request type, and encoding and decoding of requests in RunStarted.
 
-The type is the loop's own: its type arguments, else what `create_prompt` is annotated with,
-else `request_type=`. A name that is found in a ledger is compared with it, never imported.
+The type is `request_type=` if given, else the loop's type argument, else the annotation of
+`create_prompt`. A type name from a ledger is compared with it, and never imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from turnledger.runtime.errors import (
 
 
 def request_type_of(loop: Any, base: type, given: Any) -> Any:
-    """The type of a loop's requests; None if nobody says."""
+    """The type of a loop's requests; None if it is not declared.
+
+    Args:
+        loop: The loop.
+        base: The generic class whose first type argument is the request type.
+        given: The `request_type=` of the loop, or None.
+    """
     if given is not None:
         return given
     for kind in type(loop).__mro__:
@@ -37,7 +43,7 @@ def request_type_of(loop: Any, base: type, given: Any) -> Any:
 
 
 def is_of(kind: Any, request: Any) -> bool:
-    """Whether a request is of a type; also if that can't be said."""
+    """Whether a request is of a type; true for types that `isinstance` can't check."""
     if not isinstance(kind, type):
         return True
     try:
@@ -47,21 +53,32 @@ def is_of(kind: Any, request: Any) -> bool:
 
 
 def type_name(kind: Any) -> str:
-    """What a type is called in a ledger: its own name, no module."""
+    """The name of a type as recorded: without its module."""
     return getattr(kind, "__name__", str(kind)) if kind is not None else ""
 
 
 def recorded_request(kind: Any, request: Any) -> tuple[str, Any]:
-    """The name of a request's type and its JSON."""
+    """A request as RunStarted holds it: the name of its type, and its JSON."""
     declared = kind if kind is not None else type(request)
     try:
         return type_name(declared), to_plain(request)
     except SchemaError as error:
-        raise InvalidInputError(f"The request can't be recorded: {error}") from error
+        raise InvalidInputError(f"The request can't be recorded as JSON: {error}") from error
 
 
 def request_from(run_id: str, kind: Any, name: str, payload: Any) -> Any:
-    """The request that was recorded; an error if it is of another type, or damaged."""
+    """Decode a recorded request.
+
+    Args:
+        run_id: The run, for errors.
+        kind: The loop's request type; None gives the JSON as it is.
+        name: The recorded name of the type.
+        payload: The recorded JSON.
+
+    Raises:
+        RequestTypeMismatchError: It was recorded for a loop with another request type.
+        CheckpointCorruptedError: It does not fit the type.
+    """
     if kind is None:
         return payload
     if name and name != type_name(kind):
@@ -70,5 +87,6 @@ def request_from(run_id: str, kind: Any, name: str, payload: Any) -> Any:
         return decode(kind, payload)
     except SchemaError as error:
         raise CheckpointCorruptedError(
-            f"The request of run {run_id} is no {type_name(kind)}: {error}", run_id=run_id
+            f"Invalid request of run {run_id}, expected a {type_name(kind)}: {error}",
+            run_id=run_id,
         ) from error

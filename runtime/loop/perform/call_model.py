@@ -23,7 +23,7 @@ from turnledger.runtime.agent.models.retry import (
 )
 from turnledger.runtime.errors import DeadlineExceededError, SessionError
 from turnledger.runtime.journal.journal import Addition, Journal, Known
-from turnledger.runtime.journal.loop_progress import ByPlace, provider_data
+from turnledger.runtime.journal.loop_progress import ProviderData, provider_data
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel
 from turnledger.runtime.loop.effects import Effects
@@ -62,7 +62,7 @@ def request_of(context: EvaluationContext[Any], turn: int) -> Request:
         response_format=(
             rendered.output.response_format(rendered.key) if native and rendered.output else None
         ),
-        provider_data=ByPlace(progress.provider_data),
+        provider_data=ProviderData(progress.provider_data),
         prompt_digest=progress.prompt_digest or rendered.digest,
         model=adapter.model,
         options=adapter.request_options,

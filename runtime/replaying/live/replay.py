@@ -30,7 +30,7 @@ from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
-from turnledger.runtime.recovery.find import LIVE_TAG, asked_for
+from turnledger.runtime.recovery.find import LIVE_TAG, request_event
 from turnledger.runtime.recovery.recover import recover_from_ledger
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.live.effects import Missing, PartlyLiveEffects, Stopped
@@ -149,7 +149,7 @@ def replay_live(
 
 def _request(ledger: Ledger, run: UUID, host: LoopHost) -> Any:
     """What the run was asked for; an error if that is nothing for this loop."""
-    asked = asked_for(ledger, run)
+    asked = request_event(ledger, run)
     if asked is None or asked.request_id is None:
         raise InvalidInputError(
             f"Run {run} was not asked for anything: no loop began it, so none can run it again."

@@ -204,7 +204,7 @@ def test_bytes_are_there_before_and_after_they_are_committed(journal: Journal) -
 
 
 def test_a_worker_whose_run_another_has_claimed_writes_nothing(ledger: Ledger) -> None:
-    """StaleEpochError, and nobody is told of a commit."""
+    """StaleEpochError, and no listener is told of a commit."""
     run_id = new_run_id()
     ledger.append(run_id, RunStarted(), expected_version=0)
     journal = Journal(ledger, run_id, claim=ledger.claim(run_id, worker="one"))

@@ -1,4 +1,4 @@
-"""What an evaluation costs: commits are counted, and a late turn is no dearer than an early one."""
+"""Cost of an evaluation: commits per turn, and bookkeeping that does not grow with the run."""
 
 from __future__ import annotations
 

@@ -258,12 +258,12 @@ def test_a_request_of_another_type_is_refused(ledger: Ledger) -> None:
 
 
 def test_a_damaged_request_is_refused(ledger: Ledger) -> None:
-    """S2-22: a request that is none of its type is a damaged checkpoint."""
+    """S2-22: a request that does not fit its type is a corrupted checkpoint."""
     run_id = new_run_id()
     ledger.append(
         run_id, RunStarted(request_id=uuid4(), request_type="Goal", request={"text": [1]}), ANY
     )
-    with pytest.raises(CheckpointCorruptedError, match="no Goal"):
+    with pytest.raises(CheckpointCorruptedError, match="expected a Goal"):
         Planner(ledger=ledger).recover(run_id)
 
 
@@ -271,14 +271,14 @@ def test_another_workers_run_is_left_alone(ledger: Ledger) -> None:
     """X7: a run under a live lease is not listed, not recovered, and abandoning changes nothing."""
     run_id = interrupted(ledger)
     loop = Planner(ledger=ledger)
-    with ledger.claim(run_id, worker="somebody"):
+    with ledger.claim(run_id, worker="another"):
         before = tags(ledger, run_id)
         assert loop.list_recoverable() == []
-        with pytest.raises(RunClaimedError, match="somebody"):
+        with pytest.raises(RunClaimedError, match="another"):
             loop.recover(run_id)
         loop.abandon(run_id)
         assert tags(ledger, run_id) == before
-        assert ledger.worker_of(run_id) == "somebody"
+        assert ledger.worker_of(run_id) == "another"
     assert loop.recover(run_id)[0].output == Answer(3)
 
 

@@ -65,7 +65,7 @@ def tags(ledger: Ledger, run_id: UUID) -> list[str]:
 
 
 def test_a_run_that_waits_for_a_person_is_not_listed(ledger: Ledger) -> None:
-    """X7: until somebody decides; then it goes on with the decision, and runs nothing twice."""
+    """X7: until a person decides; then it goes on with the decision, and runs nothing twice."""
     run_id = interrupted(ledger, on_interrupt="ask")
     loop = Planner(ledger=ledger, on_interrupt="ask")
     for _ in range(5):

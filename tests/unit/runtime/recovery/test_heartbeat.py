@@ -17,7 +17,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import RunStarted
-from turnledger.runtime.recovery.heartbeat import KeptAlive
+from turnledger.runtime.recovery.heartbeat import LeaseHeartbeat
 
 LONG = 30.0  # for what comes at once, or never
 
@@ -49,9 +49,9 @@ class Lease:
             raise self.on_release
 
 
-def kept(lease: Lease) -> KeptAlive:
+def kept(lease: Lease) -> LeaseHeartbeat:
     claim: Any = lease
-    return KeptAlive(claim)
+    return LeaseHeartbeat(claim)
 
 
 def test_a_lease_is_prolonged_while_the_work_goes_on() -> None:
@@ -106,10 +106,10 @@ def test_a_lease_that_can_not_be_given_back_does_not_undo_the_work(
 
 
 def test_a_real_claim_is_kept_and_given_back() -> None:
-    """While the block runs the run has its worker, and nobody after it."""
+    """While the block runs the run has its worker, and none after it."""
     with Ledger.open("memory://") as ledger:
         run_id = new_run_id()
         ledger.append(run_id, [RunStarted(), CustomEvent(kind="a.b")], 0)
-        with KeptAlive(ledger.claim(run_id, worker="me", ttl=timedelta(seconds=5))):
+        with LeaseHeartbeat(ledger.claim(run_id, worker="me", ttl=timedelta(seconds=5))):
             assert ledger.worker_of(run_id) == "me"
         assert ledger.worker_of(run_id) is None
