@@ -24,7 +24,8 @@ from pydantic import (
 )
 
 from turnledger.ledger.events.messages import Modality, ToolCallStatus
-from turnledger.runtime.agent.schema.frozen import checked_text, frozen_json
+from turnledger.runtime.agent.schema.frozen import frozen_json
+from turnledger.runtime.agent.schema.values import checked_text
 
 RoleHint: TypeAlias = Literal["user", "assistant", "tool", "system"]
 

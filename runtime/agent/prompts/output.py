@@ -25,7 +25,7 @@ from turnledger.runtime.errors import OutputParseError, SchemaError, Unsupported
 T = TypeVar("T")
 
 ARRAY_KEY = "items"
-_FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n(?P<inside>.*)```", re.DOTALL | re.IGNORECASE)
+_FENCE = r"(?si)```(?:json)?[ \t]*\r?\n(?P<inside>.*)```"
 _BEGINNING = 80
 
 
@@ -111,7 +111,7 @@ class OutputSpec(Generic[T]):
         OutputParseError says what is wrong, and where.
         """
         inside = text.strip()
-        fenced = _FENCE.fullmatch(inside)
+        fenced = re.fullmatch(_FENCE, inside)
         if fenced:
             inside = fenced["inside"]
         try:

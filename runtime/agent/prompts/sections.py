@@ -18,7 +18,7 @@ from turnledger.runtime.agent.visibility import SectionVisibility
 from turnledger.runtime.errors import PromptDefinitionError, TemplateTextError
 
 # One step of a dotted path.
-_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KEY = r"[A-Za-z0-9_-]{1,64}"
 
 
 class Section(Subscripted, ABC, Generic[ParamsT]):
@@ -91,7 +91,7 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
         return PromptDefinitionError(why, section=str(self.key))
 
     def _check(self) -> None:
-        if not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
+        if not isinstance(self.key, str) or not re.fullmatch(_KEY, self.key):
             raise PromptDefinitionError(
                 f"Invalid section key {self.key!r}: expected 1 to 64 letters, digits, '_' and '-'."
             )

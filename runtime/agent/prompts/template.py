@@ -19,8 +19,7 @@ from turnledger.runtime.errors import PromptDefinitionError, SchemaError
 
 # Both can be steps of a path in a file system, a URL or a listing.
 _STEP = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*"
-_NS = re.compile(rf"{_STEP}(/{_STEP})*")
-_KEY = re.compile(_STEP)
+_NS = rf"{_STEP}(/{_STEP})*"
 _LONGEST = 200
 
 
@@ -53,7 +52,7 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
                 adapter whose provider enforces schemas turns that off.
         """
         self.ns = _checked("ns", ns, _NS)
-        self.key = _checked("key", key, _KEY)
+        self.key = _checked("key", key, _STEP)
         self.name = name
         self.sections = tuple(sections)
         self.allow_extra_keys = allow_extra_keys
@@ -122,8 +121,8 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
             raise PromptDefinitionError(f"its output: {error}", prompt=self.path) from error
 
 
-def _checked(what: str, value: object, pattern: re.Pattern[str]) -> str:
-    if isinstance(value, str) and pattern.fullmatch(value) and len(value) <= _LONGEST:
+def _checked(what: str, value: object, pattern: str) -> str:
+    if isinstance(value, str) and re.fullmatch(pattern, value) and len(value) <= _LONGEST:
         return value
     steps = "steps of these between '/'" if pattern is _NS else "in one step"
     raise PromptDefinitionError(

@@ -26,7 +26,7 @@ import msgspec
 from turnledger.runtime.agent.schema.values import to_text
 from turnledger.runtime.errors import DataEncodeError, TemplateTextError
 
-_PLACE = re.compile(r"\$\$\{|\$\{(?P<name>[^{}\n]*)\}|\$\{|\$(?P<bare>[A-Za-z_]\w*)")
+_PLACE = r"\$\$\{|\$\{(?P<name>[^{}\n]*)\}|\$\{|\$(?P<bare>[A-Za-z_]\w*)"
 _SHOWN_BY_STR = (str, int, float, date, datetime, time, timedelta, Decimal, UUID, PurePath)
 
 
@@ -43,11 +43,11 @@ class TemplateText:
     def fill(self, params: object) -> str:
         """Return the text with the parameters' values in it."""
         values = {name: _shown(params, name) for name in self.names}
-        return _PLACE.sub(lambda found: _replacement(found, values), self.text)
+        return re.sub(_PLACE, lambda found: _replacement(found, values), self.text)
 
     def _names(self, fields: frozenset[str] | None) -> list[str]:
         names: list[str] = []
-        for found in _PLACE.finditer(self.text):
+        for found in re.finditer(_PLACE, self.text):
             if found["bare"] is not None:
                 if fields and found["bare"] in fields:
                     raise TemplateTextError(

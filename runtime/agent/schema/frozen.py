@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, NoReturn
 
 from turnledger.ledger.events.limits import INT_RANGE
-from turnledger.runtime.agent.schema.values import MAX_DEPTH, at_key
+from turnledger.runtime.agent.schema.values import MAX_DEPTH, at_key, checked_text
 from turnledger.runtime.errors import DataEncodeError
 
 
@@ -52,17 +52,6 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
-def checked_text(value: str) -> str:
-    """Return the text; DataEncodeError if it has half of a surrogate pair."""
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataEncodeError(
-            f"half of a surrogate pair at character {error.start} is not Unicode text"
-        ) from error
-    return value
-
-
 def frozen_json(value: object) -> Any:
     """Make an immutable copy of a JSON value; DataEncodeError names the place of other values.
 
@@ -76,7 +65,7 @@ def _frozen(value: object, path: str, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(value, path)
+        return checked_text(value, path=path)
     if isinstance(value, int):
         if value not in INT_RANGE:
             raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
@@ -110,11 +99,4 @@ def _frozen(value: object, path: str, depth: int) -> Any:
 def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
         raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
-    return _text(key, path)
-
-
-def _text(value: str, path: str) -> str:
-    try:
-        return str.__str__(checked_text(value))
-    except DataEncodeError as error:
-        raise DataEncodeError(error.reason, path=path) from error
+    return checked_text(key, path=path)

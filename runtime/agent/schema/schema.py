@@ -37,11 +37,11 @@ __all__ = ["Schema", "decode", "json_schema", "read_json", "to_plain"]
 T = TypeVar("T")
 
 # msgspec ends a message with the place, "$.items[0].name".
-_PLACE = re.compile(r"(?P<reason>.*) - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`\Z", re.DOTALL)
+_PLACE = r"(?s)(?P<reason>.*) - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`"
 # These messages name a field of the object at the place.
 _OF_OBJECT = (
-    (re.compile(r"Object missing required field `([^`]*)`"), "a required field is missing"),
-    (re.compile(r"Object contains unknown field `([^`]*)`"), "an unknown key"),
+    (r"Object missing required field `([^`]*)`", "a required field is missing"),
+    (r"Object contains unknown field `([^`]*)`", "an unknown key"),
 )
 
 
@@ -160,7 +160,7 @@ def _decode_model(kind: type, data: Any) -> Any:
 
 
 def _refused(error: msgspec.ValidationError) -> DataDecodeError:
-    match = _PLACE.fullmatch(str(error))
+    match = re.fullmatch(_PLACE, str(error))
     path = match["path"] if match else ""
     cause = error.__cause__
     if isinstance(cause, ValueError) and hasattr(cause, "errors"):
@@ -169,7 +169,7 @@ def _refused(error: msgspec.ValidationError) -> DataDecodeError:
     if match and match["key"]:
         reason = f"a key of it: {reason}"
     for pattern, short in _OF_OBJECT:
-        if found := pattern.fullmatch(reason):
+        if found := re.fullmatch(pattern, reason):
             return DataDecodeError(short, path=at_key(path, found[1]))
     return DataDecodeError(reason.replace("`", "'"), path=path)
 

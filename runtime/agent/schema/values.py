@@ -75,6 +75,17 @@ def is_model(value: object) -> bool:
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
 
+def checked_text(value: str, *, path: str = "") -> str:
+    """Return the text as a plain str; DataEncodeError if it has half of a surrogate pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataEncodeError(
+            f"half of a surrogate pair at character {error.start} is not Unicode text", path=path
+        ) from error
+    return str.__str__(value)
+
+
 def at_key(path: str, key: str) -> str:
     """Return the path of an object's entry."""
     return f"{path}.{key}" if path else key
@@ -90,7 +101,7 @@ def _plain(value: object, path: str, depth: int) -> Any:
     if isinstance(value, Enum):
         return _plain(value.value, path, depth)
     if isinstance(value, str):
-        return _text(value, path)
+        return checked_text(value, path=path)
     if isinstance(value, int):
         if value not in INT_RANGE:
             raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
@@ -145,17 +156,7 @@ def _key(key: object, path: str) -> str:
         key = key.value
     if not isinstance(key, str):
         raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
-    return _text(key, path)
-
-
-def _text(value: str, path: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataEncodeError(
-            f"half of a surrogate pair at character {error.start} is not Unicode text", path=path
-        ) from error
-    return str.__str__(value)
+    return checked_text(key, path=path)
 
 
 def _struct(value: msgspec.Struct, path: str, depth: int) -> Any:

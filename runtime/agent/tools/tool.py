@@ -30,7 +30,7 @@ from turnledger.runtime.errors import SchemaError, ToolDefinitionError
 OnInterrupt = Literal["retry", "fail", "ask"]
 
 # What all providers accept.
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = r"[a-zA-Z0-9_-]{1,64}"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -88,7 +88,7 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
             params_type: Used if the tool is not subscripted; by default the annotation of the
                 handler's first parameter. None means no parameters.
         """
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise ToolDefinitionError(
                 f"Invalid tool name {name!r}: expected 1 to 64 letters, digits, '_' and '-'."
             )
