@@ -1,6 +1,6 @@
 """Check a seal of a ledger with nothing of Turnledger's; a signature needs `cryptography`.
 
-Computes every digest anew. Does not look at blobs, whose names are digests in the data."""
+Recomputes every digest. Does not read blobs, whose names are digests in the data."""
 
 import argparse
 import base64
@@ -15,13 +15,13 @@ COLUMNS = "run_id, version, event_id, tag, recorded_at, data, digest"
 
 
 def fields(*values):
-    """Each value as its length, a colon, its bytes, a comma: what is hashed and signed."""
+    """Encode values for hashing and signing: each as its length, a colon, its bytes, a comma."""
     raw = (v if isinstance(v, bytes) else str(v).encode() for v in values)
     return b"".join(b"%d:%b," % (len(value), value) for value in raw)
 
 
 def checked(seal, public_key):
-    """Whose signature the seal has, after its root and its signature were found right."""
+    """Check the root and the signature of a seal; returns who signed it."""
     heads = [fields(run, version, bytes.fromhex(digest)) for run, version, digest in seal["heads"]]
     if sha256(b"".join(heads)).hexdigest() != seal["root"] or len(heads) != seal["runs"]:
         raise ValueError("the seal was edited: its list of runs does not fit its root")
@@ -36,16 +36,16 @@ def checked(seal, public_key):
     said = [seal[name] for name in ("turnledger_seal", "sealed_at", "runs", "events", "position")]
     statement = fields("turnledger seal", *said, bytes.fromhex(seal["root"]))
     Ed25519PublicKey.from_public_bytes(raw).verify(base64.b64decode(seal["signature"]), statement)
-    return f"signed with {seal['public_key']}" + ("" if public_key else ", whoever that is")
+    return f"signed with {seal['public_key']}" + ("" if public_key else ", an unchecked key")
 
 
 def records(path):
-    """Every record, parents before children: from a SQLite file, or from an export's lines."""
+    """All records, parents before children, of a SQLite file or an export file."""
     with path.open("rb") as file:
         if file.read(16) == b"SQLite format 3\0":
             db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
             if ("table", "events") not in db.execute("SELECT type, name FROM sqlite_master"):
-                raise ValueError("events is no table: a view shows what somebody wants to show")
+                raise ValueError("events is not a table: a view could hide records")
             yield from db.execute(f"SELECT {COLUMNS} FROM events ORDER BY position")
             return
         file.seek(0)
@@ -59,12 +59,12 @@ def records(path):
 
 
 def differences(seal, rows):
-    """Records that don't fit their digests, and what the seal has and the records have not."""
+    """Records that do not match their digests, and runs that do not match the seal."""
     digests, last, parents = {}, {}, {}
     for run, version, event_id, tag, moment, data, digest in rows:
         before = (run, last.get(run, 0))
         started = json.loads(data) if run not in last and tag == "run.started" else {}
-        if started.get("parent"):  # a fork goes on from its parent's record, or its parent's ...
+        if started.get("parent"):  # a fork starts from its parent's record, or its parent's ...
             before = (started["parent"], started["at"])
             while before not in digests and before[0] in parents:
                 before = (parents[before[0]], before[1])

@@ -1,1 +1,1 @@
-"""Event types and what they are made of: messages, blobs, limits, upcasters, hash chain."""
+"""Events: their types, messages, blobs, size limits, upcasters, and the hash chain."""

@@ -1,7 +1,7 @@
-"""Bytes beside the events: media and files, named by what they are.
+"""Blobs: the bytes of media and files, stored beside the events and named by their hash.
 
-A blob's name is the hash of its bytes, so a name never means two things. Blobs are
-written in the transaction of the event that names them, and never change.
+Events refer to a blob by name, so the hash chain covers its bytes. A blob is written in the
+transaction of the first event that names it, and never changes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ PREFIX = "sha256:"
 
 
 def blob_name(content: bytes) -> str:
-    """The name of these bytes: what an event that means them writes down."""
+    """The name of a blob with these bytes, "sha256:...": an event refers to it by this."""
     return PREFIX + sha256(content).hexdigest()
 
 
-# The only kinds of events that can name blobs.
+# The tags of the only events that can name blobs.
 NAMING_BLOBS = frozenset({MessageAppended.tag, ResourceSnapshotted.tag})
 
 

@@ -1,7 +1,9 @@
-"""The hash chain: each record's digest covers its content and the digest before it.
+"""The hash chain: each record's digest covers its content and the digest of the record before.
 
-Nothing of a run can be changed, removed or put in between without every later
-digest being wrong. Position is not covered, since an import renumbers it.
+So a record of a run cannot be changed, removed or inserted without making every later digest wrong,
+and a run's last digest stands for the whole run. The first record of a run is chained to GENESIS,
+or, in a fork or continuation, to the parent's record that it starts from. The position is not
+covered, since it belongs to one ledger and an import assigns new ones.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from hashlib import sha256
 from typing import Final
 
 GENESIS = bytes(32)
-# The one spelling of an id, and of a digest as text: digests and seals cover the spelling.
+# The canonical form of ids, and of digests as text. Digests and seals cover the text, so a second
+# spelling of the same id would be another record.
 UUID_TEXT: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 DIGEST_TEXT: Final = re.compile("[0-9a-f]{64}")
 
@@ -27,7 +30,11 @@ def link(
     recorded_at: int,
     data: bytes,
 ) -> bytes:
-    """The digest of a record: SHA-256 over its fields, each with its length before it."""
+    """The digest of a record: SHA-256 over its fields, given as they are stored.
+
+    Each field has its length before it ("3:abc,"). Without the lengths, bytes could move from
+    one field to the next without changing the digest.
+    """
     number = b"%d" % version
     moment = b"%d" % recorded_at
     return sha256(
@@ -58,9 +65,10 @@ def _prefixed(text: str) -> bytes:
 
 
 def linker(run_id: str, recorded_at: int) -> Callable[[bytes, int, str, str, bytes], bytes]:
-    """`link` for the records of one commit, with what they share made once.
+    """`link` for the records of one commit, with their shared fields encoded once.
 
-    Takes the previous digest, version, event id, tag and data.
+    Returns a function of the previous digest, version, event id, tag and data. Same digests as
+    `link`, from text instead of bytes, and faster: this is the path of every append.
     """
     run = _prefixed(run_id)
     moment = b"%d" % recorded_at

@@ -1,7 +1,7 @@
-"""How large things may be, and the check that free JSON is JSON.
+"""Size limits of events and blobs, and the check that free values are JSON.
 
-The defaults are safe and generous; they are settings (`Ledger.open(limits=...)`),
-so that one runaway tool result can't fill a disk or a reader's memory unnoticed.
+Limits keep one runaway tool result from filling a disk or a reader's memory. The defaults are
+generous; `Ledger.open(limits=...)` sets others.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from turnledger.ledger.events.types import EvaluationStarted, Event, RunStarted
 # PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
 BATCH_CEILING = 4096
 INT_RANGE = range(-(2**63), 2**64)
-# What PostgreSQL can hold in an index beside a run's id; other stores then take no more either.
+# The most that PostgreSQL can index beside a run's id; the same for all stores, so that every run
+# can be moved to every store.
 INDEXED_BYTES = 2500
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a ledger accepts. Sizes are in bytes of the stored form."""
+    """The limits of a ledger. Sizes are in bytes, as stored."""
 
     max_event_bytes: int = 8 * 1024 * 1024
     max_batch_events: int = 1000
@@ -33,20 +34,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InvalidInputError(f"Limits({name}=...) is a whole number above 0.")
+                raise InvalidInputError(f"Limits({name}=...): expected a whole number above 0.")
         if self.max_batch_events > BATCH_CEILING:
             raise InvalidInputError(
-                f"Limits(max_batch_events={self.max_batch_events}): at most {BATCH_CEILING}."
+                f"Limits(max_batch_events={self.max_batch_events}): the most is {BATCH_CEILING}."
             )
         if self.max_json_depth > 200:
             raise InvalidInputError(
-                f"Limits(max_json_depth={self.max_json_depth}): at most 200, "
-                "deeper values can't be decoded safely."
+                f"Limits(max_json_depth={self.max_json_depth}): the most is 200, since deeper "
+                "values can't be decoded safely."
             )
 
 
 def check_indexed(event: Event) -> None:
-    """Refuse what runs could not be found by. Only what is appended: old records may hold it."""
+    """Refuse tags and prompt keys that can't be indexed. For appends: old records may have them."""
     if isinstance(event, RunStarted):
         for key, value in event.tags.items():
             _check_bytes(f"RunStarted.tags: {key[:50]!r} and its value", key, value)
@@ -59,22 +60,29 @@ def _check_bytes(what: str, *texts: str) -> None:
     found = sum(len(text.encode()) for text in texts)
     if found > INDEXED_BYTES:
         raise InvalidEventError(
-            f"{what} have {found} bytes together, and runs are found by them, so {INDEXED_BYTES} "
-            "is the most. Make them shorter."
+            f"{what} have {found} bytes together: expected at most {INDEXED_BYTES}, since they are "
+            "indexed. Make them shorter."
         )
 
 
 def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:
-    """Refuse what would not come back from JSON as it went in, naming the place."""
+    """Raise if a value does not survive a round trip through JSON; the error names the place.
+
+    Args:
+        value: Any value.
+        path: The place of the value, for errors.
+        limits: The limits of the ledger.
+        depth: How deep the value is nested.
+    """
     if value is None or isinstance(value, str | bool):
         return
     if isinstance(value, int):
         if value not in INT_RANGE:
-            raise InvalidEventError(f"{path}: {value} does not fit 64 bits; send it as text.")
+            raise InvalidEventError(f"{path}: {value} does not fit 64 bits; use text.")
         return
     if isinstance(value, float):
         if not isfinite(value):
-            raise InvalidEventError(f"{path}: JSON has no {value}; send null or text.")
+            raise InvalidEventError(f"{path}: JSON has no {value}; use null or text.")
         return
     if depth >= limits.max_json_depth:
         raise LimitExceededError(
@@ -86,7 +94,7 @@ def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise InvalidEventError(f"{path}: object keys are text, this is {key!r}.")
+                raise InvalidEventError(f"{path}: object keys must be text, got {key!r}.")
             check_json(item, f"{path}.{key}", limits, depth + 1)
         return
     if isinstance(value, list | tuple):

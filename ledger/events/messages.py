@@ -1,7 +1,7 @@
-"""What a conversation is made of, as recorded: provider-neutral and immutable.
+"""Messages as they are recorded: immutable and independent of providers.
 
-`InnerMessage` holds everything that the other message vocabulary (parts, options)
-needs, so that both convert into each other without loss. Nothing here knows a provider.
+`InnerMessage` has everything that the other kind of message (of parts and options) needs, so that
+both convert into each other without loss.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from turnledger.ledger.clock import new_message_id, utc_now
 
-# What is recorded names its time zone: moments of all machines can be compared.
+# Recorded times have a time zone, so that those of different machines can be compared.
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Role = Literal["system", "assistant", "user", "tool"]
@@ -25,7 +25,7 @@ Modality = Literal["image", "audio", "video", "document"]
 class ToolCallRecord(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """A tool call that the assistant asked for; `arguments` is JSON text."""
+    """A tool call that the assistant requested; `arguments` is JSON text."""
 
     call_id: str
     name: str
@@ -42,7 +42,7 @@ class TextContent(
     tag_field="kind",
     tag="text",
 ):
-    """A piece of text within a message."""
+    """A text part of a message."""
 
     text: str
 
@@ -56,9 +56,9 @@ class MediaContent(
     tag_field="kind",
     tag="media",
 ):
-    """An image, sound, film or document: exactly one of `url` and `blob` says where it is.
+    """A media part: an image, audio, video or document, at a `url` or in a `blob`.
 
-    `blob` is the name of bytes in the ledger itself (see `ledger.events.blobs`).
+    `blob` is the name of bytes in the ledger (see `ledger.events.blobs`).
     """
 
     modality: Modality
@@ -78,9 +78,9 @@ class InnerMessage(
 ):
     """One message of a conversation.
 
-    `sequence` counts from 0 within its evaluation and `turn` counts the model's
-    replies. The fields after `message_id` serve messages with media and options:
-    a result's `value` and error beside the text that a model is shown.
+    `sequence` counts from 0 within its evaluation, and `turn` counts the model's replies. The
+    fields after `message_id` are for messages with media and options: a tool result's `value`
+    and error, beside the text for the model.
     """
 
     role: Role

@@ -1,10 +1,10 @@
-"""Every kind of fact that a ledger can hold: a closed union of immutable events.
+"""Event types: a closed union of immutable events, everything that a ledger can record.
 
-The union `Event` is the registry. An event's `tag` is permanent and is what the
-disk knows; no import path ever reaches it. Fields are only ever added, with a
-default that keeps the old meaning; a changed meaning is a new tag and an upcaster
-(ledger/events/upcasters.py). Content stands once: the text of a message is in its
-MessageAppended, and other events name it by `message_id`.
+The union `Event` is the registry. Events are stored under their `tag`, which is permanent; import
+paths are never stored, so modules can move. Fields are only ever added, with a default that keeps
+the old meaning; a changed meaning is a new tag and an upcaster (ledger/events/upcasters.py).
+Content is stored once: the text of a message is in its MessageAppended, and other events refer to
+it by `message_id`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 
 from turnledger.ledger.events.messages import Count, InnerMessage, Moment
 
-# Grows by one with every release that adds a tag or a field. A ledger remembers the
-# highest that wrote to it, so that an unknown tag can be told from a damaged one; a run
-# names that of its writer, so that a replay compares only fields that the writer knew.
+# The version of this list of types: grows by one with every release that adds a tag or a field. A
+# ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
+# records that of its writer, so that a replay compares only fields that the writer knew.
 CATALOGUE = 2
 
 
@@ -30,7 +30,7 @@ def since(catalogue: int) -> msgspec.Meta:
 
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
-# A key in the run index: short enough to index, and text that every store can hold.
+# A key in the run index: short enough to be indexed, and without NUL, which PostgreSQL refuses.
 Key = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00]*$")]
 CustomKind = Annotated[
     str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+\Z")
@@ -42,7 +42,7 @@ RunKind = Literal["run", "fork", "continuation"]
 class BaseEvent(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """What all events share: a permanent tag."""
+    """The base of all events."""
 
     tag: ClassVar[str]
 
@@ -50,7 +50,7 @@ class BaseEvent(
 class TokenLimits(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """How many tokens a run may use."""
+    """The most tokens that a run may use."""
 
     max_total_tokens: Count | None = None
     max_input_tokens: Count | None = None
@@ -60,7 +60,7 @@ class TokenLimits(
 class TokenUsage(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """What one model call used."""
+    """The tokens that one model call used."""
 
     input_tokens: Count = 0
     output_tokens: Count = 0
@@ -72,12 +72,12 @@ class TokenUsage(
 
 
 class RunStarted(BaseEvent, frozen=True, kw_only=True):
-    """A run begins. Only ever the first event of its run.
+    """A run started: always and only the first event of its run.
 
-    With `parent`, the run goes on from its parent's version `at` and its own first
-    version is `at` + 1: a `fork` keeps conversation and slices, a `continuation` the
-    slices only. `time_limit` counts running seconds; `deadline` is a moment. A tag and its
-    value may have 2,500 bytes together.
+    With `parent`, the run starts from its parent's version `at`, and its own first version is
+    `at` + 1. A `fork` keeps conversation and slices, a `continuation` the slices only.
+    `time_limit` counts running seconds; `deadline` is a point in time. A tag and its value may
+    have 2,500 bytes together.
     """
 
     tag = "run.started"
@@ -107,7 +107,7 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunClaimed(BaseEvent, frozen=True, kw_only=True):
-    """A worker took the run. Appended by `claim` only: the epoch is the fence."""
+    """A worker claimed the run. Only `claim` appends it; other epochs are refused from then on."""
 
     tag = "run.claimed"
 
@@ -116,18 +116,18 @@ class RunClaimed(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunResumed(BaseEvent, frozen=True, kw_only=True):
-    """A worker goes on with a run that was interrupted."""
+    """A worker resumed a run that was interrupted."""
 
     tag = "run.resumed"
 
     attempt: Count
     from_version: Count
-    # As in RunStarted: another program may go on with a run.
+    # As in RunStarted: another version of the program may resume a run.
     catalogue: Annotated[Count, since(2)] = 0
 
 
 class CheckpointReached(BaseEvent, frozen=True, kw_only=True):
-    """A transaction boundary: the state so far, by its digests."""
+    """The loop reached a transaction boundary; the state at it, as digests."""
 
     tag = "checkpoint.reached"
 
@@ -139,7 +139,7 @@ class CheckpointReached(BaseEvent, frozen=True, kw_only=True):
 
 
 class CheckpointStored(BaseEvent, frozen=True, kw_only=True):
-    """A checkpoint that a user saved, kept as it was given (`checkpoint` is its JSON text)."""
+    """A user saved a checkpoint; `checkpoint` is its JSON text, byte for byte."""
 
     tag = "checkpoint.stored"
 
@@ -150,7 +150,7 @@ class CheckpointStored(BaseEvent, frozen=True, kw_only=True):
 
 
 class CheckpointCleared(BaseEvent, frozen=True, kw_only=True):
-    """The run's checkpoints no longer count; the events stay."""
+    """The run's checkpoints were cleared; their events stay in the ledger."""
 
     tag = "checkpoint.cleared"
 
@@ -158,7 +158,7 @@ class CheckpointCleared(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunWaiting(BaseEvent, frozen=True, kw_only=True):
-    """The run can't go on before a person decides about these calls."""
+    """The run waits until a person decides about these tool calls."""
 
     tag = "run.waiting"
 
@@ -167,7 +167,7 @@ class RunWaiting(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunCompleted(BaseEvent, frozen=True, kw_only=True):
-    """The run ended with a result."""
+    """The run completed with a result."""
 
     tag = "run.completed"
 
@@ -177,14 +177,14 @@ class RunCompleted(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunFailed(BaseEvent, frozen=True, kw_only=True):
-    """The run ended with an error that was handled."""
+    """The run failed with an error that the loop handled."""
 
     tag = "run.failed"
 
     error_type: str
     error_message: str
     phase: str = ""
-    # The type of the error behind it, if one was: a deadline's, say.
+    # The type of the error that caused it, if there is one: that of a deadline, for example.
     cause: str = ""
     # What could not be done, where the phase does not tell it: "encode" is a request that the
     # adapter could not build.
@@ -192,7 +192,7 @@ class RunFailed(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunParked(BaseEvent, frozen=True, kw_only=True):
-    """The run failed too often to be tried again by itself."""
+    """The run failed too often, and recovery no longer retries it."""
 
     tag = "run.parked"
 
@@ -201,7 +201,7 @@ class RunParked(BaseEvent, frozen=True, kw_only=True):
 
 
 class RunAbandoned(BaseEvent, frozen=True, kw_only=True):
-    """Somebody gave the run up."""
+    """The run was abandoned: it will not be resumed."""
 
     tag = "run.abandoned"
 
@@ -214,14 +214,14 @@ class RunAbandoned(BaseEvent, frozen=True, kw_only=True):
 class OfferedTool(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """A tool that a model may call, and the digest of what the model is told beside its name."""
+    """A tool that a model may call, and the digest of its description and parameters."""
 
     name: str
     digest: str
 
 
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
-    """A prompt is evaluated. Its text is the system message that follows.
+    """The evaluation of a prompt started. Its text is the system message that follows.
 
     `prompt_ns` and `prompt_key` may have 2,500 bytes together.
     """
@@ -239,7 +239,7 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):
-    """A message became part of the conversation."""
+    """A message was added to the conversation."""
 
     tag = "message.appended"
 
@@ -247,7 +247,7 @@ class MessageAppended(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolMessageAmended(BaseEvent, frozen=True, kw_only=True):
-    """A tool's message reads differently from here on."""
+    """The content of a tool's message was replaced."""
 
     tag = "tool_message.amended"
 
@@ -257,7 +257,7 @@ class ToolMessageAmended(BaseEvent, frozen=True, kw_only=True):
 
 
 class EvaluationSuperseded(BaseEvent, frozen=True, kw_only=True):
-    """The evaluation is begun anew; what it had said no longer counts."""
+    """The evaluation is started again; its messages no longer count."""
 
     tag = "evaluation.superseded"
 
@@ -267,7 +267,7 @@ class EvaluationSuperseded(BaseEvent, frozen=True, kw_only=True):
 
 
 class EvaluationFinished(BaseEvent, frozen=True, kw_only=True):
-    """The evaluation has its answer: a message, and perhaps a parsed output."""
+    """The evaluation finished with a message, and perhaps a parsed output."""
 
     tag = "evaluation.finished"
 
@@ -280,7 +280,7 @@ class EvaluationFinished(BaseEvent, frozen=True, kw_only=True):
 
 
 class ModelCalled(BaseEvent, frozen=True, kw_only=True):
-    """A request goes out; it is known by its digest."""
+    """A request to the model is about to be sent, identified by its digest."""
 
     tag = "model.called"
 
@@ -293,7 +293,7 @@ class ModelCalled(BaseEvent, frozen=True, kw_only=True):
 
 
 class ModelReplied(BaseEvent, frozen=True, kw_only=True):
-    """The reply, but for its message: usage, and what the provider sent beyond it."""
+    """The model replied: usage and provider data. The message is an event of its own."""
 
     tag = "model.replied"
 
@@ -307,7 +307,7 @@ class ModelReplied(BaseEvent, frozen=True, kw_only=True):
 
 
 class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
-    """A request that brought no reply."""
+    """A request to the model failed."""
 
     tag = "model.call_failed"
 
@@ -326,7 +326,7 @@ class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
-    """A tool is about to run: on disk before its handler is called."""
+    """A tool call is about to run; on disk before the handler is called."""
 
     tag = "tool_call.started"
 
@@ -337,7 +337,7 @@ class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallCompleted(BaseEvent, frozen=True, kw_only=True):
-    """A tool ran; what the model is told is in the message."""
+    """A tool call completed; the text for the model is in the message."""
 
     tag = "tool_call.completed"
 
@@ -350,7 +350,7 @@ class ToolCallCompleted(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallFailed(BaseEvent, frozen=True, kw_only=True):
-    """A tool failed, or was never run because its arguments were wrong."""
+    """A tool call failed, or was not run because its arguments are invalid."""
 
     tag = "tool_call.failed"
 
@@ -365,7 +365,7 @@ class ToolCallFailed(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallInDoubt(BaseEvent, frozen=True, kw_only=True):
-    """A tool was started and nobody knows how it ended."""
+    """A tool call was started, and its outcome is unknown: it is in doubt."""
 
     tag = "tool_call.in_doubt"
 
@@ -377,7 +377,7 @@ class ToolCallInDoubt(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
-    """A person said what became of a call in doubt, or that it should run again."""
+    """A person decided the outcome of a call in doubt, or that it is run again."""
 
     tag = "tool_call.decided"
 
@@ -392,7 +392,7 @@ class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
 
 
 class SliceEventApplied(BaseEvent, frozen=True, kw_only=True):
-    """A change of session state: what was handed to a slice's reducer.
+    """A change of session state: the event that was given to a slice's reducer.
 
     `slice` and `event_type` are names that the program declares, never import paths.
     """
@@ -407,7 +407,7 @@ class SliceEventApplied(BaseEvent, frozen=True, kw_only=True):
 
 
 class StateRestored(BaseEvent, frozen=True, kw_only=True):
-    """Session state was set back to a snapshot."""
+    """Session state was restored from a snapshot."""
 
     tag = "state.restored"
 
@@ -416,7 +416,7 @@ class StateRestored(BaseEvent, frozen=True, kw_only=True):
 
 
 class ResourceSnapshotted(BaseEvent, frozen=True, kw_only=True):
-    """What changed in a resource, a directory say: path to blob, and paths that are gone."""
+    """The files of a resource that changed (path to blob name), and the paths removed."""
 
     tag = "resource.snapshotted"
 
@@ -426,11 +426,11 @@ class ResourceSnapshotted(BaseEvent, frozen=True, kw_only=True):
     digest: str = ""
 
 
-# --- anyone's ----------------------------------------------------------------------
+# --- custom events -----------------------------------------------------------------
 
 
 class CustomEvent(BaseEvent, frozen=True, kw_only=True):
-    """A fact of the user's own: a namespaced `kind` ("acme.invoice_sent") and JSON."""
+    """An event of the user's own: a namespaced `kind` ("acme.invoice_sent") and JSON."""
 
     tag = "custom"
 

@@ -1,8 +1,8 @@
-"""Old payloads, read as today's events.
+"""Upcasters: convert payloads of retired event tags when they are read.
 
-What was written once is never rewritten. When the meaning of an event changes, it
-gets a new tag, and the old tag stays here for ever with a pure function from its
-payload to the payload of the tag that replaced it. Steps may follow each other.
+Stored events are never rewritten. When the meaning of an event changes, it gets a new tag, and the
+old tag stays here for ever, with a pure function from its payload to that of its successor.
+Upcasters are applied until the tag is a current one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Upcaster(NamedTuple):
-    """How the payload of a retired tag becomes that of its successor."""
+    """Converts the payload of a retired tag to that of its successor."""
 
     successor: str
     upcast: Callable[[dict[str, Any]], dict[str, Any]]
@@ -23,7 +23,13 @@ class Upcaster(NamedTuple):
 def upcast(
     tag: str, payload: dict[str, Any], upcasters: Mapping[str, Upcaster]
 ) -> tuple[str, dict[str, Any]]:
-    """Follow the steps from a retired tag to one of today's."""
+    """Apply upcasters until the tag is a current one.
+
+    Args:
+        tag: The stored tag.
+        payload: Its decoded JSON.
+        upcasters: By retired tag.
+    """
     while tag in upcasters:
         step = upcasters[tag]
         tag, payload = step.successor, step.upcast(payload)
@@ -31,7 +37,7 @@ def upcast(
 
 
 def _message_recorded(payload: dict[str, Any]) -> dict[str, Any]:
-    """The first draft kept a call's arguments as an object, and the message's fields flat."""
+    """The first version had a call's arguments as an object, and the message's fields flat."""
     calls = [
         {**call, "arguments": msgspec.json.encode(call.get("arguments", {})).decode()}
         for call in payload.get("tool_calls", ())

@@ -392,7 +392,7 @@ def verify_all(store: Store, codec: Codec, progress: Callable[[int], None] | Non
         for row in every_run(store):
             listed: Any = row.run_id
             if not isinstance(listed, str):
-                verifier.report_whole(f"the index has a run {listed!r:.80}, which is no text")
+                verifier.report_whole(f"the index has a run {listed!r:.80}, which is not text")
             elif listed.encode() not in seen:
                 verifier.check_run(listed.encode())
         verifier.check_tags()

@@ -122,7 +122,7 @@ def test_a_view_in_the_place_of_the_events_is_refused(archive: Archive) -> None:
         db.execute("ALTER TABLE events RENAME TO real")
         db.execute("CREATE VIEW events AS SELECT * FROM real")
     done = archive.check("runs.db")
-    assert (done.returncode, "events is no table" in done.stderr) == (1, True)
+    assert (done.returncode, "events is not a table" in done.stderr) == (1, True)
 
 
 def test_an_edited_seal_is_refused(archive: Archive) -> None:
@@ -143,7 +143,7 @@ def test_it_wants_the_key_that_it_is_given(archive: Archive) -> None:
     """Neither an unsigned seal nor another's passes; without a key, it says what it is."""
     (archive.folder / "other.pub").write_bytes(new_key(archive.folder / "other.key"))
     assert archive.check("runs.db", "--public-key", "other.pub").returncode == 1
-    assert "whoever that is" in archive.check("runs.db").stdout
+    assert "an unchecked key" in archive.check("runs.db").stdout
     archive.seal(signed=False)
     assert archive.check("runs.db", "--public-key", "seal.pub").returncode == 1
     done = archive.check("runs.db")
