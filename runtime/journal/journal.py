@@ -134,6 +134,18 @@ _RUN_STARTED = tags_of(RunStarted)
 _MAY_COME_OF_PROMPT = tags_of(EvaluationStarted, SliceEventApplied)
 
 
+def provisional_record(
+    ledger: Ledger, run_id: UUID, version: int, entry: Entry, micros: int
+) -> Record:
+    """The record that an entry will be, before the store gives time, position and digest.
+
+    Folds can do without these: no digest of a state covers them.
+    """
+    data = entry.data.decode()
+    row = Row(0, str(run_id), version, entry.tag, entry.event_id, micros, b"", data)
+    return Record(row, ledger.codec, entry.event)
+
+
 # Makes an event of the state before it, such as a checkpoint with that state's digest.
 Factory: TypeAlias = Callable[[Known], Event]
 
@@ -374,17 +386,8 @@ class Journal:
 
     def provisional(self, known: Known, entry: Entry) -> Record:
         """The record that follows a state, but for the store's time, position and digest."""
-        row = Row(
-            0,
-            str(self.run_id),
-            known.version + 1,
-            entry.tag,
-            entry.event_id,
-            self.clock.micros(),
-            b"",
-            entry.data.decode(),
-        )
-        return Record(row, self.ledger.codec, entry.event)
+        version, micros = known.version + 1, self.clock.micros()
+        return provisional_record(self.ledger, self.run_id, version, entry, micros)
 
     def _rebase(self, committed: Known, pending: Iterable[_Pending] | None = None) -> None:
         """Put what is pending on top of another state.

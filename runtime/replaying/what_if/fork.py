@@ -27,7 +27,6 @@ from turnledger.ledger import (
     MessageAppended,
     ModelReplied,
     Record,
-    Row,
     RunAbandoned,
     RunClaimed,
     RunCompleted,
@@ -42,11 +41,10 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_text
+from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.append_request import RunId, canonical_id
-from turnledger.projections import Declarations, PendingTools, RunState, fold, inner_message_append
-from turnledger.runtime.journal.journal import Known
-from turnledger.runtime.journal.loop_progress import ProgressState
-from turnledger.runtime.journal.session_index import SessionIndexState
+from turnledger.projections import Declarations, PendingTools, fold, inner_message_append
+from turnledger.runtime.journal.journal import Known, provisional_record
 from turnledger.runtime.replaying.what_if.commit_groups import belonging
 from turnledger.runtime.replaying.what_if.edit import ChangeRefusedError, changed_event
 
@@ -95,7 +93,7 @@ def what_if(
         pairs = _made_anew(ledger, run, commit, record, changed)
     child = UUID(clock.new_id())
     fork = _Fork(ledger, started, child, version, clock)
-    ledger.append(child, fork.drafts(commit, pairs, declarations), expected_version=NEW)
+    ledger.append(child, fork.entries(commit, pairs, declarations), expected_version=NEW)
     return child
 
 
@@ -248,32 +246,36 @@ class _Fork:
         self._version = version
         self._clock = clock
 
-    def drafts(
+    def entries(
         self,
         commit: Sequence[Record],
         pairs: Sequence[tuple[Record, Event]],
         declarations: Declarations | None,
-    ) -> list[Draft]:
+    ) -> list[Entry]:
+        """The fork's first commit, encoded."""
         at = self._started.at
         reached = [old for old, _ in pairs if isinstance(old.event, CheckpointReached)]
         folding = self._right_declarations(commit, reached, declarations) if reached else None
         known = _folded(self._ledger, self._run, at, folding or declarations)
-        drafts: list[Draft] = []
+        entries: list[Entry] = []
         for event in (self._started, *(new for _, new in pairs)):
             if isinstance(event, CheckpointReached):
                 if folding is None:
                     continue  # the loop makes one of its own when it goes on
                 event = self._checkpoint(event, known)
-            drafts.append(Draft(event, self._clock.new_id()))
             try:
-                known = known.after([self._provisional(known.version + 1, drafts[-1])])
+                entry = self._ledger.prepare(Draft(event, self._clock.new_id()))
+                version, micros = known.version + 1, self._clock.micros()
+                record = provisional_record(self._ledger, self._child, version, entry, micros)
+                known = known.after([record])
             except Exception as error:
                 # A reducer of the program's own.
                 raise ChangeRefusedError(
                     f"the state can't be folded with this: {error_text(error)}",
                     version=self._version,
                 ) from error
-        return drafts
+            entries.append(entry)
+        return entries
 
     def _checkpoint(self, event: CheckpointReached, known: Known) -> CheckpointReached:
         return change(
@@ -305,19 +307,10 @@ class _Fork:
                 return candidate
         return None
 
-    def _provisional(self, version: int, draft: Draft) -> Record:
-        codec = self._ledger.codec
-        tag, data = codec.encode(draft.event)
-        micros = self._clock.micros()
-        event_id = str(draft.event_id)
-        row = Row(0, str(self._child), version, tag, event_id, micros, b"", data.decode())
-        return Record(row, codec)
-
 
 def _folded(ledger: Ledger, run: UUID, until: int, declarations: Declarations | None) -> Known:
-    nothing = Known(RunState.initial(declarations), ProgressState(), SessionIndexState())
     records: Iterable[Record] = ledger.read(run, until=until) if until else ()
-    return nothing.after(records)
+    return Known.initial(declarations).after(records)
 
 
 def _messages_only() -> Declarations:

@@ -29,10 +29,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     ToolCallInDoubt,
 )
-from turnledger.projections import RunState
 from turnledger.runtime.journal.journal import Known
-from turnledger.runtime.journal.loop_progress import Progress
-from turnledger.runtime.journal.session_index import SessionIndex
 from turnledger.runtime.loop.decide import (
     Begin,
     CallModel,
@@ -51,7 +48,7 @@ RETRY: dict[str, Any] = {"search": "retry"}
 
 
 def decided(*events: Event, policies: dict[str, Any] = RETRY, evaluation: Any = "e1") -> Effect:
-    nothing = Known(RunState.initial(), Progress().initial(), SessionIndex().initial())
+    nothing = Known.initial()
     known = nothing.after(records(events))
     return decide(known, evaluation, policies)
 
