@@ -49,7 +49,7 @@ class Projection(ABC, Generic[S]):
         """The state as plain JSON, for people, diffs and storage."""
         return as_json(state)
 
-    def outline(self, state: S) -> Any:
+    def lazy_json(self, state: S) -> Any:
         """The same JSON, in which a long list may be `Items` that are made when they are read."""
         return self.to_json(state)
 

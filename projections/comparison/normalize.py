@@ -79,7 +79,7 @@ BOOKKEEPING_EVENTS: Final = (
 KEY_BYTES = 32
 
 
-class Said(NamedTuple):
+class NormalizedEvent(NamedTuple):
     """What an event says: `key` stands for its substance, `kind` is what it can be paired by.
 
     Two runs are held as a whole to be compared, so the rest is held as text.
@@ -98,7 +98,7 @@ class Said(NamedTuple):
         return found
 
 
-class Listener:
+class Normalizer:
     """Hears a run's events in order, and remembers which calls were asked for where."""
 
     def __init__(self) -> None:
@@ -107,23 +107,23 @@ class Listener:
         self._messages: dict[str, int | None] = {}
         self._kinds: dict[bytes, bytes] = {}
 
-    def after(self) -> Listener:
+    def after(self) -> Normalizer:
         """Another that has heard the same, to hear how a fork went on."""
-        other = Listener()
+        other = Normalizer()
         other._calls, other._messages = dict(self._calls), dict(self._messages)
         return other
 
-    def hear(self, records: Iterable[Record]) -> list[Said]:
-        return [self._said(record) for record in records]
+    def normalize(self, records: Iterable[Record]) -> list[NormalizedEvent]:
+        return [self._normalized(record) for record in records]
 
-    def _said(self, record: Record) -> Said:
+    def _normalized(self, record: Record) -> NormalizedEvent:
         event = record.event
         content = self._content(event)
         substance = {
             name: value for name, value in content.items() if name not in BOOKKEEPING_FIELDS
         }
         kind = canonical(_kind(event))
-        return Said(
+        return NormalizedEvent(
             record.version,
             event.tag,
             msgspec.json.encode(content),
@@ -207,13 +207,13 @@ def _is_bookkeeping(event: Event) -> bool:
             return isinstance(event, BOOKKEEPING_EVENTS)
 
 
-def in_short(said: Said, longest: int) -> str:
+def one_line(event: NormalizedEvent, longest: int) -> str:
     """What an event says, for a line: a message as one says it, all else field by field.
 
     Bookkeeping and digests are no news to whoever reads a line.
     """
-    content = said.content
-    if said.tag == MessageAppended.tag:
+    content = event.content
+    if event.tag == MessageAppended.tag:
         calls = (
             f"{one['name']}({_text(one['arguments'], longest)})"
             for one in content.get("tool_calls", ())

@@ -19,8 +19,8 @@ from turnledger.ledger import Ledger, Record
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.lineage import NO_END, lineage
 from turnledger.projections.comparison.align import Pair, align, gaps, whole
-from turnledger.projections.comparison.normalize import Listener, Said, in_short
-from turnledger.projections.persistent.lazy_json import cut
+from turnledger.projections.comparison.normalize import NormalizedEvent, Normalizer, one_line
+from turnledger.projections.persistent.lazy_json import without_shared
 from turnledger.projections.run_state.json_diff import Change, changes
 from turnledger.projections.run_state.state import state_at
 from turnledger.projections.session.declarations import Declarations
@@ -110,7 +110,7 @@ def compare(
 
     Costs about what reading both costs. What a fork shares with its parent is read once.
     """
-    one, other, shared = _heard(ledger, first, second, other_ledger)
+    one, other, shared = _normalized(ledger, first, second, other_ledger)
     rows = tuple(_rows(one, other, _pairs(one, other)))
     return Comparison(
         canonical_id(first), canonical_id(second), shared, _first_divergence(rows), rows
@@ -136,27 +136,27 @@ def compare_states(
         canonical_id(second),
         second_version,
         one.outcome_digest == other.outcome_digest,
-        tuple(changes(*cut(one.outline(), other.outline()))),
+        tuple(changes(*without_shared(one.lazy_json(), other.lazy_json()))),
     )
 
 
 # --- reading -----------------------------------------------------------------------
 
 
-def _heard(
+def _normalized(
     ledger: Ledger, first: RunId, second: RunId, other_ledger: Ledger | None
-) -> tuple[list[Said], list[Said], int]:
+) -> tuple[list[NormalizedEvent], list[NormalizedEvent], int]:
     """What both runs say, and how many events they share; those are heard once."""
     shared = _shared(ledger, first, second) if other_ledger in (None, ledger) else 0
     records = ledger.read(first)
-    listener = Listener()
-    common = listener.hear(islice(records, shared) if shared < NO_END else records)
-    going_on = listener.after()
-    one = [*common, *listener.hear(records)]
+    normalizer = Normalizer()
+    common = normalizer.normalize(islice(records, shared) if shared < NO_END else records)
+    going_on = normalizer.after()
+    one = [*common, *normalizer.normalize(records)]
     rest: Iterable[Record] = ()
     if shared < NO_END:
         rest = (other_ledger or ledger).read(second, shared)
-    other = [*common, *going_on.hear(rest)]
+    other = [*common, *going_on.normalize(rest)]
     return one, other, len(common)
 
 
@@ -176,7 +176,7 @@ def _shared(ledger: Ledger, first: RunId, second: RunId) -> int:
 # --- aligning ----------------------------------------------------------------------
 
 
-def _pairs(one: Sequence[Said], other: Sequence[Said]) -> list[Pair]:
+def _pairs(one: Sequence[NormalizedEvent], other: Sequence[NormalizedEvent]) -> list[Pair]:
     """Which events belong together: those of substance, then the bookkeeping between them."""
     every, every_other = range(len(one)), range(len(other))
     pairs = _matched(
@@ -195,7 +195,10 @@ def _pairs(one: Sequence[Said], other: Sequence[Said]) -> list[Pair]:
 
 
 def _matched(
-    one: Sequence[Said], other: Sequence[Said], places: list[int], mates: list[int]
+    one: Sequence[NormalizedEvent],
+    other: Sequence[NormalizedEvent],
+    places: list[int],
+    mates: list[int],
 ) -> list[Pair]:
     """Equal events first; between them, those that are of one kind."""
     equal = align([one[p].key for p in places], [other[m].key for m in mates])
@@ -212,32 +215,34 @@ def _matched(
 # --- rows --------------------------------------------------------------------------
 
 
-def _rows(one: Sequence[Said], other: Sequence[Said], pairs: list[Pair]) -> Iterator[Row]:
+def _rows(
+    one: Sequence[NormalizedEvent], other: Sequence[NormalizedEvent], pairs: list[Pair]
+) -> Iterator[Row]:
     low = other_low = 0
     for high, other_high in (*pairs, (len(one), len(other))):
-        for said in one[low:high]:
-            yield _row("only_first", said, said.version, None)
-        for said in other[other_low:other_high]:
-            yield _row("only_second", said, None, said.version)
+        for event in one[low:high]:
+            yield _row("only_first", event, event.version, None)
+        for event in other[other_low:other_high]:
+            yield _row("only_second", event, None, event.version)
         if high < len(one):
             yield _both(one[high], other[other_high])
         low, other_low = high + 1, other_high + 1
 
 
-def _row(kind: RowKind, said: Said, first: int | None, second: int | None) -> Row:
-    text = in_short(said, LONGEST_TEXT)
-    return Row(kind, first, second, said.tag, said.bookkeeping, text)
+def _row(kind: RowKind, event: NormalizedEvent, first: int | None, second: int | None) -> Row:
+    text = one_line(event, LONGEST_TEXT)
+    return Row(kind, first, second, event.tag, event.bookkeeping, text)
 
 
-def _both(said: Said, mate: Said) -> Row:
-    found = () if said is mate else tuple(changes(said.content, mate.content))
+def _both(event: NormalizedEvent, mate: NormalizedEvent) -> Row:
+    found = () if event is mate else tuple(changes(event.content, mate.content))
     return Row(
         "changed" if found else "same",
-        said.version,
+        event.version,
         mate.version,
-        said.tag,
-        said.bookkeeping or (bool(found) and said.key == mate.key),
-        in_short(said, LONGEST_TEXT),
+        event.tag,
+        event.bookkeeping or (bool(found) and event.key == mate.key),
+        one_line(event, LONGEST_TEXT),
         found,
     )
 

@@ -9,19 +9,29 @@ of malformed input.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
+from turnledger.ledger import InnerMessage, MediaContent
 from turnledger.projections.digests import combine
 from turnledger.projections.history.blocks import (
     STUB_TEXT,
     SYNTHETIC_LEAD,
     Block,
     ChatTurn,
+    MediaBlock,
     TextBlock,
+    ToolResultBlock,
     ToolUseBlock,
+    TurnRole,
     stub_for,
 )
-from turnledger.projections.history.rules import assistant_said, user_said, without_open_calls
+from turnledger.projections.history.rules import (
+    after_assistant,
+    after_reply,
+    after_result,
+    after_user,
+    without_open_calls,
+)
 from turnledger.projections.history.turns import Turn, UserTurn, chain_at, turns_until
 from turnledger.projections.history.validate import Repair, checked, encodable, well_formed
 from turnledger.projections.persistent.containers import Stack, in_order, pushed
@@ -94,7 +104,7 @@ class MessageHistory:
 
     def add(self, turn: ChatTurn) -> MessageHistory:
         """The history with one more message. Never raises, whatever it is given."""
-        tip, repairs = told(self._tip, self._repairs, turn)
+        tip, repairs = add_turn(self._tip, self._repairs, turn)
         return MessageHistory(tip, self._system, repairs)
 
     def add_user(self, *blocks: Block) -> MessageHistory:
@@ -215,16 +225,16 @@ class MessageHistory:
         return (_restored, (self.to_list(), self.system, self.repairs))
 
 
-def told(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | None, Repairs]:
+def add_turn(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn | None, Repairs]:
     """The last turn and the repairs after one more message."""
     found: list[Repair] = []
     message = checked(turn, found)
     if message is not None:
         if message.role == "user":
-            tip = user_said(tip, message, found)
+            tip = after_user(tip, message, found)
         else:
             spoken_after = tip
-            tip = assistant_said(tip, message, found)
+            tip = after_assistant(tip, message, found)
             if tip is not spoken_after and type(spoken_after) is UserTurn and spoken_after.waits:
                 repairs = pushed(repairs, spoken_after)
     for repair in found:
@@ -249,3 +259,41 @@ def _restored(turns: list[ChatTurn], system: str, repairs: tuple[Repair, ...]) -
     for repair in repairs:
         known = pushed(known, repair)
     return MessageHistory(history._tip, history._system, known)
+
+
+# --- recorded messages ---------------------------------------------------------------
+
+
+def blocks_of(message: InnerMessage) -> tuple[Block, ...]:
+    """A recorded message as blocks of a turn."""
+    if message.role == "tool":
+        return (ToolResultBlock(message.tool_call_id or "", message.content, message.is_error),)
+    blocks: list[Block] = [_block(part) for part in message.parts]
+    if not message.parts and message.content:
+        blocks.append(TextBlock(message.content))
+    blocks.extend(ToolUseBlock(c.call_id, c.name, c.arguments) for c in message.tool_calls)
+    return tuple(blocks)
+
+
+def _block(part: Any) -> Block:
+    if isinstance(part, MediaContent):
+        return MediaBlock(part.modality, part.url, part.blob, part.mime, part.prompt_hint, part.id)
+    return TextBlock(part.text)
+
+
+def add_message(
+    tip: Turn | None, repairs: Repairs, message: InnerMessage
+) -> tuple[Turn | None, Repairs]:
+    """The last turn and the repairs after a recorded message that is not the system's."""
+    if message.role == "tool":
+        result = ToolResultBlock(message.tool_call_id or "", message.content, message.is_error)
+        after = after_result(tip, result)
+        if after is not None:
+            return after, repairs
+        return add_turn(tip, repairs, ChatTurn("user", (result,)))
+    if message.role == "assistant" and type(tip) is UserTurn and not message.parts:
+        replied = after_reply(tip, message.content, message.tool_calls)
+        if replied is not None:
+            return replied, pushed(repairs, tip) if tip.waits else repairs
+    role: TurnRole = "assistant" if message.role == "assistant" else "user"
+    return add_turn(tip, repairs, ChatTurn(role, blocks_of(message)))

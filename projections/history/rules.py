@@ -29,7 +29,7 @@ from turnledger.projections.persistent.containers import Stack, pushed, put_in
 _EMPTY_ASSISTANT = "nothing is left of the assistant's message"
 
 
-def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
+def after_user(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
     """The last turn after a user's message; the same as before if nothing is left of it."""
     if message.synthetic and tip is not None:
         found.append(Repair("late_lead", "it would not be the first turn"))
@@ -64,7 +64,7 @@ def user_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn 
     return UserTurn(asked, results, arrived, others, led)
 
 
-def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
+def after_assistant(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn | None:
     """The last turn after an assistant's message; the same if nothing is left of it."""
     if tip is None and message.blocks:
         found.append(Repair("leading_assistant", "a conversation starts with the user"))
@@ -96,7 +96,7 @@ def assistant_said(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> 
 # --- the usual messages, told without a detour ---------------------------------------
 
 
-def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
+def after_result(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
     """The last turn after a result that finds its place; None if it takes more than that."""
     if isinstance(tip, AssistantTurn):
         asked, results, arrived, blocks = tip, NO_RESULTS, None, None
@@ -114,7 +114,9 @@ def result_said(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
     )
 
 
-def reply_said(tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]) -> AssistantTurn | None:
+def after_reply(
+    tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]
+) -> AssistantTurn | None:
     """The last turn after a reply in which nothing is odd; None if something is."""
     blocks: Stack[Block] | None = None
     if text:

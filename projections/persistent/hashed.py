@@ -30,9 +30,9 @@ from turnledger.projections.persistent.containers import (
 
 T = TypeVar("T")
 
-# Keys that are gone are cleared away when they are this many more than those that are there.
+# A map is rebuilt when its removed keys are this many more than those that it has.
 _MANY = 16
-# Up to so many things under way, a plain dict is copied.
+# Up to so many open items are a plain dict.
 _FEW = 32
 
 
@@ -123,9 +123,11 @@ class HashedList(PersistentList[T]):
 
 
 class OrderedMap(Generic[T]):
-    """A map from text to values, in the order in which the keys came. None is no value.
+    """A persistent map from text to values that keeps the order in which its keys were put.
 
-    A key that is removed and put again comes last.
+    None is not a value: a key that is removed stays in the tree with None, because taking it
+    out would copy as much and the tree is rebuilt anyway when too many such keys are left. A key
+    that is removed and put again comes last.
     """
 
     __slots__ = ("_keys", "_map", "_size")
@@ -137,7 +139,8 @@ class OrderedMap(Generic[T]):
         _size: int = 0,
     ) -> None:
         self._map: PersistentMap[T | None] = _map if _map is not None else PersistentMap()
-        # What was removed stays among the keys for a while, and has no value in the map.
+        # Removed keys stay here until the map is rebuilt, and those that were put again are here
+        # twice: `items` goes back from the last one and takes the latest of each.
         self._keys = _keys
         self._size = _size
 
@@ -190,15 +193,16 @@ class OrderedMap(Generic[T]):
         return self._size
 
 
-# A map whose sum is known, that sum, and the keys that were changed since: one tuple,
-# so that two threads never see half of a change.
+# A map whose sum is known, that sum, and the keys that were changed since. One tuple, because
+# `digest` replaces it on a map that several threads may read: none sees half of a change.
 _Sum: TypeAlias = "tuple[PersistentMap[T | None], int, Stack[str] | None]"
 
 
 class HashedMap(OrderedMap[T]):
-    """The same with a digest, of the keys and values but not of their order.
+    """An ordered map with a digest of its entries, in any order.
 
-    Values are what canonical JSON can hold, or `plain` gives that of them.
+    The digest is a sum of hashes, so a changed entry is taken out and put in again at the price
+    of that entry. Values are what canonical JSON can hold, or `plain` gives that of them.
     """
 
     __slots__ = ("_digest", "_plain", "_sum")
@@ -250,47 +254,54 @@ class HashedMap(OrderedMap[T]):
         return self._digest
 
 
-# What is under way: a few things at most times, any number at some.
-UnderWay: TypeAlias = dict[str, T] | HashedMap[T]
+# Items that are open, by key: nearly always a few, and any number at times. A few are a plain
+# dict, which is quick to copy; many are a map that is not copied.
+OpenItems: TypeAlias = dict[str, T] | HashedMap[T]
 
 
-def owned(things: UnderWay[T]) -> UnderWay[T]:
-    """The same things to be changed with `begun` and `over`; the old ones stay as they are."""
-    return things if isinstance(things, HashedMap) else dict(things)
+def own_copy(items: OpenItems[T]) -> OpenItems[T]:
+    """Open items for `with_item` and `without_item` to change; the given ones stay as they are."""
+    return items if isinstance(items, HashedMap) else dict(items)
 
 
-def under_way(things: dict[str, T], plain: Callable[[T], object]) -> UnderWay[T]:
-    """Things as they are kept while they are under way."""
-    if len(things) <= _FEW:
-        return things
+def with_item(
+    items: OpenItems[T], key: str, value: T, plain: Callable[[T], object]
+) -> OpenItems[T]:
+    """Add an item, or replace it, in items of one's own.
+
+    Args:
+        items: What `own_copy` gave; it may be changed in place.
+        key: The item's key.
+        value: The item.
+        plain: What the digest is of, for a value.
+    """
+    if isinstance(items, HashedMap):
+        return items.put(key, value)
+    items[key] = value
+    if len(items) <= _FEW:
+        return items
     many: HashedMap[T] = HashedMap(plain=plain)
-    for key, one in things.items():
-        many = many.put(key, one)
+    for name, one in items.items():
+        many = many.put(name, one)
     return many
 
 
-def begun(things: UnderWay[T], key: str, value: T, plain: Callable[[T], object]) -> UnderWay[T]:
-    """Owned things with one more."""
-    if isinstance(things, HashedMap):
-        return things.put(key, value)
-    things[key] = value
-    return things if len(things) <= _FEW else under_way(things, plain)
-
-
-def over(things: UnderWay[T], key: str) -> UnderWay[T]:
-    """Owned things without this one."""
-    if isinstance(things, HashedMap):
-        left = things.remove(key)
+def without_item(items: OpenItems[T], key: str) -> OpenItems[T]:
+    """Remove an item from items of one's own."""
+    if isinstance(items, HashedMap):
+        left = items.remove(key)
+        # Not at once when there are as few as a dict may have: or a number of items that goes
+        # up and down there would be copied back and forth.
         return left if len(left) > _FEW // 2 else dict(left.items())
-    things.pop(key, None)
-    return things
+    items.pop(key, None)
+    return items
 
 
-def digest_of(things: UnderWay[T], plain: Callable[[T], object]) -> bytes:
-    """The digest of things under way, the same however they are kept."""
-    if isinstance(things, HashedMap):
-        return things.digest
+def open_digest(items: OpenItems[T], plain: Callable[[T], object]) -> bytes:
+    """The digest of open items, the same in either form."""
+    if isinstance(items, HashedMap):
+        return items.digest
     total = 0
-    for key, value in things.items():
+    for key, value in items.items():
         total = map_add(total, key, plain(value))
     return combine("map", map_digest(total))

@@ -1,7 +1,8 @@
-"""A state as JSON whose long lists are made item by item, for those who need a part of it.
+"""Lazy JSON: a state as JSON in which long lists are made item by item.
 
-`Projection.outline` gives one. Printing it, pointing into it and comparing two of them then
-cost what is printed, pointed at or different, where the whole JSON would cost the run.
+`Projection.lazy_json` gives one. Printing it, resolving a JSON Pointer in it and comparing two of
+them then costs what is printed, pointed at or different, not the whole run. JSON Pointers are
+parsed here too.
 """
 
 from __future__ import annotations
@@ -15,68 +16,76 @@ from turnledger.projections.persistent.containers import PersistentList
 
 T = TypeVar("T")
 
-NOTHING_THERE: Final = object()
+# What a pointer resolves to if it names nothing.
+MISSING: Final = object()
 
 
-class Items(Generic[T]):
-    """A list of JSON values, each made when it is asked for.
+class LazyList(Generic[T]):
+    """A list of JSON values, each made when it is read.
 
-    `source` is what the list follows from, and `shared` says of an earlier source and this one
-    how many items both lists begin with, if that can be said without looking at the items.
+    Args:
+        items: Gives what the values are made of.
+        make: Makes the JSON value of an item.
+        source: What the list follows from.
+        shared: For an earlier source and this one, how many items both lists begin with, as far
+            as that can be said without looking at the items.
     """
 
-    __slots__ = ("_make", "_shared", "_source", "_things")
+    __slots__ = ("_items", "_make", "_shared", "_source")
 
     def __init__(
         self,
-        things: Callable[[], Sequence[T]],
+        items: Callable[[], Sequence[T]],
         make: Callable[[T], Any],
         source: Any,
         shared: Callable[[Any, Any], int],
     ) -> None:
-        self._things = things
+        self._items = items
         self._make = make
         self._source = source
         self._shared = shared
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._make, self._things())
+        return map(self._make, self._items())
 
     def after(self, count: int) -> Iterator[Any]:
-        """Those that come after so many."""
-        return map(self._make, self._things()[count:])
+        """The values without the first `count`."""
+        return map(self._make, self._items()[count:])
 
     def at(self, place: int) -> Any:
-        """One of them; NOTHING_THERE if there are fewer."""
-        things = self._things()
-        return self._make(things[place]) if place < len(things) else NOTHING_THERE
+        """The value at a place; MISSING if the list is shorter."""
+        items = self._items()
+        return self._make(items[place]) if place < len(items) else MISSING
 
-    def shared_with(self, earlier: Items[T]) -> int:
-        """How many of the first items are surely those of the earlier list."""
+    def shared_with(self, earlier: LazyList[T]) -> int:
+        """At least how many of the first values are those of an earlier list."""
         return self._shared(earlier._source, self._source)
 
-    def is_same_as(self, earlier: Items[T]) -> bool:
-        """Whether nothing at all has changed, as far as that is easy to say."""
+    def is_same_as(self, earlier: LazyList[T]) -> bool:
+        """Whether both follow from the same object. If not, they may still be equal."""
         return self._source is earlier._source
 
 
-def listed(items: PersistentList[T], make: Callable[[T], Any]) -> Items[T]:
-    """The JSON of a persistent list: items that two lists share are not made."""
-    return Items(lambda: items, make, items, lambda earlier, later: later.shared_with(earlier))
+def lazy_list(items: PersistentList[T], make: Callable[[T], Any]) -> LazyList[T]:
+    """The JSON of a persistent list. What two of its versions share is known from their trees."""
+    return LazyList(lambda: items, make, items, lambda earlier, later: later.shared_with(earlier))
 
 
 def none_shared(earlier: object, later: object) -> int:
-    """For lists of which nothing is known beforehand."""
+    """`shared` for lists of which nothing is known without looking at the items."""
     return 0
 
 
-def whole(outline: Any) -> Any:
-    """The plain JSON of an outline."""
-    if isinstance(outline, Items):
-        return list(outline)
-    if isinstance(outline, dict):
-        return {name: whole(value) for name, value in outline.items()}
-    return outline
+def plain_json(value: Any) -> Any:
+    """Lazy JSON as plain JSON, with all of its lists made."""
+    if isinstance(value, LazyList):
+        return list(value)
+    if isinstance(value, dict):
+        return {name: plain_json(inner) for name, inner in value.items()}
+    return value
+
+
+# --- JSON Pointers -----------------------------------------------------------------------
 
 
 def pointer_parts(pointer: str) -> tuple[str, ...]:
@@ -93,73 +102,83 @@ def pointer_parts(pointer: str) -> tuple[str, ...]:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
 
 
-def list_index(part: str) -> int | None:
+def _list_index(part: str) -> int | None:
     """A part of a pointer as a place in a list; None if it is not one."""
     digits = part.isascii() and part.isdigit() and len(part) < 16
     return int(part) if digits and (part == "0" or part[0] != "0") else None
 
 
-def pointed(outline: Any, parts: Sequence[str]) -> Any:
-    """The part of an outline that a JSON Pointer names, itself an outline; or NOTHING_THERE."""
+def resolve(value: Any, parts: Sequence[str]) -> Any:
+    """What a JSON Pointer names in lazy or plain JSON; MISSING if it names nothing."""
     for part in parts:
-        if isinstance(outline, dict):
-            outline = outline.get(part, NOTHING_THERE)
+        if isinstance(value, dict):
+            value = value.get(part, MISSING)
             continue
-        place = list_index(part) if isinstance(outline, list | Items) else None
+        place = _list_index(part) if isinstance(value, list | LazyList) else None
         if place is None:
-            return NOTHING_THERE
-        if isinstance(outline, Items):
-            outline = outline.at(place)
+            return MISSING
+        if isinstance(value, LazyList):
+            value = value.at(place)
         else:
-            outline = outline[place] if place < len(outline) else NOTHING_THERE
-    return outline
+            value = value[place] if place < len(value) else MISSING
+    return value
+
+
+# --- comparing ---------------------------------------------------------------------------
 
 
 def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
-    """Whether what a pointer names is surely the same in both: False if one has to look."""
+    """Whether what a pointer names is known to be the same in both without making it.
+
+    False only means that the values have to be compared.
+    """
     for part in parts:
-        if isinstance(earlier, Items) and isinstance(later, Items):
-            place = list_index(part)
+        if isinstance(earlier, LazyList) and isinstance(later, LazyList):
+            place = _list_index(part)
             return place is not None and place < later.shared_with(earlier)
         if not isinstance(earlier, dict) or not isinstance(later, dict):
             return False
         if part not in earlier or part not in later:
             return part not in earlier and part not in later
         earlier, later = earlier[part], later[part]
-    return isinstance(earlier, Items) and isinstance(later, Items) and later.is_same_as(earlier)
+    if not isinstance(earlier, LazyList) or not isinstance(later, LazyList):
+        return False
+    return later.is_same_as(earlier)
 
 
-def cut(earlier: Any, later: Any) -> tuple[Any, Any]:
-    """Both as plain JSON, with null for the items that two lists both begin with.
+def without_shared(earlier: Any, later: Any) -> tuple[Any, Any]:
+    """Both as plain JSON, with null for each item that two lists both begin with.
 
-    Their places stay, so that every path into what differs means what it meant.
+    The nulls keep the places of the items after them, so that paths into what differs are right.
     """
-    if isinstance(earlier, Items) and isinstance(later, Items):
-        return _cut_lists(earlier, later)
+    if isinstance(earlier, LazyList) and isinstance(later, LazyList):
+        return _lists_without_shared(earlier, later)
     if not isinstance(earlier, dict) or not isinstance(later, dict):
-        return whole(earlier), whole(later)
+        return plain_json(earlier), plain_json(later)
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
     for name, value in earlier.items():
         if name in later:
-            before[name], after[name] = cut(value, later[name])
+            before[name], after[name] = without_shared(value, later[name])
         else:
-            before[name] = whole(value)
+            before[name] = plain_json(value)
     # In the order of the later one.
-    return before, {n: after[n] if n in after else whole(v) for n, v in later.items()}
+    return before, {n: after[n] if n in after else plain_json(v) for n, v in later.items()}
 
 
-def _cut_lists(earlier: Items[Any], later: Items[Any]) -> tuple[list[Any], list[Any]]:
+def _lists_without_shared(
+    earlier: LazyList[Any], later: LazyList[Any]
+) -> tuple[list[Any], list[Any]]:
     same = later.shared_with(earlier)
     before: list[Any] = [None] * same
     after: list[Any] = [None] * same
     alike = True
-    rest = zip_longest(earlier.after(same), later.after(same), fillvalue=NOTHING_THERE)
+    rest = zip_longest(earlier.after(same), later.after(same), fillvalue=MISSING)
     for one, other in rest:
-        both = one is not NOTHING_THERE and other is not NOTHING_THERE
+        both = one is not MISSING and other is not MISSING
         alike = alike and both and canonical(one) == canonical(other)
-        if one is not NOTHING_THERE:
+        if one is not MISSING:
             before.append(None if alike else one)
-        if other is not NOTHING_THERE:
+        if other is not MISSING:
             after.append(None if alike else other)
     return before, after

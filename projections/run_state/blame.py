@@ -14,11 +14,11 @@ from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundE
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.lazy_json import (
-    NOTHING_THERE,
-    pointed,
+    MISSING,
+    plain_json,
     pointer_parts,
+    resolve,
     unchanged,
-    whole,
 )
 from turnledger.projections.projection import PAGE, Projection, tags_read
 from turnledger.projections.run_state.state import built_in
@@ -119,13 +119,13 @@ class _Search:
         return [record for record in records if record.tag in tags]
 
     def _is_unchanged(self, before: Any, then: Any) -> bool:
-        outline = self._projection.outline
+        outline = self._projection.lazy_json
         return unchanged(outline(before), outline(then), self._within)
 
     def _value(self, state: Any) -> bytes | None:
         """The value there, as its one JSON text; None if there is none."""
-        found = pointed(self._projection.outline(state), self._within)
-        return None if found is NOTHING_THERE else canonical(whole(found))
+        found = resolve(self._projection.lazy_json(state), self._within)
+        return None if found is MISSING else canonical(plain_json(found))
 
 
 def _parsed(pointer: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from turnledger.ledger import Ledger, Record, RecordNotFoundError
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import combine
 from turnledger.projections.history.message_history import MessageHistory
-from turnledger.projections.persistent.lazy_json import cut
+from turnledger.projections.persistent.lazy_json import without_shared
 from turnledger.projections.persistent.pickling import packed, unpacked
 from turnledger.projections.projection import Projection, fold_pages
 from turnledger.projections.run_state.json_diff import Change, changes
@@ -102,10 +102,10 @@ class RunState:
         pairs = zip(self._projections, self._states, strict=True)
         return {p.name: p.to_json(state) for p, state in pairs}
 
-    def outline(self) -> dict[str, Any]:
+    def lazy_json(self) -> dict[str, Any]:
         """The same, with long lists that are made when they are read (`persistent.lazy_json`)."""
         pairs = zip(self._projections, self._states, strict=True)
-        return {p.name: p.outline(state) for p, state in pairs}
+        return {p.name: p.lazy_json(state) for p, state in pairs}
 
 
 def _unpacked(content: bytes) -> RunState:
@@ -164,6 +164,6 @@ def state_changes(
     later = earlier.after(ledger.read(run_id, low, high))
     if later.version != high:
         raise RecordNotFoundError(str(run_id), high, ledger.head(run_id))
-    states = cut(earlier.outline(), later.outline())
+    states = without_shared(earlier.lazy_json(), later.lazy_json())
     before, after = states if a <= b else reversed(states)
     return list(changes(before, after))

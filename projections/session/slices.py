@@ -23,7 +23,7 @@ from turnledger.ledger import (
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import PersistentMap
 from turnledger.projections.persistent.hashed import HashedList
-from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import Projection
 from turnledger.projections.session.declarations import Declarations, plain, written
 from turnledger.projections.session.reducers import ReducerContext, append_all, inner_message_append
@@ -190,10 +190,10 @@ class SessionSlices(Projection[SlicesState]):
         return restored
 
     def to_json(self, state: SlicesState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: SlicesState) -> Any:
-        return {name: listed(state.slices[name].items, plain) for name in sorted(state.slices)}
+    def lazy_json(self, state: SlicesState) -> Any:
+        return {name: lazy_list(state.slices[name].items, plain) for name in sorted(state.slices)}
 
     def digest(self, state: SlicesState) -> bytes:
         return combine(

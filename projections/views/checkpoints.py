@@ -20,7 +20,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.hashed import HashedList
-from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
@@ -62,12 +62,12 @@ class CheckpointView(BulkProjection[CheckpointsState]):
         return _Folding(state)
 
     def to_json(self, state: CheckpointsState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: CheckpointsState) -> Any:
+    def lazy_json(self, state: CheckpointsState) -> Any:
         return {
             "latest": as_json(state.latest),
-            "entries": listed(state.entries, as_json),
+            "entries": lazy_list(state.entries, as_json),
         }
 
     def digest(self, state: CheckpointsState) -> bytes:

@@ -25,16 +25,15 @@ from turnledger.ledger import (
 )
 from turnledger.projections.digests import combine
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
-from turnledger.projections.history.from_messages import message_told
-from turnledger.projections.history.message_history import MessageHistory, Repairs
+from turnledger.projections.history.message_history import MessageHistory, Repairs, add_message
 from turnledger.projections.history.turns import Turn
 from turnledger.projections.persistent.containers import Stack, in_order, pushed
 from turnledger.projections.persistent.hashed import HashedList, HashedMap
-from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
+from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, none_shared, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What identifies a message beside its content.
 
     Of a tool's message also the call that it answers, and the turn where the result stands:
@@ -74,12 +73,12 @@ class ConversationState(msgspec.Struct, frozen=True):
     current: MessageHistory = MessageHistory.new()
     earlier: HashedMap[MessageHistory] = HashedMap(plain=_history_digest)
     superseded: HashedMap[bool] = HashedMap()
-    said: HashedList[Said] = HashedList("messages")
+    messages: HashedList[MessageEntry] = HashedList("messages")
     last_result: _LastResult | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copied without the last result: it is a chain of turns, and only saves time."""
-        parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.said)
+        parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.messages)
         return (ConversationState, parts)
 
     @property
@@ -119,17 +118,17 @@ class Conversation(BulkProjection[ConversationState]):
         return _Folding(state)
 
     def to_json(self, state: ConversationState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: ConversationState) -> Any:
+    def lazy_json(self, state: ConversationState) -> Any:
         latest = state.latest
         history, superseded = state.history(latest), state.superseded
         return {
             "evaluation_id": latest,
             "system": history.system,
-            "turns": Items(history.to_list, as_json, history, _same_turns),
-            "superseded": Items(lambda: tuple(superseded), str, superseded, none_shared),
-            "messages": listed(state.said, as_json),
+            "turns": LazyList(history.to_list, as_json, history, _same_turns),
+            "superseded": LazyList(lambda: tuple(superseded), str, superseded, none_shared),
+            "messages": lazy_list(state.messages, as_json),
         }
 
     def digest(self, state: ConversationState) -> bytes:
@@ -139,7 +138,7 @@ class Conversation(BulkProjection[ConversationState]):
             state.current.digest,
             state.earlier.digest,
             state.superseded.digest,
-            state.said.digest,
+            state.messages.digest,
         )
 
     def outcome(self, state: ConversationState) -> bytes:
@@ -172,8 +171,8 @@ class _Folding(Folding[ConversationState]):
         self._turn_on(state.current)
         self._earlier = state.earlier
         self._superseded = state.superseded
-        self._before = state.said
-        self._said: list[Said] = []
+        self._before = state.messages
+        self._added: list[MessageEntry] = []
         self._remember(state.last_result)
 
     def _remember(self, last: _LastResult | None) -> None:
@@ -214,7 +213,7 @@ class _Folding(Folding[ConversationState]):
             self._current,
             self._earlier,
             self._superseded,
-            self._before.extend(self._said),
+            self._before.extend(self._added),
             self._last_result(),
         )
 
@@ -239,7 +238,7 @@ class _Folding(Folding[ConversationState]):
             before = self._tip
             self._last = (message, before, self._repairs)
             self._after, self._since = None, []
-            tip, self._repairs = message_told(before, self._repairs, message)
+            tip, self._repairs = add_message(before, self._repairs, message)
             # A result that has no place in the history can't be amended there either.
             place = 0 if tip is before or tip is None else tip.number
             self._history, self._tip = None, tip
@@ -248,10 +247,10 @@ class _Folding(Folding[ConversationState]):
             if role == "system":
                 self._turn_on(self._current.with_system(message.content))
             else:
-                self._tip, self._repairs = message_told(self._tip, self._repairs, message)
+                self._tip, self._repairs = add_message(self._tip, self._repairs, message)
                 self._history = None
-        self._said.append(
-            Said(
+        self._added.append(
+            MessageEntry(
                 message.message_id,
                 evaluation_id,
                 message.sequence,
@@ -278,7 +277,7 @@ class _Folding(Folding[ConversationState]):
         if last is not None and last.message.message_id == message_id:
             self._amend_last(last, text)
             return
-        result = self._said_before(message_id)
+        result = self._entry_of(message_id)
         if result is None:
             return
         if result.evaluation_id == self._evaluation_id:
@@ -291,22 +290,22 @@ class _Folding(Folding[ConversationState]):
 
     def _amend_last(self, last: _LastResult, text: str) -> None:
         message = msgspec.structs.replace(last.message, content=text)
-        tip, repairs = message_told(last.tip, last.repairs, message)
+        tip, repairs = add_message(last.tip, last.repairs, message)
         for later in in_order(last.after):
             if later.role != "system":
-                tip, repairs = message_told(tip, repairs, later)
+                tip, repairs = add_message(tip, repairs, later)
         self._turn_on(MessageHistory(tip, self._system, repairs))
         self._remember(_LastResult(message, last.tip, last.repairs, last.after))
 
-    def _said_before(self, message_id: UUID) -> Said | None:
+    def _entry_of(self, message_id: UUID) -> MessageEntry | None:
         """The tool message with this id, if its result has a place."""
-        for said in chain(reversed(self._said), reversed(self._before)):
-            if said.message_id == message_id:
-                return said if said.place else None
+        for entry in chain(reversed(self._added), reversed(self._before)):
+            if entry.message_id == message_id:
+                return entry if entry.place else None
         return None
 
 
-def _amended(history: MessageHistory, result: Said, text: str) -> MessageHistory:
+def _amended(history: MessageHistory, result: MessageEntry, text: str) -> MessageHistory:
     """The history with another text in one result. It costs the history, as nothing else does."""
     turns = history.to_list()
     turn = turns[result.place - 1]

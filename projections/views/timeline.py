@@ -26,13 +26,13 @@ from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
     HashedList,
-    UnderWay,
-    begun,
-    digest_of,
-    over,
-    owned,
+    OpenItems,
+    open_digest,
+    own_copy,
+    with_item,
+    without_item,
 )
-from turnledger.projections.persistent.lazy_json import Items, listed, none_shared, whole
+from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, none_shared, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 SpanKind = Literal["model", "tool"]
@@ -107,7 +107,7 @@ class TimelineState(msgspec.Struct, frozen=True):
 
     spans: PersistentList[Span] = PersistentList()
     ended: HashedList[Span] = HashedList("spans", _add_span)
-    running: UnderWay[Running] = {}
+    running: OpenItems[Running] = {}
 
     def gaps(self) -> tuple[Gap, ...]:
         """Where nothing was under way between the first span and the last."""
@@ -146,16 +146,16 @@ class Timeline(BulkProjection[TimelineState]):
         return _Folding(state)
 
     def to_json(self, state: TimelineState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: TimelineState) -> Any:
+    def lazy_json(self, state: TimelineState) -> Any:
         return {
-            "spans": listed(state.spans, _span_json),
-            "gaps": Items(state.gaps, _gap_json, state, none_shared),
+            "spans": lazy_list(state.spans, _span_json),
+            "gaps": LazyList(state.gaps, _gap_json, state, none_shared),
         }
 
     def digest(self, state: TimelineState) -> bytes:
-        return combine("timeline", state.ended.digest, digest_of(state.running, _plain_running))
+        return combine("timeline", state.ended.digest, open_digest(state.running, _plain_running))
 
 
 class _Folding(Folding[TimelineState]):
@@ -165,7 +165,7 @@ class _Folding(Folding[TimelineState]):
         self._spans = ListBuilder(state.spans)
         self._before = state.ended
         self._ended: list[Span] = []
-        self._running = owned(state.running)
+        self._running = own_copy(state.running)
 
     def take(self, record: Record) -> None:
         event = record.event
@@ -191,10 +191,10 @@ class _Folding(Folding[TimelineState]):
         lost = self._running.get(key)
         if lost is not None:
             # It began again, and how the first attempt ended was not recorded.
-            self._running = over(self._running, key)
+            self._running = without_item(self._running, key)
             self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
         running = Running(self._spans.append(span), span)
-        self._running = begun(self._running, key, running, _plain_running)
+        self._running = with_item(self._running, key, running, _plain_running)
 
     def _put(self, place: int, ended: Span) -> None:
         self._spans.replace(place, ended)
@@ -220,7 +220,7 @@ class _Folding(Folding[TimelineState]):
         if running is None:
             return
         place, span = running
-        self._running = over(self._running, key)
+        self._running = without_item(self._running, key)
         ended = Span(
             span.kind,
             span.name,

@@ -11,7 +11,7 @@ import msgspec
 
 from turnledger.projections.digests import list_add
 from turnledger.projections.persistent.containers import PersistentList, PersistentMap
-from turnledger.projections.persistent.hashed import HashedList, UnderWay
+from turnledger.projections.persistent.hashed import HashedList, OpenItems
 
 CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 
@@ -87,10 +87,10 @@ class ToolsState(msgspec.Struct, frozen=True):
 
     settled: HashedList[ToolCallView] = HashedList("tool calls", add_call)
     # Not completed and not failed.
-    open: UnderWay[ToolCallView] = {}
+    open: OpenItems[ToolCallView] = {}
     # Completed or failed in the assistant's last turn: what is still missing of them may come.
-    ended: UnderWay[ToolCallView] = {}
-    superseded: UnderWay[bool] = {}
+    ended: OpenItems[ToolCallView] = {}
+    superseded: OpenItems[bool] = {}
     # What tool messages were changed to: message id and text; and the last text by message id.
     amended: HashedList[tuple[UUID, str]] = HashedList("amended tool messages")
     texts: PersistentMap[str] = PersistentMap()

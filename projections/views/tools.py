@@ -29,8 +29,8 @@ from turnledger.ledger import (
 )
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.containers import ListBuilder
-from turnledger.projections.persistent.hashed import begun, digest_of, over, owned
-from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.persistent.hashed import open_digest, own_copy, with_item, without_item
+from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 from turnledger.projections.views.tool_calls import (
     CallStatus,
@@ -67,18 +67,18 @@ class PendingTools(BulkProjection[ToolsState]):
         return _Folding(state)
 
     def to_json(self, state: ToolsState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: ToolsState) -> Any:
-        return listed(state.calls, _call_json)
+    def lazy_json(self, state: ToolsState) -> Any:
+        return lazy_list(state.calls, _call_json)
 
     def digest(self, state: ToolsState) -> bytes:
         return combine(
             "tools",
             state.settled.digest,
-            digest_of(state.open, plain_call),
-            digest_of(state.ended, plain_call),
-            digest_of(state.superseded, itself),
+            open_digest(state.open, plain_call),
+            open_digest(state.ended, plain_call),
+            open_digest(state.superseded, itself),
             state.amended.digest,
             b"%d" % len(state.calls),
             state.spoke.encode(),
@@ -95,8 +95,8 @@ class _Folding(Folding[ToolsState]):
     def __init__(self, state: ToolsState) -> None:
         self._settled = state.settled
         self._newly: list[ToolCallView] = []
-        self._open = owned(state.open)
-        self._ended = owned(state.ended)
+        self._open = own_copy(state.open)
+        self._ended = own_copy(state.ended)
         self._superseded = state.superseded
         self._amended = state.amended
         self._texts = state.texts
@@ -150,7 +150,7 @@ class _Folding(Folding[ToolsState]):
             superseded=message.evaluation_id in self._superseded,
         )
         self._count(call)
-        self._open = begun(self._open, key, call, plain_call)
+        self._open = with_item(self._open, key, call, plain_call)
 
     def _count(self, call: ToolCallView) -> None:
         self._calls.append(call)
@@ -197,11 +197,11 @@ class _Folding(Folding[ToolsState]):
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
         if call.is_over:
-            self._open = over(self._open, key)
-            self._ended = begun(self._ended, key, call, plain_call)
+            self._open = without_item(self._open, key)
+            self._ended = with_item(self._ended, key, call, plain_call)
         else:
-            self._ended = over(self._ended, key)
-            self._open = begun(self._open, key, call, plain_call)
+            self._ended = without_item(self._ended, key)
+            self._open = with_item(self._open, key, call, plain_call)
 
     def _known(self, event: _StatusEvent) -> tuple[str, ToolCallView]:
         """The call that an event is about; one that nobody asked for is a call too."""
@@ -273,7 +273,7 @@ class _Folding(Folding[ToolsState]):
             self._put(key, decided)
 
     def _supersede(self, event: EvaluationSuperseded, record: Record) -> None:
-        self._superseded = begun(owned(self._superseded), event.evaluation_id, True, itself)
+        self._superseded = with_item(own_copy(self._superseded), event.evaluation_id, True, itself)
         for key, call in list(self._open.items()):
             if call.evaluation_id == event.evaluation_id:
                 self._put(key, msgspec.structs.replace(call, superseded=True))

@@ -9,7 +9,7 @@ import msgspec
 from turnledger.ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
 from turnledger.projections.digests import canonical, combine
 from turnledger.projections.persistent.hashed import HashedList
-from turnledger.projections.persistent.lazy_json import listed, whole
+from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
@@ -68,13 +68,13 @@ class Usage(BulkProjection[UsageState]):
         return _Folding(state)
 
     def to_json(self, state: UsageState) -> Any:
-        return whole(self.outline(state))
+        return plain_json(self.lazy_json(state))
 
-    def outline(self, state: UsageState) -> Any:
+    def lazy_json(self, state: UsageState) -> Any:
         return {
             "total": _json(state.total),
             "by_model": {model: _json(tokens) for model, tokens in state.by_model.items()},
-            "turns": listed(state.turns, _turn_json),
+            "turns": lazy_list(state.turns, _turn_json),
             "failed_calls": state.failed_calls,
         }
 

@@ -122,7 +122,7 @@ class Evaluation(Generic[OutputT]):
     def bring(self, messages: Iterable[InnerMessage]) -> None:
         """Add the messages of a conversation that the journal lacks, if it is one of the prompt."""
         journal = self._session.journal
-        known = {said.message_id for said in journal.state.conversation.said}
+        known = {entry.message_id for entry in journal.state.conversation.messages}
         lacking = [message for message in messages if message.message_id not in known]
         added = journal.add(*(MessageAppended(message=message) for message in lacking))
         try:

@@ -23,11 +23,10 @@ from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.projections import blame as blamed
 from turnledger.projections import state_at
-from turnledger.projections.persistent.lazy_json import NOTHING_THERE, pointed, pointer_parts
+from turnledger.projections.persistent.lazy_json import MISSING, pointer_parts, resolve
 from turnledger.projections.run_state.json_diff import Change
 from turnledger.projections.run_state.state import built_in, state_changes
 
-MISSING: Final = NOTHING_THERE
 VIEWS: Final = {view.name: view for view in built_in()}
 # What a value in a line of `diff` gets at least, however long its path is.
 LEAST_ROOM = 20
@@ -44,7 +43,7 @@ class Pointer(NamedTuple):
 
     def resolve(self, value: Any) -> Any:
         """What it names in a value or an outline; MISSING if that is nothing."""
-        return pointed(value, self.parts)
+        return resolve(value, self.parts)
 
 
 def pointer(text: str) -> Pointer:
@@ -106,7 +105,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
             name = _view_named(at_path)
             value = {name: _view(ledger, run, at, name)}
         else:
-            value = state_at(ledger, run, at).outline()
+            value = state_at(ledger, run, at).lazy_json()
     found = at_path.resolve(value)
     if found is MISSING:
         raise _names_nothing(at_path, run, projection)
@@ -115,7 +114,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
 
 def _view(ledger: Ledger, run: UUID, at: int | None, name: str) -> Any:
     view = VIEWS[name]
-    return view.outline(view_at(ledger, run, at, view))
+    return view.lazy_json(view_at(ledger, run, at, view))
 
 
 def _view_named(path: Pointer) -> str:

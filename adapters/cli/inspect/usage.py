@@ -50,7 +50,7 @@ def usage(run: UUID | None, by_day: bool) -> None:
     view = Usage()
     with open_ledger() as ledger:
         state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
-    value = view.outline(state)
+    value = view.lazy_json(state)
     if run is None:
         del value["turns"]
     out = printer()

@@ -109,9 +109,9 @@ def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
 
     Together they are what `pretty_json` or `to_json` gives of the whole.
     """
-    from turnledger.projections.persistent.lazy_json import Items
+    from turnledger.projections.persistent.lazy_json import LazyList
 
-    is_list = isinstance(outline, Items)
+    is_list = isinstance(outline, LazyList)
     if not is_list and not isinstance(outline, dict):
         yield _value(outline, indent, depth)
         return

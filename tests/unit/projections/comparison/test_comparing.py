@@ -52,7 +52,7 @@ from turnledger.ledger import (
 from turnledger.ledger.events.messages import InnerMessage
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.projections import Comparison, compare, state_at
-from turnledger.projections.comparison.normalize import BOOKKEEPING_FIELDS, LEFT_OUT, Listener
+from turnledger.projections.comparison.normalize import BOOKKEEPING_FIELDS, LEFT_OUT, Normalizer
 from turnledger.projections.comparison.runs import Divergence, compare_states
 
 CLAIM = RunClaimed(worker="w", epoch=1)
@@ -290,7 +290,9 @@ def test_what_a_fork_shares_is_heard_once(ledger: Ledger) -> None:
     child = ledger.fork(run, at=6)
     for event in story(text="Not yet.")[6:]:
         ledger.append(child, event, ANY)
-    with patch.object(Listener, "_said", autospec=True, side_effect=Listener._said) as heard:
+    with patch.object(
+        Normalizer, "_normalized", autospec=True, side_effect=Normalizer._normalized
+    ) as heard:
         found = compare(ledger, run, child)
     assert heard.call_count == 6 + 5 + 6
     assert found.shared == 6
@@ -357,7 +359,7 @@ random_runs = st.lists(small_world, max_size=20)
 
 def by_listener(events: list[Event]) -> list[bytes]:
     """What of these events counts."""
-    return [said.key for said in Listener().hear(records(events)) if not said.bookkeeping]
+    return [said.key for said in Normalizer().normalize(records(events)) if not said.bookkeeping]
 
 
 def begun(ledger: Ledger, events: list[Event]) -> UUID:
@@ -415,7 +417,7 @@ def test_runs_are_the_same_if_what_counts_is(first: list[Event], second: list[Ev
     with Ledger.open("memory://") as ledger:
         one, other = begun(ledger, first), begun(ledger, second)
         found = compare(ledger, one, other)
-        heard = [Listener().hear(ledger.read(run)) for run in (one, other)]
+        heard = [Normalizer().normalize(ledger.read(run)) for run in (one, other)]
     real = [[said for said in run if not said.bookkeeping] for run in heard]
     keys = [[said.key for said in run] for run in real]
     assert found.same == (keys[0] == keys[1])
@@ -435,8 +437,8 @@ def test_a_fork_changed_at_one_event_parts_there(
     """Whatever the event is, and wherever before it the fork begins."""
     place = data.draw(st.integers(0, len(events) - 1))
     changed = [*events[:place], other, *events[place + 1 :]]
-    (said,) = Listener().hear(records([events[place]]))
-    (instead,) = Listener().hear(records([other]))
+    (said,) = Normalizer().normalize(records([events[place]]))
+    (instead,) = Normalizer().normalize(records([other]))
     assume(not said.bookkeeping and not instead.bookkeeping)
     assume(by_listener(events[: place + 1]) != by_listener(changed[: place + 1]))
     at = data.draw(st.integers(1, place + 1))
@@ -481,10 +483,10 @@ def test_long_runs_that_differ_in_one_message_cost_what_they_are_long() -> None:
             Key.count += 1
             return bytes.__eq__(self, other)
 
-    hear = Listener._said
+    hear = Normalizer._normalized
 
-    def counted(listener: Listener, record: Any) -> Any:
-        said = hear(listener, record)
+    def counted(normalizer: Normalizer, record: Any) -> Any:
+        said = hear(normalizer, record)
         return said._replace(key=Key(said.key), kind=Key(said.kind))
 
     with Ledger.open("memory://") as ledger:
@@ -493,7 +495,7 @@ def test_long_runs_that_differ_in_one_message_cost_what_they_are_long() -> None:
             events = long_run(2_000, changed=changed)
             for start in range(0, len(events), 1_000):
                 ledger.append(run, events[start : start + 1_000], ANY)
-        with patch.object(Listener, "_said", autospec=True, side_effect=counted) as heard:
+        with patch.object(Normalizer, "_normalized", autospec=True, side_effect=counted) as heard:
             found = compare(ledger, *runs)
     assert found.divergence is not None
     assert found.divergence.first == 2 + 5 * 1_200 + 3

@@ -13,10 +13,10 @@ from turnledger.projections.persistent.hashed import (
     HashedList,
     HashedMap,
     OrderedMap,
-    begun,
-    digest_of,
-    over,
-    owned,
+    open_digest,
+    own_copy,
+    with_item,
+    without_item,
 )
 
 values = json_values.filter(lambda value: value is not None)
@@ -148,15 +148,15 @@ def test_what_is_under_way_is_like_a_dict(given_steps: list[tuple[str, Any, bool
     for key, value, _ in [*given_steps, *many, *given_steps, *ends, *given_steps]:
         old, before = things, dict(things.items())
         if value is None:
-            things = over(owned(things), key)
+            things = without_item(own_copy(things), key)
             theirs.pop(key, None)
         else:
-            things = begun(owned(things), key, value, itself)
+            things = with_item(own_copy(things), key, value, itself)
             theirs[key] = value
         assert dict(old.items()) == before
         assert list(things.items()) == list(theirs.items())
         assert things.get(key) == theirs.get(key)
-        assert digest_of(things, itself) == map_digest_of(theirs)
+        assert open_digest(things, itself) == map_digest_of(theirs)
 
 
 def test_a_map_forgets_keys_that_are_gone() -> None:

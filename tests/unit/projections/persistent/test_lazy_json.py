@@ -32,7 +32,7 @@ from turnledger.ledger import (
 from turnledger.projections import Conversation, RunState, blame, diff, fold, state_at
 from turnledger.projections.comparison.runs import compare_states
 from turnledger.projections.digests import canonical
-from turnledger.projections.persistent.lazy_json import cut, unchanged
+from turnledger.projections.persistent.lazy_json import unchanged, without_shared
 from turnledger.projections.run_state import blame as blaming_module
 from turnledger.projections.run_state.json_diff import changes
 from turnledger.projections.run_state.state import built_in, state_changes
@@ -168,8 +168,8 @@ def test_an_outline_is_printed_as_the_whole_is(ledger: Ledger, run: UUID) -> Non
     """Protects `state`: printed item by item, it is the same text, on one line and on many."""
     for version in (0, 1, 2, 60, None):
         state = state_at(ledger, run, version)
-        assert b"".join(pieces(state.outline(), 2)) == pretty_json(state.to_json())
-        assert b"".join(pieces(state.outline(), 0)) == to_json(state.to_json())
+        assert b"".join(pieces(state.lazy_json(), 2)) == pretty_json(state.to_json())
+        assert b"".join(pieces(state.lazy_json(), 0)) == to_json(state.to_json())
 
 
 def test_one_conversation_is_what_folding_all_of_them_gives(ledger: Ledger, run: UUID) -> None:
@@ -219,11 +219,11 @@ def _check_shortcuts(before: RunState, after: RunState) -> None:
     old, new = dict(_values(before.to_json())), dict(_values(after.to_json()))
     for pointer in {*old, *new}:
         parts = pointer.split("/")[1:]
-        if unchanged(before.outline(), after.outline(), parts):
+        if unchanged(before.lazy_json(), after.lazy_json(), parts):
             assert pointer in old
             assert pointer in new
             assert canonical(old[pointer]) == canonical(new[pointer])
-    found = list(changes(*cut(before.outline(), after.outline())))
+    found = list(changes(*without_shared(before.lazy_json(), after.lazy_json())))
     assert found == list(changes(before.to_json(), after.to_json()))
 
 

@@ -42,7 +42,7 @@ from turnledger.projections import (
     fold,
 )
 from turnledger.projections.history.blocks import STUB_TEXT
-from turnledger.projections.history.from_messages import blocks_of
+from turnledger.projections.history.message_history import blocks_of
 
 USE = {call: ToolUseBlock(call, "search", '{"q":1}') for call in ("c1", "c2", "c3")}
 

@@ -308,7 +308,7 @@ def test_seeding_messages_records_those_that_are_missing() -> None:
     assert session[InnerMessage].all() == (message("user", "Hello", 1),)
     session[InnerMessage].clear()
     assert session[InnerMessage].all() == ()
-    assert len(session.state.conversation.said) == 2
+    assert len(session.state.conversation.messages) == 2
 
 
 def test_a_value_that_is_read_is_the_folds_and_not_the_callers() -> None:

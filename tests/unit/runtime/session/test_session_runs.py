@@ -150,7 +150,7 @@ def test_what_was_recorded_before_a_new_run_is_handed_to_it(ledger: Ledger) -> N
     assert recorded(journal) == ["run.started"]
     journal.commit()
     assert slices(on_disk(session)) == before
-    assert len(on_disk(session).conversation.said) == 1
+    assert len(on_disk(session).conversation.messages) == 1
     assert recorded(journal)[1:] == [
         "slice.event_applied",
         "slice.event_applied",
@@ -208,7 +208,7 @@ def test_a_reused_session_goes_on_in_a_continuation(ledger: Ledger) -> None:
     assert session[Plan].all() == (Plan(("a",)), Plan(("between",)))
     assert session[Counter].latest() == Counter(2)
     assert session[InnerMessage].all() == (message("user", "Hi", 0),)
-    assert len(session.state.conversation.said) == 0
+    assert len(session.state.conversation.messages) == 0
     session.commit()
     assert slices(on_disk(session)) == slices(session.state)
     assert "between" not in str(slices(first.state))
@@ -266,7 +266,7 @@ def test_a_session_that_moves_to_another_ledger_brings_its_state(tmp_path: Path)
         assert slices(session.state) == before
         session.commit()
         assert slices(on_disk(session)) == before
-        assert len(session.state.conversation.said) == 0
+        assert len(session.state.conversation.messages) == 0
 
 
 def test_the_same_run_may_be_attached_again(ledger: Ledger) -> None:
@@ -331,7 +331,7 @@ def test_a_session_without_a_ledger_continues_in_its_own_memory() -> None:
     journal = session.begin_run(RunStarted(request_type="Ask"))
     assert journal is session.journal is not first
     assert session[Counter].latest() == Counter(2)
-    assert len(session.state.conversation.said) == 0
+    assert len(session.state.conversation.messages) == 0
     assert journal.progress.started is not None
     assert journal.progress.started.request_type == "Ask"
     assert journal.progress.started.parent == first.run_id
@@ -396,7 +396,7 @@ def test_a_clone_has_the_messages_of_a_continued_session_as_a_slice_only() -> No
     session[InnerMessage].append(message("user", "now", 1))
     twin = session.clone()
     assert twin.select_all(InnerMessage) == session.select_all(InnerMessage)
-    assert len(twin.state.conversation.said) == 1
+    assert len(twin.state.conversation.messages) == 1
 
 
 def test_a_clone_of_a_session_that_was_never_used_is_empty() -> None:

@@ -289,7 +289,7 @@ def test_a_clone_made_within_a_tool_has_that_tools_changes() -> None:
         twin[Step].append(Step("c"))
         assert session[Step].all() == (Step("a"), Step("b"))
     assert twin[Step].all() == (Step("a"), Step("b"), Step("c"))
-    assert len(twin.state.conversation.said) == 1
+    assert len(twin.state.conversation.messages) == 1
 
 
 def test_many_threads_of_one_tool_lose_nothing() -> None:

@@ -245,9 +245,9 @@ def test_messages_are_never_removed_and_missing_ones_come_back() -> None:
     other[InnerMessage].append(message("user", "mine", 7))
     other.restore(session.snapshot())
     assert [one.sequence for one in other[InnerMessage].all()] == [0, 1, 7]
-    assert len(other.state.conversation.said) == 3
+    assert len(other.state.conversation.messages) == 3
     other.restore(session.snapshot())
-    assert len(other.state.conversation.said) == 3
+    assert len(other.state.conversation.messages) == 3
 
 
 def test_calls_that_were_completed_stay_completed() -> None:
@@ -272,7 +272,7 @@ def test_messages_come_back_into_a_slice_that_was_cleared() -> None:
     assert session[InnerMessage].all() == ()
     session.restore(snapshot)
     assert session[InnerMessage].all() == (message("system", "Hi", 0),)
-    assert len(session.state.conversation.said) == 1
+    assert len(session.state.conversation.messages) == 1
 
 
 def test_a_session_that_does_not_record_messages_has_them_in_its_conversation() -> None:

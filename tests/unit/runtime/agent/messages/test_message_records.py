@@ -32,7 +32,7 @@ from turnledger.projections.history.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from turnledger.projections.history.from_messages import blocks_of
+from turnledger.projections.history.message_history import blocks_of
 from turnledger.runtime.agent.messages.builder import MessageBuilder
 from turnledger.runtime.agent.messages.convert import (
     from_inner_message,
