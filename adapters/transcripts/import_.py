@@ -28,7 +28,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import Clock, SystemClock, to_datetime
 from turnledger.ledger.events.blobs import blobs_named
-from turnledger.ledger.events.limits import Limits
+from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Repair
 
 # How often a concurrent import of the same run may interfere before it is an error.
@@ -117,7 +117,7 @@ def _written(ledger: Ledger, plan: Plan, moment: datetime) -> tuple[int, bool]:
             return len(drafts), False
         try:
             for batch in _batches(ledger, drafts[head:]):
-                named = {name for draft in batch for name in blobs_named(draft.event)}
+                named = {name for entry in batch for name in blobs_named(entry.event)}
                 ledger.append(
                     plan.run_id,
                     batch,
@@ -149,19 +149,19 @@ def _is_beginning(ledger: Ledger, run_id: UUID, drafts: Sequence[Draft], head: i
     return ledger.record(run_id, head).event_id == drafts[head - 1].event_id
 
 
-def _batches(ledger: Ledger, drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+def _batches(ledger: Ledger, drafts: Sequence[Draft]) -> Iterator[list[Entry]]:
     """As much in one append as the ledger takes."""
-    codec = ledger.codec
-    limits: Limits = codec.limits
-    batch: list[Draft] = []
+    limits = ledger.limits
+    batch: list[Entry] = []
     size = 0
     for draft in drafts:
-        length = len(codec.encode(draft.event)[1])
+        entry = ledger.prepare(draft)
+        length = len(entry.data)
         full = len(batch) >= limits.max_batch_events or size + length > limits.max_batch_bytes
         if batch and full:
             yield batch
             batch, size = [], 0
-        batch.append(draft)
+        batch.append(entry)
         size += length
     if batch:
         yield batch
