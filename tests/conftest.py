@@ -1,10 +1,11 @@
-"""What all tests share: one way to draw examples, and quiet imports of other people's code."""
+"""What all tests share: examples, marks, and quiet imports of third-party packages."""
 
 from __future__ import annotations
 
 import signal
 import warnings
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 with warnings.catch_warnings():
@@ -26,3 +27,13 @@ settings.load_profile("stable")
 # children. What is tested here has to hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A module that has one of these starts a server or a process: all of its tests are `process`.
+STARTERS = {"PostgresServer", "new_database", "StrictServer", "Project", "no_network"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        module = item.getparent(pytest.Module)
+        if module is not None and STARTERS & set(vars(module.obj)):
+            item.add_marker(pytest.mark.process)

@@ -18,6 +18,7 @@ from turnledger.ledger import ANY, Ledger, export_runs
 from turnledger.ledger.integrity.seal import make_seal, read_seal, seal_lines
 from turnledger.ledger.integrity.signing import new_key, read_signer
 
+pytestmark = pytest.mark.process
 SCRIPT = Path(__file__).parents[2] / "docs" / "check_seal.py"
 
 

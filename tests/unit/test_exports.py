@@ -93,6 +93,7 @@ def test_a_lazy_package_exports_what_its_stub_says(package: str) -> None:
         module.Nothing  # noqa: B018
 
 
+@pytest.mark.process
 def test_a_lazy_package_imports_nothing_that_is_not_used() -> None:
     """Not even typing; and a name brings in what it needs."""
     code = (

@@ -57,6 +57,7 @@ def test_an_interrupted_search_goes_on_with_the_round_that_was_cut_off() -> None
     assert resumed.figures == {"kills": 30, "forks": 3}
 
 
+@pytest.mark.process
 def test_a_killed_process_leaves_what_its_rounds_counted(folder: Path) -> None:
     """A SIGKILL in the third round: the two before it are in the file."""
     program = """

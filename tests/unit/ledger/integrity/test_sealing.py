@@ -254,6 +254,7 @@ def test_without_the_package_only_signatures_are_missing(
     assert not key.with_suffix(".other").exists()
 
 
+@pytest.mark.process
 def test_sealing_needs_no_extra_to_be_imported() -> None:
     """The package is loaded where a key is used, not before."""
     code = (

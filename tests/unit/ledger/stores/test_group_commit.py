@@ -265,6 +265,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.process
 def test_a_follower_that_is_interrupted_does_not_take_the_lead_with_it() -> None:
     """Ctrl-C in a thread that waits for its commit leaves the others able to write."""
     done = subprocess.run(

@@ -51,6 +51,7 @@ def test_known_histories_have_known_digests() -> None:
     assert len(spoken().digest) == 32
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_another_process_with_another_hash_seed_agrees(seed: str) -> None:
     """No set order and no id gets into a digest."""

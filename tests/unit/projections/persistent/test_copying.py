@@ -76,6 +76,7 @@ def test_nothing_is_too_deep_to_be_copied(copied: Callable[[Any], Any]) -> None:
     assert copied(found).digest == found.digest
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("seed", ["0", "77"])
 def test_another_process_reads_what_was_pickled(tmp_path: Path, seed: str) -> None:
     """Where text has other hashes, a map still finds its keys."""

@@ -108,6 +108,7 @@ print(folded(changes("Tagged", {"labels": sorted(LABELS)}), declarations=declare
 """
 
 
+@pytest.mark.process
 def test_digests_do_not_depend_on_the_order_of_hashes() -> None:
     """Another process has another, and must come to the same state."""
     digests = {

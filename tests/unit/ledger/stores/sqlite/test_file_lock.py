@@ -19,6 +19,7 @@ from turnledger.ledger.stores.sqlite import file_lock
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, is_alive
 
 # A process that does as it is told, line by line, and answers each line.
+pytestmark = pytest.mark.process
 HANDLE = """
 import sys
 from pathlib import Path

@@ -62,6 +62,7 @@ def opened_below(folder: Path) -> list[str]:
     return sorted(path for path in found if path.startswith(f"{folder}/"))
 
 
+@pytest.mark.process
 def test_a_ledger_that_is_closed_while_others_read_says_so(tmp_path: Path) -> None:
     """Each reader gets what it asked for, or LedgerClosedError."""
     command = [sys.executable, "-c", CLOSED_WHILE_READ, str(tmp_path / "runs.db")]

@@ -271,6 +271,7 @@ print(rendered.digest, rendered.tools_digest, rendered.text)
 """
 
 
+@pytest.mark.process
 def test_a_prompt_is_the_same_in_every_process() -> None:
     """Whatever the order of sets is there."""
     rendered = PROMPT.render()

@@ -215,6 +215,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.process
 def test_a_schema_has_the_same_bytes_in_every_process() -> None:
     """Whatever the order of sets is there."""
     names = ["ShapeDataclass", "ShapeStruct", "ShapeModel", "Tree", "TreeModel", "MixedDataclass"]
@@ -395,6 +396,7 @@ def test_a_pydantic_dataclass_within_a_dataclass_is_refused() -> None:
         decode(HoldsChecked, {"inner": {"size": 1}})
 
 
+@pytest.mark.process
 def test_the_ledger_needs_no_pydantic_to_be_imported() -> None:
     """Nor does the loop, before a program uses a model of it."""
     code = (
