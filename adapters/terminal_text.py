@@ -1,7 +1,7 @@
-"""Content that is safe to print: nothing in it can steer a terminal or hide.
+"""Sanitizes text for terminals: escape codes and control characters can't act or hide text.
 
-Escape codes, control characters and those that reorder or hide text are written out
-(`\\x1b`, `\\u202e`). Joiners within words and emoji are left alone.
+They, and characters that reorder or hide text, are written out (`\\x1b`, `\\u202e`). Joiners
+within words and emoji are left alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from functools import cache
 
 _UNSAFE = (
     "\x00-\x1f\x7f-\x9f"  # controls, C0 and C1: \x9b alone begins an escape code
-    "\u00ad\u061c\u180e\u200b\u200e\u200f"  # hidden, and marks of direction
+    "\u00ad\u061c\u180e\u200b\u200e\u200f"  # invisible, and direction marks
     "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # separators, bidi overrides, isolates
-    "\U000e0000-\U000e007f"  # tags: text that can't be seen
-    "\ud800-\udfff"  # halves of characters
+    "\U000e0000-\U000e007f"  # tags: invisible text
+    "\ud800-\udfff"  # lone surrogates
 )
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -30,14 +30,14 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same, but for line breaks, which stay."""
+    """Like `visible`, but line breaks stay."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def safe_json(encoded: bytes) -> bytes:
-    """The same JSON value with every unsafe character escaped; layout stays.
+    """Escape every unsafe character in JSON text; the value and the layout stay.
 
-    JSON text has such characters only within strings, where an escape means the same.
+    JSON has such characters only within strings, where an escape means the same.
     """
     text = encoded.decode("utf-8", "surrogatepass")
     return _unsafe().sub(_escaped, text).encode()

@@ -148,9 +148,9 @@ def replayed(stage: Stage, run: UUID) -> None:
     check("with one line of the agent changed it is caught, and exits with 6", code == 6)
     with Ledger.open(stage.file) as ledger:
         begun = next(r.version for r in ledger.read(run) if r.tag == "evaluation.started")
-    check("at the very event", f"It parts at version {begun}, evaluation.started" in said)
+    check("at the very event", f"First divergence at version {begun}, evaluation.started" in said)
     for shown in said.splitlines():
-        if shown.startswith(("It parts", "Likely", "-Settle", "+Settle")):
+        if shown.startswith(("First divergence", "Likely", "-Settle", "+Settle")):
             tell(shown)
 
 

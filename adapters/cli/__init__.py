@@ -1,4 +1,4 @@
-"""The command line, `turnledger`: data on stdout, everything else on stderr."""
+"""Command line `turnledger`: data on stdout, messages on stderr."""
 
 from turnledger.adapters.cli.commands import main, turnledger
 

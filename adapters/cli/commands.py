@@ -1,7 +1,7 @@
-"""The command `turnledger`: its commands, where each is, and the entry point.
+"""Entry point of `turnledger`, and the table of its commands.
 
-Modules of commands are imported when the command is used. Their short helps stand here too, so
-that `turnledger --help` imports none; a test compares them with the commands' own.
+A command's module is imported when the command is used. The table repeats the short helps, so
+that `turnledger --help` imports no command; a test compares them with the commands' own.
 """
 
 from __future__ import annotations
@@ -16,54 +16,63 @@ from turnledger.adapters.cli.shared.command import LedgerGroup, command
 
 NAME, COMPLETE_VARIABLE = "turnledger", "_TURNLEDGER_COMPLETE"
 
-# Command: its module in this package and its function, and its short help.
+# Command name: "module:function" in this package, and the short help.
 COMMANDS = {
-    "abandon": ("operate.recover:abandon", "Give a run up: nobody recovers it any more."),
-    "append": ("write.append:append", "Append events to a run, all or none."),
-    "backup": ("maintain.backup:backup", "Copy the whole ledger into FILE, while others write."),
-    "blame": ("inspect.state:blame", "Show the record that last set a value."),
-    "compare": ("inspect.compare:compare_command", "Compare two runs: where do they part?"),
+    "abandon": ("operate.recover:abandon", "Mark a run as abandoned, so that it is not recovered."),
+    "append": ("write.append:append", "Append events to a run, atomically."),
+    "backup": ("maintain.backup:backup", "Copy the whole ledger into FILE while it is in use."),
+    "blame": ("inspect.state:blame", "Show the event that last set a value of the state."),
+    "compare": (
+        "inspect.compare:compare_command",
+        "Compare two runs and show the first difference.",
+    ),
     "completion": ("commands:completion", "Print a shell's completion script."),
-    "diff": ("inspect.state:diff", "Show what changed from version A to version B."),
-    "doctor": ("maintain.doctor.command:doctor", "Check that the store keeps what is promised."),
+    "diff": ("inspect.state:diff", "Show how the state changed from version A to version B."),
+    "doctor": (
+        "maintain.doctor.command:doctor",
+        "Check the store's settings, disk and durability.",
+    ),
     "export": (
         "exchange.export_import:export",
-        "Write runs as JSON lines, as requests, or as a test.",
+        "Export runs as JSON lines, provider requests or a test.",
     ),
-    "fork": ("write.append:fork", 'Begin a run that goes on from another: a "what if".'),
-    "import": ("exchange.export_import:import_", "Take runs from an export, or from transcripts."),
-    "log": ("inspect.log:log", "Print a run's records."),
+    "fork": ("write.append:fork", "Fork a run at a version, optionally with an event changed."),
+    "import": ("exchange.export_import:import_", "Import runs from an export or from transcripts."),
+    "log": ("inspect.log:log", "Print a run's events."),
     "messages": ("inspect.messages:messages", "Print a run's conversation as a chat."),
-    "pending": ("operate.recover:pending", "List the tool calls that have not ended."),
+    "pending": ("operate.recover:pending", "List tool calls that have not ended."),
     "projections": (
         "maintain.rebuild:projections",
-        "List what is known: views of a run, tables of all.",
+        "List the views of a run and the tables of all runs.",
     ),
     "rebase": (
         "maintain.verify:rebase",
         "Allow appending again after restoring a PostgreSQL dump.",
     ),
-    "rebuild": ("maintain.rebuild:rebuild_command", "Fold all runs again, and show that instead."),
-    "rebuild-index": ("maintain.verify:rebuild_index", "Fold the run index again from the events."),
-    "recover": ("operate.recover:recover", "Go on with runs that were interrupted, to their end."),
+    "rebuild": (
+        "maintain.rebuild:rebuild_command",
+        "Rebuild tables from the events and swap them in.",
+    ),
+    "rebuild-index": ("maintain.verify:rebuild_index", "Rebuild the run index from the events."),
+    "recover": ("operate.recover:recover", "Resume interrupted runs and run them to their end."),
     "replay": (
         "operate.replay:replay_command",
-        "Run it again, and find where it parts from its record.",
+        "Replay a run and find the first divergence from its record.",
     ),
-    "resolve": ("operate.recover:resolve", "Say what became of a call in doubt."),
-    "run": ("operate.recover:run_command", "Go on with a fork or an interrupted run, live."),
+    "resolve": ("operate.recover:resolve", "Decide the outcome of a tool call in doubt."),
+    "run": ("operate.recover:run_command", "Continue a fork or an interrupted run, live."),
     "runs": ("inspect.runs:runs", "List runs, newest first."),
     "seal": ("maintain.seal:seal", "Write a seal of the whole ledger to stdout."),
-    "show": ("inspect.log:show", "Show a run or, with VERSION, a record in full."),
-    "state": ("inspect.state:state", "Print what is known of a run, as JSON."),
-    "tail": ("inspect.log:tail", "Print all runs' records, in the ledger's order."),
+    "show": ("inspect.log:show", "Show a run or, with VERSION, one of its events in full."),
+    "state": ("inspect.state:state", "Print a run's state as JSON."),
+    "tail": ("inspect.log:tail", "Print the events of all runs, in the ledger's order."),
     "timeline": (
         "inspect.tools:timeline",
-        "Show when a run called models and tools, and how long.",
+        "Show when a run called models and tools, and for how long.",
     ),
-    "tools": ("inspect.tools:tools", "List a run's tool calls, and how each stands."),
-    "usage": ("inspect.usage:usage", "Add up the tokens of a run, or of all."),
-    "verify": ("maintain.verify:verify", "Recompute digests: is everything as it was recorded?"),
+    "tools": ("inspect.tools:tools", "List a run's tool calls and their status."),
+    "usage": ("inspect.usage:usage", "Add up the tokens used by a run, or by all runs."),
+    "verify": ("maintain.verify:verify", "Verify the digests of a run or of the whole ledger."),
 }
 
 
@@ -83,7 +92,7 @@ def _version() -> str:
         for name in os.listdir(place):
             if name.startswith(f"{NAME}-") and name.endswith(".dist-info"):
                 return name.removeprefix(f"{NAME}-").removesuffix(".dist-info")
-    from importlib.metadata import version  # an installation of another kind
+    from importlib.metadata import version  # e.g. a zipped installation
 
     return version(NAME)
 
@@ -102,10 +111,9 @@ def _version() -> str:
     help="Show the version and exit.",
 )
 def turnledger() -> None:
-    """An append-only ledger for LLM agent runs.
+    """An append-only, event-sourced ledger for LLM agent runs.
 
-    Data goes to stdout, everything else to stderr. --db and -o work before and after
-    the command.
+    Data goes to stdout, messages go to stderr. --db and -o work before and after the command.
     """
 
 
@@ -120,7 +128,7 @@ turnledger completion fish > ~/.config/fish/completions/turnledger.fish""",
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
-    Commands, options, event types and, from the ledger, run ids are completed.
+    It completes commands, options, event types, and run ids from the ledger.
     """
     from click.shell_completion import get_completion_class
 
@@ -131,7 +139,7 @@ def completion(shell: str) -> None:
 
 
 def main() -> None:
-    """The entry point."""
+    """Entry point of the console script."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

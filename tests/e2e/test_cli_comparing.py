@@ -45,7 +45,7 @@ def test_two_runs_that_did_the_same(cli: InProcess, run: UUID) -> None:
     done = cli("compare", run, record(cli, story()))
     assert done.code == 0
     assert done.out.splitlines()[1:] == ["  … 19 the same"]
-    assert done.err == "Both runs did the same.\n"
+    assert done.err == "The runs are equal.\n"
 
 
 def test_the_first_divergence_is_marked_and_said_again(
@@ -186,7 +186,7 @@ def test_states_with_the_same_outcome(cli: InProcess, run: UUID, other: UUID) ->
     before = cli("compare", run, other, "--state", "3:3")
     assert (before.code, before.err) == (0, "The outcome is the same.\n")
     assert "/history/messages/0/message_id" in before.out
-    assert cli("compare", run, run, "--state", "7:7").err == "The states are the same.\n"
+    assert cli("compare", run, run, "--state", "7:7").err == "The states are equal.\n"
 
 
 @pytest.mark.parametrize("pair", ["", "4", "4:", "a:b", "1:2:3", "-1:2", "1" * 20 + ":1"])

@@ -69,12 +69,12 @@ def test_a_run_becomes_a_history_and_a_test(cli: InProcess, run: UUID, here: Pat
     assert (done.code, done.out) == (0, "")
     assert done.err == (
         "Wrote tests/test_bug.py and tests/histories/test_bug.jsonl (28 records).\n"
-        "It passes with today's code.\n"
+        "The test passes with your current code.\n"
     )
     text = (
         "from tests.shop_agent import loop\n\n\n"
         "def test_bug(turnledger_replay):\n"
-        f'    """Run {RUN} goes as it went."""\n'
+        f'    """Run {RUN} replays without a divergence."""\n'
         '    turnledger_replay("histories/test_bug.jsonl", loop)\n'
     )
     assert files(here) == {
@@ -127,7 +127,7 @@ def test_a_name_that_pytest_does_not_look_for_is_told(
     """The test is written: a project may look for others."""
     done = export(cli, test="check_bug.py")
     assert done.code == 0
-    assert "pytest looks for test_*.py and *_test.py" in done.err
+    assert "pytest collects test_*.py and *_test.py" in done.err
     assert "def test_check_bug(" in Path("check_bug.py").read_text()
 
 
@@ -135,20 +135,20 @@ def test_the_app_has_to_be_said(cli: InProcess, run: UUID, here: Path) -> None:
     """A run does not know what code it was run by."""
     done = cli("export", RUN, "--test", "test_bug.py")
     assert done.code == 2
-    assert "--test needs --app MODULE:FACTORY" in done.err
+    assert "Missing option '--app'" in done.err
     assert files(here) == {}
 
 
 @pytest.mark.parametrize(
     ("app", "said"),
     [
-        ("shop", "is no module:factory"),
-        ("shop:", "is no module:factory"),
-        ("shop:a.b", "is no module:factory"),
-        ("shop;import os:loop", "is no module:factory"),
-        ("shop:import", "is no module:factory"),
-        ("nowhere.at.all:loop", "can't be imported: ModuleNotFoundError"),
-        ("tests.shop_agent:nothing", "is no factory"),
+        ("shop", "Invalid factory"),
+        ("shop:", "Invalid factory"),
+        ("shop:a.b", "Invalid factory"),
+        ("shop;import os:loop", "Invalid factory"),
+        ("shop:import", "Invalid factory"),
+        ("nowhere.at.all:loop", "Can't import 'nowhere.at.all:loop': ModuleNotFoundError"),
+        ("tests.shop_agent:nothing", "Invalid factory"),
         ("tests.e2e.test_cli_export_test:no_loop", "gave a str, not a MainLoop"),
         ("tests.e2e.test_cli_export_test:broken", "failed: ZeroDivisionError: no keys"),
         ("tests.e2e.agent_for_cli:loop", "takes Bill. The run was asked for: Order."),
@@ -206,7 +206,7 @@ def test_what_is_there_is_not_replaced(cli: InProcess, run: UUID, here: Path, th
     before = files(here)
     done = export(cli, test="test_bug.py")
     assert (done.code, files(here)) == (1, before)
-    assert f"Error: {there} is there already. --force replaces it.\n" == done.err
+    assert f"Error: {there} exists. --force overwrites it.\n" == done.err
     assert export(cli, "--force", test="test_bug.py").code == 0
     after = files(here)
     assert "mine" not in after.values()
@@ -265,7 +265,7 @@ def test_a_file_that_comes_in_between_is_not_replaced(
     monkeypatch.setattr(bug_tests.os, "link", slower)
     done = export(cli, test="test_bug.py")
     assert done.code == 1
-    assert "test_bug.py is there already" in done.err
+    assert "test_bug.py exists" in done.err
     assert files(here) == {"test_bug.py": "theirs"}
 
 
@@ -291,9 +291,8 @@ def test_a_test_that_fails_today_is_written_and_that_is_told(
     done = export(cli, app="changed_shop:loop")
     sys.modules.pop("changed_shop")
     assert done.code == 0
-    assert "It fails with today's code: version 5 (evaluation.started): prompt text changed" in (
-        done.err
-    )
+    assert "The test fails with your current code: version 5 (evaluation.started)" in done.err
+    assert "prompt text changed" in done.err
     assert Path("tests/test_bug.py").exists()
 
 

@@ -96,7 +96,7 @@ def test_diff_of_equal_states_says_so(cli: InProcess, run: UUID) -> None:
     """Where nothing changed there is no data, and a note on stderr."""
     done = cli("diff", run, "7", "7")
     assert (done.code, done.out) == (0, "")
-    assert "same" in done.err
+    assert "are equal" in done.err
     assert cli("diff", run, "7", "7", "-o", "json").json == []
     assert cli("diff", run, "7", "7", "-o", "jsonl").out == ""
 

@@ -78,11 +78,11 @@ def test_programs_get_the_turns(cli: InProcess, run: UUID, version: int) -> None
     assert cli("messages", run, "--at", version, "-o", "jsonl").lines == turns
 
 
-def test_nobody_spoke(cli: InProcess, run: UUID) -> None:
+def test_an_empty_conversation(cli: InProcess, run: UUID) -> None:
     """Without messages there is no chat, and a note on stderr."""
     for done in (cli("messages", run, "--at", "2"), cli("messages", record_custom_only(cli))):
         assert (done.code, done.out) == (0, "")
-        assert "Nobody" in done.err
+        assert "conversation is empty" in done.err
     assert cli("messages", record_custom_only(cli), "-o", "json").json == []
 
 

@@ -271,7 +271,7 @@ def test_a_run_without_spans(cli: InProcess) -> None:
     """Where no model or tool was called there is nothing to draw, and a note says so."""
     done = cli("timeline", record_custom_only(cli))
     assert (done.code, done.out) == (0, "")
-    assert "No model or tool" in done.err
+    assert "no model and no tool" in done.err
 
 
 # --- content that would steer a terminal ---------------------------------------------

@@ -46,7 +46,7 @@ def test_the_demo_shows_a_kill_a_person_a_replay_and_the_tampered_record(tmp_pat
     assert "StaleEpochError: Run R is at epoch 3; an append with epoch 1 is refused." in out
     assert "IntegrityError: events are never changed or deleted" in out
     assert "the agent's code runs again: every step is the same" in out
-    assert "It parts at version 4, evaluation.started." in out
+    assert "First divergence at version 4, evaluation.started." in out
     assert "Likely cause: prompt text changed" in out
     assert "the digest should be" in out
 

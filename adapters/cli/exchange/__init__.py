@@ -1,1 +1,1 @@
-"""Commands that exchange runs: export, import, transcripts, bug tests."""
+"""Commands that exchange runs: export and import, transcripts, tests of runs."""

@@ -1,4 +1,4 @@
-"""Writing a test of a run: its history, and a few lines for pytest that run it again."""
+"""`export --test`: writes a run's history, and a pytest test that replays it."""
 
 from __future__ import annotations
 
@@ -24,29 +24,30 @@ FOLDER = "histories"
 
 
 class App(NamedTuple):
-    """What builds a loop, as it is imported."""
+    """A loop factory: its module and name."""
 
     module: str
     name: str
 
     @classmethod
     def of(cls, text: str | None) -> App:
-        """From `module:factory`; nothing is imported."""
+        """Parse `module:factory` without importing it."""
         if text is None:
             raise click.UsageError(
-                "--test needs --app MODULE:FACTORY: a run does not say what code it was run by."
+                "Missing option '--app': --test needs your loop, MODULE:FACTORY."
             )
         module, _, name = text.partition(":")
         for word in (*module.split("."), name):
             if not word.isidentifier() or keyword.iskeyword(word):
                 raise click.BadParameter(
-                    f"{text!r} is no module:factory that a test can import", param_hint="--app"
+                    f"Invalid factory {text!r}: expected module:factory that a test can import.",
+                    param_hint="--app",
                 )
         return cls(module, name)
 
     @property
     def used_as(self) -> str:
-        """The factory's name in the test: one that pytest takes for no test of its own."""
+        """The factory's name in the test: one that pytest does not collect."""
         return "loop" if self.name.lower().startswith("test") else self.name
 
     def refused(self, why: str) -> click.BadParameter:
@@ -54,52 +55,62 @@ class App(NamedTuple):
 
 
 def write_test(ledger: Ledger, run: UUID, test: Path, app: str | None, *, force: bool) -> None:
-    """Write a run's history and its test, both or neither, and say whether it passes now."""
+    """Write a run's history and its test, both or neither, and print whether it passes.
+
+    Args:
+        ledger: The ledger that holds the run.
+        run: The run.
+        test: The test file to write; the history goes to `histories/` beside it.
+        app: The loop factory, `module:factory`.
+        force: Overwrite existing files.
+    """
     wanted = App.of(app)
     if test.suffix != ".py":
-        raise click.BadParameter(f"{test} is no Python file", param_hint="--test")
+        raise click.BadParameter(
+            f"Invalid test file {test}: expected a name that ends with .py.", param_hint="--test"
+        )
     history = test.parent / FOLDER / f"{test.stem}.jsonl"
     if not force:
         _refuse_to_replace(test)
     content = BytesIO()
     totals = export_runs(ledger, content, [run])
-    # The same run gives the same bytes: such a history may stay.
+    # The same run gives the same bytes: an equal history is kept.
     is_kept = history.is_file() and history.read_bytes() == content.getvalue()
     if not force and not is_kept:
         _refuse_to_replace(history)
     verdict = _verdict(content, run, history, wanted)
     text = test_text(wanted, test, run, totals)
-    # The history first: a test is never there without it.
+    # The history first: the test never exists without it.
     files = [] if is_kept else [(history, content.getvalue())]
     publish([*files, (test, text.encode())], force=force)
     say(f"Wrote {test} and {history} ({totals.records} records).")
     say(verdict)
     if not re.fullmatch(r"test_.*|.*_test", test.stem):
-        say(f"pytest looks for test_*.py and *_test.py: name {test.name} when you call it.")
+        say(f"pytest collects test_*.py and *_test.py only: call it with {test.name}.")
 
 
 def test_text(app: App, test: Path, run: UUID, totals: Totals) -> str:
-    """The test, as somebody would have written it."""
+    """The source of the test."""
     name = re.sub(r"\W", "_", test.stem)
     name = name if name.startswith("test_") else f"test_{name}"
     alias = "" if app.used_as == app.name else f" as {app.used_as}"
     history = f'"{FOLDER}/{test.stem}.jsonl"'
     call = f"turnledger_replay({history}, {app.used_as})"
     if totals.runs > 1:
-        # What it descends from went its own way, perhaps with other code.
+        # Its ancestors are in the history too, perhaps run by other code.
         arguments = (history, app.used_as, f'run="{run}"')
         lines = "".join(f"        {argument},\n" for argument in arguments)
         call = f"turnledger_replay(\n{lines}    )"
     return (
         f"from {app.module} import {app.name}{alias}\n\n\n"
         f"def {name}(turnledger_replay):\n"
-        f'    """Run {run} goes as it went."""\n'
+        f'    """Run {run} replays without a divergence."""\n'
         f"    {call}\n"
     )
 
 
 def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
-    """Whether the test passes with today's code; an error if it is no test of this code."""
+    """Whether the test passes now; BadParameter if the factory does not fit the run."""
     from turnledger.adapters.testing.histories import HistoryError, HistoryFailedError, replay_file
 
     factory = load_factory(f"{app.module}:{app.name}")
@@ -107,15 +118,15 @@ def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
     try:
         replay_file(content, str(history), factory, run=run)
     except HistoryFailedError as failed:
-        return f"It fails with today's code: {failed.summary}"
+        return f"The test fails with your current code: {failed.summary}"
     except HistoryError as error:
         raise app.refused(f"does not fit: {error}") from error
     except Exception as error:
         raise app.refused(f"failed: {error_text(error)}") from error
-    return "It passes with today's code."
+    return "The test passes with your current code."
 
 
-# --- both or neither ---------------------------------------------------------------------------
+# --- atomic writing of several files ------------------------------------------------
 
 
 def _refuse_to_replace(path: Path) -> None:
@@ -124,11 +135,11 @@ def _refuse_to_replace(path: Path) -> None:
 
 
 def _is_there(path: Path) -> FileExistsError:
-    return FileExistsError(f"{path} is there already. --force replaces it.")
+    return FileExistsError(f"{path} exists. --force overwrites it.")
 
 
 def publish(files: list[tuple[Path, bytes]], *, force: bool) -> None:
-    """Put files in their places, all or none; what is there is replaced with `force` only."""
+    """Write files, all or none; existing ones are overwritten with `force` only."""
     scraps: list[Path] = []
     with ExitStack() as undo:
 
@@ -145,7 +156,7 @@ def publish(files: list[tuple[Path, bytes]], *, force: bool) -> None:
             _write(ready[-1][1], content)
         for path, part in ready:
             if path.exists() and not path.is_file():
-                raise FileExistsError(f"{path} is no file, and is not replaced by one.")
+                raise FileExistsError(f"{path} is not a regular file, and is not overwritten.")
             if force and os.path.lexists(path):
                 before = scrap(path, "old")
                 shutil.copy2(path, before, follow_symlinks=False)
@@ -154,7 +165,7 @@ def publish(files: list[tuple[Path, bytes]], *, force: bool) -> None:
             else:
                 _put(path, part)
                 undo.callback(path.unlink)
-        undo.pop_all()  # it worked: nothing is undone
+        undo.pop_all()  # success: nothing is undone
     for path in scraps:
         path.unlink(missing_ok=True)
 
@@ -175,9 +186,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _put(path: Path, part: Path) -> None:
-    """Give a file its name, unless there is one of that name."""
+    """Rename a file, unless the name is taken."""
     try:
-        os.link(part, path)  # unlike a rename, it replaces nothing
+        os.link(part, path)  # unlike a rename, it overwrites nothing
     except FileExistsError:
         raise _is_there(path) from None
     except OSError:  # a file system without links

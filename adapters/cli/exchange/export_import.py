@@ -1,7 +1,4 @@
-"""Commands that carry runs in and out: `export` and `import`.
-
-Between ledgers as JSON lines with digests, into tests, and from and to what providers' APIs take.
-"""
+"""Commands `export` and `import`: JSON lines with digests, tests, and transcripts of APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +12,11 @@ from uuid import UUID
 import click
 
 from turnledger.adapters.cli.exchange.bug_test import write_test
-from turnledger.adapters.cli.exchange.transcripts import TOLD, take_transcripts, write_transcripts
+from turnledger.adapters.cli.exchange.transcripts import (
+    MOST_LISTED,
+    take_transcripts,
+    write_transcripts,
+)
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.files import read_path, written
 from turnledger.adapters.cli.shared.output import say
@@ -37,55 +38,55 @@ turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O bod
 turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py --app shop:loop""",
 )
 @click.argument("runs", type=RUN, nargs=-1, metavar="RUN...")
-@flag("--all", "everything", help="The whole ledger.")
+@flag("--all", "everything", help="All runs of the ledger.")
 @file_option(
     "-O",
     "--output-file",
     exists=False,
-    help="Where to write; the file appears when it is complete. Default: stdout.",
+    help="Output file, written atomically. Default: stdout.",
 )
 @file_option(
     "--seal",
     "seal_file",
     exists=True,
-    help="Put this seal into the export, for `import` to check. The runs must fit it.",
+    help="Include this seal, for `import` to check. The runs must match it.",
 )
 @click.option(
     "--format",
     "wire",
     type=click.Choice(FORMATS),
-    help="Write conversations as this provider's API takes them. Default: whole runs.",
+    help="Write conversations as requests of this API. Default: whole runs.",
 )
 @click.option(
     "--evaluation",
     metavar="ID",
-    help="With --format: this evaluation's conversation. Default: the latest not superseded.",
+    help="With --format: conversation of this evaluation. Default: the latest not superseded.",
 )
 @click.option(
     "--incomplete",
     type=click.Choice(["stub", "skip"]),
-    help="With --format: give calls at the end that have no result a stub (the default), "
+    help="With --format: give calls without a result at the end a stub result (the default), "
     "or leave them out.",
 )
 @click.option(
     "--unsupported-media",
     type=click.Choice(["error", "hint"]),
-    help="With --format: refuse media that the format can't take (the default), or write "
-    "a line of text for them.",
+    help="With --format: refuse media that the API does not support (the default), or write "
+    "a line of text instead.",
 )
 @click.option(
     "--model",
     metavar="NAME",
-    help="With --format: the model to name. Default: the one that the run recorded, if any.",
+    help="With --format: model of the request. Default: the recorded one, if any.",
 )
 @file_option(
     "--test",
     exists=False,
-    help="Write a pytest test that runs this one run again on the code of the day, and its "
-    "history into histories/ beside it.",
+    help="Write a pytest test that replays this run on your code, and the run's history into "
+    "histories/ beside it.",
 )
-@app_option(help="With --test: what builds the loop, as for `turnledger recover`.")
-@flag("--force", help="With --test: replace files that are there.")
+@app_option(help="With --test: your loop, as for `turnledger recover`.")
+@flag("--force", help="With --test: overwrite existing files.")
 def export(
     runs: tuple[UUID, ...],
     everything: bool,
@@ -97,45 +98,46 @@ def export(
     force: bool,
     **wishes: str | None,
 ) -> None:
-    """Write runs as JSON lines, as requests, or as a test.
+    """Export runs as JSON lines, provider requests or a test.
 
-    Digests, ancestors and blobs go with them. The same runs give the same bytes, whatever
-    ledger they are in: position is left out, since an import gives new ones. -o does
-    not apply.
+    An export includes digests, ancestors and blobs. The same runs give the same bytes from
+    any ledger: positions are left out, since an import assigns new ones. -o does not apply.
 
-    With --seal, the export carries a seal, the whole of it: it shows the ids of the other
-    runs of the ledger too, and nothing else of them. Exits with 5 if the runs don't fit it,
-    and with --all also if the seal has a run that the ledger has not.
+    With --seal, the export contains the whole seal, including the ids of the ledger's other
+    runs, and nothing else of them. Exits with 5 if the runs don't match it, and with --all
+    also if the seal has a run that the ledger does not have.
 
-    With --format, the conversation of a run is written as the body of a request, media
-    inside: one document for one run, a line for each of several. Tools are not recorded
-    as they were declared, so they are yours to add.
+    With --format, a run's conversation is written as a request body, with its media: one
+    document for one run, one line each for several. Tool declarations are not recorded: add
+    them yourself.
 
-    With --test, a run becomes a test of your code. It is run once, and you are told
-    whether it passes now: a bug that is still there may well make it fail. Files that
-    are there stay as they are, unless you say --force.
+    With --test, the run becomes a test of your code. The test is run once, and the result is
+    printed: a bug that is still there may make it fail. Existing files are not overwritten
+    without --force.
     """
     if bool(runs) == everything:
-        raise click.UsageError("Give either runs or --all.")
+        raise click.UsageError("Give either RUN or --all.")
     given = {name: value for name, value in wishes.items() if value is not None}
     if seal_file is not None and (test is not None or wire is not None):
-        raise click.UsageError("--seal goes with whole runs: neither with --format nor --test.")
+        raise click.UsageError("--seal can't be combined with --format or --test.")
     if test is not None:
         if len(runs) != 1 or wire is not None or output_file is not None or given:
-            raise click.UsageError("--test takes one run, and neither --format nor -O.")
+            raise click.UsageError(
+                "--test takes one run, and can't be combined with --format or -O."
+            )
         with open_ledger() as ledger:
             write_test(ledger, runs[0], test, app, force=force)
         return
     if app is not None or force:
-        raise click.UsageError(f"--{'force' if app is None else 'app'} goes with --test.")
+        raise click.UsageError(f"--{'force' if app is None else 'app'} needs --test.")
     if wire is None:
         if given:
             option = next(iter(given)).replace("_", "-")
-            raise click.UsageError(f"--{option} goes with --format.")
+            raise click.UsageError(f"--{option} needs --format.")
         _export_runs(None if everything else runs, output_file, seal_file)
         return
     if "evaluation" in given and len(runs) != 1:
-        raise click.UsageError("--evaluation is one of a run's: give one run.")
+        raise click.UsageError("--evaluation needs exactly one run.")
     known: Any = given
     write_transcripts(runs, Wanted(format=wire, **known), output_file)
 
@@ -145,7 +147,7 @@ def _export_runs(
 ) -> None:
     stdout = sys.stdout.buffer
     if output_file is None and stdout.isatty():
-        raise click.UsageError("An export is not for a terminal: use -O FILE or a pipe.")
+        raise click.UsageError("Exports are not printed on a terminal: use -O FILE or a pipe.")
     seal = read_seal(read_path(seal_file)) if seal_file is not None else None
     with open_ledger() as ledger:
 
@@ -175,22 +177,22 @@ turnledger import runs.jsonl --public-key seal.pub --seal-out seal.json
 turnledger import --format openai-chat chats.jsonl""",
 )
 @click.argument("file", type=click.File("rb"))
-@flag("--check", help="Check the file and compare it with the ledger, but write nothing.")
+@flag("--check", help="Verify the file and compare it with the ledger; write nothing.")
 @file_option(
     "--public-key",
     exists=True,
-    help="The export must carry a seal that is signed with this key (PEM).",
+    help="Require a seal in the export that is signed with this key (PEM).",
 )
 @file_option(
     "--seal-out",
     exists=False,
-    help="Write the seal that the export carries, to keep it. FILE is never overwritten.",
+    help="Write the export's seal to FILE, which must not exist.",
 )
 @click.option(
     "--format",
     "wire",
     type=click.Choice(FORMATS),
-    help="FILE has transcripts of this provider's API. Default: it is an export.",
+    help="FILE holds transcripts of this API. Default: an export.",
 )
 def import_(
     file: BinaryIO,
@@ -199,34 +201,35 @@ def import_(
     seal_out: Path | None,
     wire: str | None,
 ) -> None:
-    """Take runs from an export, or from transcripts.
+    """Import runs from an export or from transcripts.
 
-    FILE may be - for stdin. Nothing is written before everything is verified.
-    Importing again is harmless: what is there is skipped, a run that is shorter here is
-    extended, a longer one is left. Exits with 5 if the file is damaged or the ledger
-    holds other events under the same ids. The ledger is created if need be. Secrets are
-    taken out, and the runs that had some no longer have the digests of the file.
+    FILE may be - for stdin. Everything is verified before anything is written. Importing
+    again is safe: existing events are skipped, a run that is shorter in the ledger is
+    extended, a longer one is left. Exits with 5 if the file is damaged, or the ledger has
+    other events under the same ids. The ledger is created if it does not exist. Secrets are
+    masked, and the digests of the runs that had some then differ from the file's.
 
-    If the export carries a seal, it is checked: what it has of the file's runs must be
-    there, unchanged. Without --public-key that shows that the file is whole, not whose
-    it is. What the seal does not know, what grew since, and how many of the sealed runs
-    are not in the file, is told.
+    A seal in the export is checked: the events that it seals must be in the file, unchanged.
+    Without --public-key this shows that the file is complete, not who made it. The report
+    counts runs that are not sealed, that grew since, and sealed runs missing in the file.
 
-    With --check, the report says what would be imported, and the ledger must be there;
+    With --check, the report says what would be imported, and the ledger must exist;
     --db memory:// checks the file alone.
 
-    With --format, FILE is one JSON document or JSON lines, one transcript a line: a
-    request body (with the answer, if it is there) or its list of messages. Each becomes
-    a run that can be looked at, forked and exported. What a provider would refuse is
-    repaired, what can't be taken over is noted; both are told, -o json tells all.
+    With --format, FILE is one JSON document or JSON lines, one transcript each: a request
+    body (with the response, if there is one) or its list of messages. Each becomes a run that
+    can be inspected, forked and exported. What a provider would refuse is repaired, what
+    can't be imported is noted; both are printed, and listed in full with -o json.
     """
     if wire is not None:
         if check or public_key is not None or seal_out is not None:
-            raise click.UsageError("--check, --public-key and --seal-out are for exports.")
+            raise click.UsageError(
+                "--format can't be combined with --check, --public-key or --seal-out."
+            )
         take_transcripts(file, wire)
         return
     if seal_out is not None and seal_out.exists():
-        raise click.UsageError(f"{seal_out} is there already. Name another file for the seal.")
+        raise click.UsageError(f"{seal_out} exists. Name another file for the seal.")
     key = read_public_key(public_key) if public_key is not None else None
     try:
         with open_ledger(create=not check) as ledger, counting("importing", _size(file)) as count:
@@ -239,18 +242,18 @@ def import_(
                 progress=count,
             )
     except NotAnExportError:
-        say(f"If it holds transcripts, say of which API: --format {'|'.join(FORMATS)}.")
+        say(f"For transcripts, name their API: --format {'|'.join(FORMATS)}.")
         raise
     if seal_out is not None and report.seal is not None:
         lines = seal_lines(report.seal)
         written(seal_out, lambda out: out.writelines(lines))
     _print(report)
     if check:
-        say("Only checked: nothing was written.")
+        say("Checked only: nothing was written.")
 
 
 def _size(file: BinaryIO) -> int | None:
-    """How many bytes will be checked: the file is read twice. None if that can't be known."""
+    """How many bytes will be read: the file is read twice. None if its size is unknown."""
     try:
         return 2 * os.fstat(file.fileno()).st_size if file.seekable() else None
     except (OSError, io.UnsupportedOperation):
@@ -275,8 +278,8 @@ def _print(report: ImportReport) -> None:
     out = printer()
     out.one(value, lambda: out.pairs(pairs))
     if report.rechained:
-        say("Secrets were taken out. These runs no longer have the digests of the file:")
-        for run_id in report.rechained[:TOLD]:
+        say("Secrets were masked. The digests of these runs differ from the file's:")
+        for run_id in report.rechained[:MOST_LISTED]:
             say(f"  {run_id}")
-        if len(report.rechained) > TOLD:
-            say(f"  and {len(report.rechained) - TOLD} more: -o json tells all.")
+        if len(report.rechained) > MOST_LISTED:
+            say(f"  and {len(report.rechained) - MOST_LISTED} more: -o json lists all.")

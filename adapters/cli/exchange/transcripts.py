@@ -1,4 +1,4 @@
-"""Conversations in and out: what `export --format` and `import --format` do."""
+"""Transcripts of providers' APIs: `export --format` and `import --format`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from turnledger.adapters.transcripts import (
 )
 from turnledger.ledger import Ledger
 
-# How many repairs and notes of a run people are told of.
-TOLD = 5
+# How many repairs and notes of a run are printed.
+MOST_LISTED = 5
 
 
 def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path | None) -> None:
+    """Export conversations as request bodies."""
     with open_ledger() as ledger:
         documents = _documents(ledger, runs, wanted)
         encode = pretty_json if len(runs) == 1 else to_json
@@ -42,7 +43,7 @@ def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path 
 
 
 def _documents(ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """Each run's document; where all are meant, those in which nobody speaks are left out."""
+    """Each run's document; with --all, empty conversations are left out."""
     chosen = runs or [info.run_id for info in ledger.runs()][::-1]
     for run in chosen:
         try:
@@ -61,6 +62,7 @@ def _write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:
 
 
 def take_transcripts(file: BinaryIO, wire: str) -> None:
+    """Import transcripts, and print what became of each."""
     source = "stdin" if file is sys.stdin.buffer or file.name == "<stdin>" else str(file.name)
     plans = read_transcripts(read_whole(file, source), wire, source=source)
     with open_ledger(create=True) as ledger:
@@ -89,15 +91,15 @@ def take_transcripts(file: BinaryIO, wire: str) -> None:
 
 
 def _say_changes(run: ImportedRun) -> None:
-    """What of a transcript is not in its run as it was, in a few lines."""
+    """Print what was changed or left out, on a few lines."""
     counts = Counter((repair.kind, repair.detail) for repair in run.repairs)
-    told = [f"{count} x {kind}: {detail}" for (kind, detail), count in counts.items()]
-    told += [f"{note.path}: {note.text}" if note.path else note.text for note in run.notes]
-    if not told:
+    lines = [f"{count} x {kind}: {detail}" for (kind, detail), count in counts.items()]
+    lines += [f"{note.path}: {note.text}" if note.path else note.text for note in run.notes]
+    if not lines:
         return
     where = f" ({run.place})" if run.place else ""
-    say(f"Not in run {run.run_id}{where} as it was:")
-    for line in told[:TOLD]:
+    say(f"Changed on import, run {run.run_id}{where}:")
+    for line in lines[:MOST_LISTED]:
         say(f"  {line}")
-    if len(told) > TOLD:
-        say(f"  and {len(told) - TOLD} more: -o json tells all.")
+    if len(lines) > MOST_LISTED:
+        say(f"  and {len(lines) - MOST_LISTED} more: -o json lists all.")

@@ -1,1 +1,1 @@
-"""Commands that inspect runs: runs, log, state, messages, tools, usage, compare."""
+"""Commands that inspect runs: runs, log, show, tail, state, messages, tools, usage, compare."""

@@ -1,4 +1,4 @@
-"""The command `compare`: two runs side by side, and where they part."""
+"""Command `compare`: aligns the events of two runs and shows the first difference."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ STYLES: dict[RowKind, str] = {
     "only_second": "green",
 }
 MARKS = {"add": ("+", "green"), "remove": ("-", "red"), "replace": ("~", "yellow")}
-# What a value gets at least, however long its path is; what of a text is shown before a change.
+# Least width of a value; how much text is shown before a change in it.
 LEAST_ROOM, LEAD = 20, 20
-# A text of more lines is shown as a value; a difference of more is cut.
+# Longer texts are shown as values, without a line diff; a longer diff is cut.
 MOST_LINES, MOST_SHOWN = 2_000, 40
 
 
 class VersionsParam(ParamType):
-    """A version of each of two runs: `V1:V2`."""
+    """Pair of versions, one of each run: `V1:V2`."""
 
     name = "versions"
 
@@ -57,7 +57,7 @@ class VersionsParam(ParamType):
             return value
         parts = str(value).split(":")
         if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) < 16 for p in parts):
-            message = f"{value!r} is no pair of versions: write V1:V2, like 12:14."
+            message = f"Invalid pair of versions {value!r}: expected V1:V2, like 12:14."
             raise click.BadParameter(message)
         return int(parts[0]), int(parts[1])
 
@@ -71,15 +71,15 @@ turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-
 )
 @click.argument("run1", type=RUN)
 @click.argument("run2", type=RUN)
-@flag("--all", "everything", help="Also every event that is the same.")
+@flag("--all", "everything", help="Also list events that are equal, and bookkeeping.")
 @click.option(
     "--state",
     "versions",
     type=VersionsParam(),
     metavar="V1:V2",
-    help="Instead, what is known of RUN1 at version V1 and of RUN2 at V2 otherwise.",
+    help="Compare the state of RUN1 at V1 with that of RUN2 at V2.",
 )
-@click.option("--other-db", metavar="URL", help="The ledger of RUN2. Default: that of RUN1.")
+@click.option("--other-db", metavar="URL", help="Ledger of RUN2. Default: that of RUN1.")
 def compare_command(
     run1: UUID,
     run2: UUID,
@@ -87,12 +87,12 @@ def compare_command(
     versions: tuple[int, int] | None,
     other_db: str | None,
 ) -> None:
-    """Compare two runs: where do they part?
+    """Compare two runs and show the first difference.
 
-    Events are compared by what they say, without ids and times. = is the same, ~ has
-    changed, < is in RUN1 only and > in RUN2 only; → marks the first divergence. Bookkeeping
-    (claims, checkpoints, digests, token counts) makes no divergence. Exits with 0 if both
-    did the same, and with 6 if not. With --state: with 0 if both states have the same outcome.
+    Events are compared by content, without ids and times. = is equal, ~ has changed, < is
+    in RUN1 only and > in RUN2 only; → marks the first divergence. Bookkeeping (claims,
+    checkpoints, digests, token counts) is not a divergence. Exits with 0 if the runs are
+    equal and with 6 if not. With --state, with 0 if both states have the same outcome.
     """
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger())
@@ -109,7 +109,7 @@ def compare_command(
 def _states(
     ledger: Ledger, run1: UUID, run2: UUID, versions: tuple[int, int], other: Ledger | None
 ) -> bool:
-    """Print how the states differ; whether the outcome is the same."""
+    """Print the changes between two states; whether the outcome is the same."""
     found = compare_states(ledger, run1, versions[0], run2, versions[1], other_ledger=other)
     out = printer()
 
@@ -119,14 +119,14 @@ def _states(
 
     out.one(found, table)
     if not found.changes:
-        say("The states are the same.")
+        say("The states are equal.")
     elif found.same:
         say("The outcome is the same.")
     return found.same
 
 
 def _events(found: Comparison, everything: bool) -> bool:
-    """Print the rows and where the runs part; whether they did the same."""
+    """Print the aligned events and the first divergence; whether the runs are equal."""
     out = printer()
     value = {
         "first": found.first,
@@ -139,12 +139,12 @@ def _events(found: Comparison, everything: bool) -> bool:
     }
     out.one(value, lambda: _Table(out, found).show(everything))
     if found.same:
-        say("Both runs did the same.")
+        say("The runs are equal.")
     return found.same
 
 
 class _Table:
-    """Prints a comparison for people, a line for each row."""
+    """Prints a comparison as text, a line for each row."""
 
     def __init__(self, out: Printer, found: Comparison) -> None:
         self._out = out
@@ -180,7 +180,7 @@ class _Table:
         self._out.styled((head + shortened(text, room), style))
 
     def _fold(self, rows: list[Row]) -> None:
-        """Rows that need no look become one line."""
+        """Print one line for consecutive rows that are equal or bookkeeping."""
         same = sum(row.kind == "same" for row in rows)
         parts = [f"{same} the same"] if same else []
         if len(rows) > same:
@@ -202,7 +202,7 @@ class _Table:
 
 
 def _what(row: Row, room: int) -> str:
-    """What happened, or what is different about it."""
+    """A row as text: its event, or the first change of it."""
     if row.kind != "changed":
         return visible(row.text)
     first, *others = row.changes
@@ -220,7 +220,7 @@ def _where(row: Row) -> str:
     return f"{tag}, version {which} only"
 
 
-# --- what differs ------------------------------------------------------------------
+# --- changes ------------------------------------------------------------------------
 
 
 def _print_change(out: Printer, change: Change, margin: str) -> None:
@@ -236,7 +236,7 @@ def _print_change(out: Printer, change: Change, margin: str) -> None:
 
 
 def _values(change: Change, room: int) -> str:
-    """The value that came or went, or both, cut to the room; of two, what differs is shown."""
+    """The values of a change, cut to `room`; of two long ones, from where they differ."""
     if change.op == "add":
         return shortened(json_text(change.value), room)
     was = json_text(change.was)
@@ -252,7 +252,7 @@ def _values(change: Change, room: int) -> str:
 
 
 def _text_lines(change: Change) -> Iterator[str]:
-    """A difference between two texts of several lines, line by line."""
+    """Line diff of two texts of several lines."""
     was, value = change.was, change.value
     if not isinstance(was, str) or not isinstance(value, str):
         return
@@ -264,7 +264,7 @@ def _text_lines(change: Change) -> Iterator[str]:
         if number >= MOST_SHOWN:
             yield "…"
             return
-        if number > 1:  # after the names of the files
+        if number > 1:  # after the file names
             yield line
 
 

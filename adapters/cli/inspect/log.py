@@ -1,4 +1,4 @@
-"""Commands that read records: `log`, `show` and `tail`."""
+"""Commands `log`, `show` and `tail`: print events, and follow new ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from turnledger.adapters.cli.shared.views import RecordView, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger, Record
 
-# How long to wait between looks at a run, at first and at most.
+# Seconds between two reads of a followed run, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.1
 
 _types = click.option(
@@ -34,11 +34,9 @@ _types = click.option(
     type=TYPE,
     multiple=True,
     metavar="TYPE",
-    help="Only events of this type, or of types like `tool_call.*`. May be repeated.",
+    help="Only events of this type or pattern (`tool_call.*`). May be repeated.",
 )
-_follow = flag(
-    "-f", "--follow", help="Go on with what is recorded from now on, by any process, until Ctrl-C."
-)
+_follow = flag("-f", "--follow", help="Keep printing new events, of any process, until Ctrl-C.")
 
 
 @command(
@@ -50,20 +48,20 @@ turnledger log 01890a5d-ac96-774b-bcce-b302099a8057 -f -o jsonl""",
 @version_option("--after", default=0, help="Only versions above N.")
 @version_option("--until", help="Only versions up to N.")
 @_types
-@flag("--reverse", help="The last event first.")
+@flag("--reverse", help="Newest event first.")
 @_follow
 def log(
     run: UUID, after: int, until: int | None, types: tuple[str, ...], reverse: bool, follow: bool
 ) -> None:
-    """Print a run's records.
+    """Print a run's events.
 
-    Those that it shares with its parents are included. With -f and --until it ends when
-    that version is there.
+    A fork's include those that it shares with its parents. With -f and --until the command
+    ends when that version is recorded.
     """
     out = printer()
     _check_follow(out, follow)
     if follow and reverse:
-        raise click.UsageError("--follow and --reverse exclude each other.")
+        raise click.UsageError("--follow and --reverse can't be combined.")
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger())
         if follow:
@@ -80,12 +78,12 @@ def log(
     "--after",
     default=0,
     metavar="POSITION",
-    help="Only records after this position. Default: from the beginning.",
+    help="Only events after this position. Default: from the beginning.",
 )
 @_types
 @_follow
 def tail(after: int, types: tuple[str, ...], follow: bool) -> None:
-    """Print all runs' records, in the ledger's order."""
+    """Print the events of all runs, in the ledger's order."""
     out = printer()
     _check_follow(out, follow)
     with ExitStack() as stack:
@@ -103,7 +101,7 @@ turnledger show 01890a5d-ac96-774b-bcce-b302099a8057 3""",
 @run_argument
 @click.argument("version", type=click.IntRange(min=1), required=False)
 def show(run: UUID, version: int | None) -> None:
-    """Show a run or, with VERSION, a record in full."""
+    """Show a run or, with VERSION, one of its events in full."""
     with open_ledger() as ledger:
         if version is None:
             show_run(ledger, run, printer())
@@ -113,7 +111,7 @@ def show(run: UUID, version: int | None) -> None:
 
 def _check_follow(out: Printer, follow: bool) -> None:
     if follow and out.form is Format.JSON:
-        raise click.UsageError("A JSON array never ends with --follow: use -o jsonl.")
+        raise click.UsageError("-o json can't be combined with --follow: use -o jsonl.")
 
 
 def _views(records: Iterable[Record], types: tuple[str, ...]) -> Iterator[RecordView]:
@@ -123,25 +121,25 @@ def _views(records: Iterable[Record], types: tuple[str, ...]) -> Iterator[Record
 
 
 def _line(view: RecordView, *, whole_ledger: bool) -> str:
-    """A record on one line, its data cut to what fits."""
+    """A record on one line, its data cut to the line's width."""
     place = f"{view.position:>8}  {view.run_id}  " if whole_ledger else ""
     text = f"{place}{view.version:>6}  {view.recorded_at}  {visible(view.type):<22}  "
     room = max(line_width() - len(text), 20)
-    # Cut before and after: what is written out may be longer than it was.
+    # Cut before and after: sanitizing makes text longer.
     data = visible(bytes(view.data)[: room * 4].decode("utf-8", "ignore"))
     return text + shortened(data, room)
 
 
-# --- following: it ends on Ctrl-C, on SIGTERM, and as soon as the reader of a pipe is gone ---
+# --- following new events -----------------------------------------------------------
 
 
 @contextmanager
 def until_stopped() -> Iterator[Flag]:
-    """A flag that goes up when the command should end; a closed pipe is no error here."""
+    """A flag that is set on Ctrl-C, on SIGTERM, and when the reader of the pipe has closed it."""
     stop = Flag()
 
     def ask_to_stop(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():  # asked twice: perhaps stuck in a write
+        if stop.is_set():  # the second time: it may be stuck in a write
             raise KeyboardInterrupt
         stop.set()
 
@@ -166,7 +164,7 @@ def _watch_reader(stop: Flag) -> None:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return
     poll = select.poll()
-    poll.register(fd, 0)  # errors and hang-ups are always reported
+    poll.register(fd, 0)  # errors and hang-ups are reported without asking
 
     def watch() -> None:
         with suppress(OSError):
@@ -179,7 +177,7 @@ def _watch_reader(stop: Flag) -> None:
 def follow_run(
     ledger: Ledger, run_id: UUID, after: int, until: int | None, stop: Flag
 ) -> Iterator[Record]:
-    """A run's records as they are recorded, by whatever process; ends after `until`."""
+    """A run's records as any process appends them; ends after version `until`."""
     nap = SHORTEST_NAP
     while not stop.is_set() and (until is None or after < until):
         seen = after

@@ -1,7 +1,6 @@
-"""The command `messages`: a run's conversation as a chat that people read.
+"""Command `messages`: a run's conversation as a chat.
 
-What is said is indented deeper than who says it and than calls and results, so that no
-text can pass for another speaker's or for a call.
+Text is indented deeper than role names, calls and results, so that it can't be mistaken for one.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from turnledger.projections import (
 )
 from turnledger.projections.views.one_conversation import OneConversation, one_conversation
 
-# Longer lines are hard to read, however wide the screen is.
+# Longer lines are hard to read, also on a wide terminal.
 WIDEST = 100
 INDENT = 4
-# Of how many other evaluations the names are told.
+# How many other evaluations are named.
 MOST_NAMED = 20
 ROLES = {"system": "bold magenta", "user": "bold cyan", "assistant": "bold green"}
 CALL = "yellow"
@@ -50,20 +49,20 @@ turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
 @click.option(
     "--evaluation",
     metavar="ID",
-    help="The conversation of this evaluation. Default: the latest not superseded.",
+    help="Conversation of this evaluation. Default: the latest not superseded.",
 )
 def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
     """Print a run's conversation as a chat.
 
-    Tool calls (→) stand with their results (←, or ✗ for an error), and the system text
-    first. -o json and jsonl give the turns, a synthetic first one marked; the system text
-    is in `state --path /history/system`.
+    The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
+    error). -o json and jsonl print the turns, with a synthetic first turn marked; the system
+    text is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
         known = one_conversation(ledger, run, evaluation, until=at)
     if evaluation is not None and evaluation not in known.evaluations:
-        say(f"Error: run {run} has no evaluation {evaluation!r} at that version.")
+        say(f"Error: Unknown evaluation {evaluation!r}: run {run} has no such one at that version.")
         _say_evaluations(known, None)
         finish(ExitCode.NOT_FOUND)
     out = printer()
@@ -76,10 +75,10 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
 
 
 def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
-    """Where there are several conversations, which there are: the last ones, if they are many."""
+    """Name the run's other evaluations, at most the last MOST_NAMED."""
     names = known.evaluations
-    standing = [name for name in names if name not in known.superseded]
-    shown = chosen if chosen is not None else next(reversed(standing), None)
+    current = [name for name in names if name not in known.superseded]
+    shown = chosen if chosen is not None else next(reversed(current), None)
     others = [
         f"{name} (superseded)" if name in known.superseded else name
         for name in names
@@ -90,18 +89,18 @@ def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
         before = len(others) - MOST_NAMED
         more = f"; and {before} before these" if before > 0 else ""
         named = ", ".join(others[-MOST_NAMED:])
-        say(f"{this}There are other evaluations, see --evaluation: {named}{more}.")
+        say(f"{this}Other evaluations (see --evaluation): {named}{more}.")
 
 
 def _say_repairs(history: MessageHistory) -> None:
     counts = Counter(repair.kind for repair in history.repairs if repair.kind != "merged")
     if counts:
         listed = ", ".join(f"{count} x {kind}" for kind, count in counts.items())
-        say(f"Not as it was recorded, so that a provider takes it: {listed}.")
+        say(f"Repaired so that providers accept it: {listed}.")
 
 
 class Chat:
-    """Prints a conversation: wrapped and coloured on a terminal, as it was said elsewhere."""
+    """Prints a conversation: wrapped and coloured on a terminal, unchanged elsewhere."""
 
     def __init__(self, out: Printer) -> None:
         self._out = out
@@ -114,12 +113,12 @@ class Chat:
             self._text(history.system, "dim")
         turns = history.to_list()
         for turn, answer in zip_longest(turns, turns[1:]):
-            # A user's turn may hold results only: those stand with their calls.
+            # A user's turn may hold results only: they are printed with their calls.
             rest = [block for block in turn.blocks if not isinstance(block, ToolResultBlock)]
             if rest and not turn.synthetic:
                 self._turn(turn.role, rest, _results(answer))
         if not self._begun:
-            say("Nobody has said anything.")
+            say("The conversation is empty.")
 
     def _turn(
         self,
@@ -144,7 +143,7 @@ class Chat:
         self._out.styled((role, ROLES[role]))
 
     def _text(self, text: str, style: str = "", mark: str = "", mark_style: str = "") -> None:
-        """Text under its speaker, with a mark before its first line."""
+        """Print text under its role, with a mark before the first line."""
         margin = f"  {mark} " if mark else " " * INDENT
         for line in visible_lines(text).split("\n"):
             for piece in self._wrapped(line):
@@ -152,7 +151,7 @@ class Chat:
                 margin, mark_style = " " * INDENT, ""
 
     def _wrapped(self, line: str) -> Iterator[str]:
-        """A line in pieces that fit, each indented as the line is."""
+        """Wrap a line; each piece is indented like the line."""
         from rich.cells import cell_len
         from rich.text import Text
 
@@ -197,7 +196,7 @@ def _media(media: MediaBlock) -> str:
 
 
 def _one_line(arguments: str) -> str | None:
-    """Arguments on one line; None if they are no JSON."""
+    """Arguments on one line; None if they are not JSON."""
     try:
         return safe_json(msgspec.json.format(arguments.encode(), indent=0)).decode()
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -205,7 +204,7 @@ def _one_line(arguments: str) -> str | None:
 
 
 def _argument_lines(arguments: str) -> Iterator[str]:
-    """Arguments below each other, text of several lines as it is; as given if they are no JSON."""
+    """Arguments, one or more lines each; unchanged if they are not JSON."""
     try:
         named = msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Commands about runs as a whole: `runs`, and what `show` says of one."""
+"""Command `runs`, and the summary of a run that `show` prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLE_LIMIT = 50
 
 
 class RunView(msgspec.Struct, frozen=True):
-    """A run on the outside."""
+    """A run as JSON."""
 
     run_id: UUID
     status: str
@@ -40,7 +40,7 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class LeaseView(msgspec.Struct, frozen=True):
-    """Who last claimed a run, and until when by the store's clock."""
+    """The last lease of a run: its worker, and when it expires by the store's clock."""
 
     worker: str
     epoch: int
@@ -48,6 +48,7 @@ class LeaseView(msgspec.Struct, frozen=True):
 
 
 def run_view(run: RunInfo) -> RunView:
+    """A run as commands print it."""
     fields = {name: getattr(run, name) for name in RunView.__struct_fields__}
     for name in ("started_at", "updated_at"):
         fields[name] = moment_text(to_micros(fields[name]))
@@ -62,20 +63,22 @@ def _tags(tags: dict[str, str]) -> str:
     example="turnledger runs --status waiting --tag customer=acme --since 2025-01-31",
 )
 @click.option(
-    "--status", type=click.Choice(get_args(RunStatus)), help="Only runs that stand like this."
+    "--status", type=click.Choice(get_args(RunStatus)), help="Only runs with this status."
 )
 @tag_option(
     needs_value=False,
-    help="Only runs with this tag, with any value or this one. May be repeated.",
+    help="Only runs with this tag (and value). May be repeated.",
 )
 @click.option("--prompt", metavar="NS/KEY", help="Only runs that evaluate this prompt.")
-@click.option("--since", type=MOMENT, metavar="TIME", help="Only runs started then or later.")
-@click.option("--until", type=MOMENT, metavar="TIME", help="Only runs started before.")
+@click.option(
+    "--since", type=MOMENT, metavar="TIME", help="Only runs started at this time or later."
+)
+@click.option("--until", type=MOMENT, metavar="TIME", help="Only runs started before this time.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"At most this many. Default: {TABLE_LIMIT} in a table, else all.",
+    help=f"At most N runs. Default: {TABLE_LIMIT} in a table, else all.",
 )
 def runs(
     status: RunStatus | None,
@@ -107,11 +110,11 @@ def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:
         ),
     )
     if next(found, None) is not None:
-        say(f"There are more than these {limit}: see --limit.")
+        say(f"There are more than {limit} runs: see --limit.")
 
 
 def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
-    """Everything that the index knows of a run, and its last lease."""
+    """Print a run's row of the index, and its last lease."""
     view = run_view(ledger.run(run_id))
     lease = ledger.store.lease(str(run_id))
     claim = (

@@ -1,4 +1,4 @@
-"""Commands about what is known of a run at any moment: `state`, `diff` and `blame`."""
+"""Commands `state`, `diff` and `blame`: a run's state at a version, and what changed it."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from turnledger.projections.run_state.json_diff import Change
 from turnledger.projections.run_state.state import built_in, state_changes
 
 VIEWS: Final = {view.name: view for view in built_in()}
-# What a value in a line of `diff` gets at least, however long its path is.
+# Least width of a value in a line of `diff`.
 LEAST_ROOM = 20
 
 
-# --- JSON Pointers -----------------------------------------------------------------
+# --- JSON Pointers ------------------------------------------------------------------
 
 
 class Pointer(NamedTuple):
-    """A JSON Pointer (RFC 6901), as it was written and in its parts."""
+    """JSON Pointer (RFC 6901): its text and its parts."""
 
     text: str
     parts: tuple[str, ...]
 
     def resolve(self, value: Any) -> Any:
-        """What it names in a value or an outline; MISSING if that is nothing."""
+        """The value that it points to in a value or lazy JSON; MISSING if there is none."""
         return resolve(value, self.parts)
 
 
 def pointer(text: str) -> Pointer:
-    """A pointer from its text; ValueError says what is wrong with it."""
+    """Parse a JSON Pointer; ValueError if the text is not one."""
     return Pointer(text, pointer_parts(text))
 
 
 class PointerParam(ParamType):
-    """A JSON Pointer into a state."""
+    """JSON Pointer into a state."""
 
     name = "pointer"
 
@@ -68,7 +68,7 @@ class PointerParam(ParamType):
 POINTER = PointerParam()
 
 
-# --- state -------------------------------------------------------------------------
+# --- state --------------------------------------------------------------------------
 
 
 @command(
@@ -83,19 +83,19 @@ turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --projection tools --path 
     "--projection",
     type=click.Choice(list(VIEWS)),
     metavar="NAME",
-    help="Only this view; `turnledger projections` lists them.",
+    help="Only this view; `turnledger projections` lists the names.",
 )
 @click.option(
     "--path",
     type=POINTER,
     metavar="POINTER",
-    help="Only what this JSON Pointer names in what would be printed without it.",
+    help="Only the value at this JSON Pointer into the output.",
 )
 def state(run: UUID, at: int | None, projection: str | None, path: Pointer | None) -> None:
-    """Print what is known of a run, as JSON.
+    """Print a run's state as JSON.
 
-    The state is the fold of the run's events, view by view. Session slices are plain
-    JSON here: the reducers of the program that wrote them are not known.
+    The state is the fold of the run's events, view by view. Session slices are printed as
+    recorded JSON: the reducers of the program that wrote them are not known here.
     """
     at_path = path or pointer("")
     with open_ledger() as ledger:
@@ -108,7 +108,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
             value = state_at(ledger, run, at).lazy_json()
     found = at_path.resolve(value)
     if found is MISSING:
-        raise _names_nothing(at_path, run, projection)
+        raise _nothing_at(at_path, run, projection)
     printer().pretty(found)
 
 
@@ -118,21 +118,21 @@ def _view(ledger: Ledger, run: UUID, at: int | None, name: str) -> Any:
 
 
 def _view_named(path: Pointer) -> str:
-    """The view that a pointer into the whole state begins with."""
+    """The view that a pointer into the whole state begins with; UsageError if unknown."""
     name = path.parts[0] if path.parts else ""
     if name in VIEWS:
         return name
     near = get_close_matches(name, VIEWS)
     hint = f" Did you mean /{near[0]}?" if near else ""
     raise click.UsageError(
-        f"{path.text!r}: a pointer begins with a view, one of {', '.join(VIEWS)}.{hint}"
+        f"Invalid pointer {path.text!r}: it must begin with a view: {', '.join(VIEWS)}.{hint}"
     )
 
 
-def _names_nothing(path: Pointer, run: UUID, view: str | None = None) -> InvalidInputError:
+def _nothing_at(path: Pointer, run: UUID, view: str | None = None) -> InvalidInputError:
     where = f"the view {view}" if view else "the state"
     return InvalidInputError(
-        f"{path.text!r} names nothing in {where} of run {run} at that version."
+        f"There is no value at {path.text!r} in {where} of run {run} at that version."
     )
 
 
@@ -145,10 +145,10 @@ turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 0 12 -o json > patch.json""
 @click.argument("a", type=click.IntRange(min=0))
 @click.argument("b", type=click.IntRange(min=0))
 def diff(run: UUID, a: int, b: int) -> None:
-    """Show what changed from version A to version B.
+    """Show how the state changed from version A to version B.
 
-    Each line is a change of the state: + is new, - is gone, and ~ is another value now.
-    With -o json it is a JSON Patch (RFC 6902). Version 0 is before the first.
+    Each line is a change: + is added, - is removed and ~ has another value. -o json prints a
+    JSON Patch (RFC 6902). Version 0 is before the first event.
     """
     out = printer()
     with open_ledger() as ledger:
@@ -160,7 +160,7 @@ def diff(run: UUID, a: int, b: int) -> None:
     for change in found:
         out.styled(_line(change, width))
     if not found:
-        say(f"The state at version {b} is the same as at version {a}.")
+        say(f"The states at versions {a} and {b} are equal.")
 
 
 def _line(change: Change, width: int) -> tuple[str, str]:
@@ -187,20 +187,19 @@ turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /history/turns/3 --at 12""
 @click.argument("pointer", type=POINTER)
 @at_option
 def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
-    """Show the record that last set a value.
+    """Show the event that last set a value of the state.
 
-    POINTER is a JSON Pointer into what `state` prints. The record is printed as `show`
-    prints it.
+    POINTER is a JSON Pointer into the output of `state`. The output is that of `show`.
     """
     name = _view_named(pointer)
     with open_ledger() as ledger:
         records_until(ledger, run, at)
         if pointer.resolve({name: _view(ledger, run, at, name)}) is MISSING:
-            raise _names_nothing(pointer, run)
+            raise _nothing_at(pointer, run)
         try:
             record = blamed(ledger, run, pointer.text, at=at)
         except InvalidInputError:
             raise InvalidInputError(
-                f"No event of run {run} set {pointer.text!r}: it has been so from the beginning."
+                f"No event of run {run} set {pointer.text!r}: it has its initial value."
             ) from None
     printer().pretty(view_of(record))

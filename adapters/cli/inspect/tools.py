@@ -1,4 +1,4 @@
-"""Commands about what a run did: `tools` and `timeline`."""
+"""Commands `tools` and `timeline`: tool calls, and when models and tools were called."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import PendingTools, Timeline, ToolCallView, ToolStatistics, fold
 from turnledger.projections.views.timeline import Gap, Span, TimelineState
 
-# How much of arguments and results a table shows.
+# Width of arguments and results in a table.
 CELL = 60
 COUNTS = ("started", "completed", "failed", "in_doubt")
-# A bar's width where no screen sets it, and at least; and its characters.
+# Width of a bar without a terminal, and the least; characters by outcome.
 BAR, SHORTEST_BAR = 40, 8
 MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
 
@@ -51,32 +51,30 @@ turnledger tools --all""",
 )
 @optional_run_argument
 @at_option
-@flag("--pending", help="Only calls that are neither completed nor failed.")
+@flag("--pending", help="Only calls that have not ended.")
 @flag(
     "--all",
     "everything",
-    help="What the tools of all runs did, from the table tool-statistics.",
+    help="Statistics by tool over all runs, from the table tool-statistics.",
 )
 def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
-    """List a run's tool calls, and how each stands.
+    """List a run's tool calls and their status.
 
     A call is pending, started, completed, failed or in_doubt.
     """
     if everything:
         if run is not None or at is not None or pending:
-            raise click.UsageError(
-                "--all is about all runs: give neither a run nor options of one."
-            )
+            raise click.UsageError("--all can't be combined with RUN, --at or --pending.")
         _print_statistics(printer())
         return
     if run is None:
-        raise click.UsageError("Missing argument 'RUN'. With --all it is about all runs.")
+        raise click.UsageError("Missing argument 'RUN'. Use --all for all runs.")
     with open_ledger() as ledger:
         known = view_at(ledger, run, at, PendingTools())
     calls = known.pending() if pending else known.calls
     out = printer()
     if out.form is not Format.TABLE:
-        # With every field, also those that have their default.
+        # Every field, also those with their default value.
         out.many(map(msgspec.structs.asdict, calls), str, flush=False)
         return
     out.rows(
@@ -101,7 +99,7 @@ def _call_row(call: ToolCallView) -> tuple[str, ...]:
 
 
 def _print_statistics(out: Printer) -> None:
-    """The table, brought up to date."""
+    """Print the table tool-statistics, caught up."""
     with open_ledger() as ledger:
         rows = up_to_date(ledger, ToolStatistics()).rows
     if out.form is not Format.TABLE:
@@ -118,11 +116,11 @@ def _statistics_row(name: str, row: dict[str, Any]) -> tuple[str, ...]:
     return (name, *counts, *(seconds_text(micros / 1e6) for micros in (mean, longest)))
 
 
-# --- the timeline ------------------------------------------------------------------
+# --- the timeline -------------------------------------------------------------------
 
 
 class TimelineRow(msgspec.Struct, frozen=True):
-    """A span or a gap on the outside: `offset` and `seconds` are what people look for."""
+    """A span or a gap as JSON; `offset` and `seconds` are from the start of the run."""
 
     kind: str
     name: str
@@ -136,8 +134,8 @@ class TimelineRow(msgspec.Struct, frozen=True):
     ended_at: str | None
 
 
-class _Watched:
-    """Records on their way into a fold: when the run began, and the last of them."""
+class _Timed:
+    """Passes records on, and keeps the times of the first and of the last."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = records
@@ -147,13 +145,13 @@ class _Watched:
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
             self.last = record.recorded_at
-            if self.first is None or _begins_anew(record):
+            if self.first is None or _starts_continuation(record):
                 self.first = self.last
             yield record
 
 
-def _begins_anew(record: Record) -> bool:
-    """A continuation leaves the spans of its parent behind."""
+def _starts_continuation(record: Record) -> bool:
+    """Whether a continuation starts here: its timeline begins again."""
     if record.tag != RunStarted.tag:
         return False
     event = record.event
@@ -166,13 +164,13 @@ def _begins_anew(record: Record) -> bool:
 @run_argument
 @at_option
 def timeline(run: UUID, at: int | None) -> None:
-    """Show when a run called models and tools, and how long.
+    """Show when a run called models and tools, and for how long.
 
-    Times count from the run's first event; a fork's from its parent's. A gap is time in
-    which no model or tool was at work. What has no end has no duration.
+    Times count from the run's first event, of a fork from its parent's. A gap is a time
+    without any model or tool call. A call that has not ended has no duration.
     """
     with open_ledger() as ledger:
-        records = _Watched(records_until(ledger, run, at))
+        records = _Timed(records_until(ledger, run, at))
         known = fold(records, Timeline())
     out = printer()
     if out.form is not Format.TABLE:
@@ -180,11 +178,11 @@ def timeline(run: UUID, at: int | None) -> None:
     elif len(known.spans) and records.first is not None and records.last is not None:
         _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:
-        say("No model or tool was called.")
+        say("The run has called no model and no tool.")
 
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:
-    """Spans and gaps together, in the order in which they began."""
+    """Spans and gaps, by start time."""
     spans: Iterable[Span | Gap] = known.spans
     for item in merge(spans, known.gaps(), key=lambda item: item.started_at):
         begun, ended = item.started_at, item.ended_at
@@ -224,7 +222,7 @@ def _cells(row: TimelineRow) -> tuple[str, ...]:
 
 
 def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
-    """What the other columns leave of the screen; 0 if that is too little to draw in."""
+    """The width that the other columns leave; 0 if it is too little for a bar."""
     if not sys.stdout.isatty():
         return BAR
     from rich.cells import cell_len
@@ -237,7 +235,7 @@ def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
 
 
 def _bar(row: TimelineRow, total: float, width: int) -> str:
-    """Where the row lies in the whole run; never less than a character."""
+    """The row's part of the whole run, at least one character."""
     scale = width / total if total > 0 else 0.0
     begin = min(int(row.offset * scale), width - 1)
     end = min(round((row.offset + (row.seconds or 0.0)) * scale), width)

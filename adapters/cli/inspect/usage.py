@@ -1,4 +1,4 @@
-"""The command `usage`: what models used, in one run or in all."""
+"""Command `usage`: tokens by model and turn of a run, or by model or day of all runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
 from turnledger.projections import Usage, UsageByDay
 from turnledger.projections.views.usage import Tokens, UsageState
 
-# Fields of a sum, under their headings.
+# Column headings, and the fields of a sum.
 COUNTS = {
     "input": "input_tokens",
     "cached": "cached_tokens",
@@ -34,17 +34,17 @@ turnledger usage --by-day
 turnledger usage -o json""",
 )
 @optional_run_argument
-@flag("--by-day", help="All runs' by day (UTC) and model, from the table usage-by-day.")
+@flag("--by-day", help="All runs, by day (UTC) and model, from the table usage-by-day.")
 def usage(run: UUID | None, by_day: bool) -> None:
-    """Add up the tokens of a run, or of all.
+    """Add up the tokens used by a run, or by all runs.
 
-    One run's are given by model and by turn, all runs' by model. A fork's own calls
-    count, not those that it shares with its parent. Cached tokens are part of the
-    input, reasoning tokens of the output.
+    For one run by model and by turn, for all runs by model. Calls that a fork shares with
+    its parent count for the parent. Cached tokens are part of the input, reasoning tokens
+    of the output.
     """
     if by_day:
         if run is not None:
-            raise click.UsageError("--by-day is about all runs: give no run.")
+            raise click.UsageError("--by-day can't be combined with RUN.")
         _print_days(printer())
         return
     view = Usage()
@@ -61,7 +61,7 @@ def usage(run: UUID | None, by_day: bool) -> None:
 
 
 def _print_days(out: Printer) -> None:
-    """The table, brought up to date."""
+    """Print the table usage-by-day, caught up."""
     with open_ledger() as ledger:
         days = [_day(key, sums) for key, sums in up_to_date(ledger, UsageByDay()).rows.items()]
     if out.form is not Format.TABLE:
@@ -83,7 +83,7 @@ def _day(key: str, sums: dict[str, int]) -> dict[str, Any]:
 
 
 def _sum_of_all(ledger: Ledger) -> UsageState:
-    """The sums over every run, in one pass that remembers only the models."""
+    """The sums over all runs, in one pass; only the models are kept in memory."""
     models: dict[str, Tokens] = {}
     total, failed = Tokens(), 0
     for record in ledger.tail():

@@ -1,1 +1,1 @@
-"""Commands that maintain a ledger: verify, seal, backup, rebuild, doctor."""
+"""Commands that maintain a ledger: verify, rebuild-index, rebase, seal, backup, rebuild, doctor."""

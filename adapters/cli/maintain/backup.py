@@ -1,4 +1,4 @@
-"""The command `backup`: the whole ledger in one file, while others write."""
+"""Command `backup`: copies the whole ledger into a SQLite file while it is in use."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ turnledger backup --db postgresql://localhost/agents monday.db
 turnledger runs --db monday.db""",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@flag("--force", help="Replace FILE if it is there.")
+@flag("--force", help="Overwrite FILE if it exists.")
 @flag(
     "--no-verify",
-    help="Do not verify the copy: quick, and takes a damaged SQLite ledger as it is.",
+    help="Do not verify the copy: faster, and copies a damaged SQLite ledger as it is.",
 )
 def backup(file: Path, force: bool, no_verify: bool) -> None:
-    """Copy the whole ledger into FILE, while others write.
+    """Copy the whole ledger into FILE while it is in use.
 
-    FILE is a SQLite ledger, whatever store the ledger is in: every command works on it with
-    --db. It holds the ledger as it stood at one moment, with everything that was
-    acknowledged before, and appears when it is complete, verified and on disk. Writers are
-    not held up. Leases are not copied: nobody works on a copy.
+    FILE is a SQLite ledger, for every store: all commands work on it with --db. It is a
+    snapshot of the ledger with every event acknowledged before, and appears when it is
+    complete, verified and on disk. Writers are not blocked. Leases are not copied.
 
-    Exits with 5 if something is not as it was recorded; there is no FILE then.
+    Exits with 5, and writes no FILE, if the integrity check fails.
     """
     with open_ledger() as ledger, bar("copying") as progress:
         report = back_up(ledger, file, overwrite=force, verify=not no_verify, progress=progress)

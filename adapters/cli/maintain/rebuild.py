@@ -1,4 +1,4 @@
-"""The commands `rebuild` and `projections`: what is kept of all runs, made anew and listed."""
+"""Commands `rebuild` and `projections`: rebuilds tables, and lists views and tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnledger.projections.run_state.state import built_in
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
 from turnledger.projections.tables.storage import KeptTable, kept_tables
 
-# How much of a value a table shows.
+# Width of a value in a table.
 CELL = 60
 
 
@@ -40,18 +40,18 @@ turnledger rebuild acme.tables:FailuresByTool""",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="How many processes fold the runs. Default: this one alone.",
+    help="Number of processes. Default: 1.",
 )
 @flag(
     "--verify",
-    help="Change nothing, and say what differs; exits with 5 if anything does.",
+    help="Change nothing; print the differences, and exit with 5 if there are any.",
 )
 def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None:
-    """Fold all runs again, and show that instead.
+    """Rebuild tables from the events and swap them in.
 
     NAME is a table that `turnledger projections` lists, or module:Class for one of your
-    own; by default every table that comes with the package. The old one is shown until the
-    new one is complete.
+    own; by default all built-in tables. Readers see the old table until the new one is
+    complete.
     """
     reports = []
     with open_ledger() as ledger:
@@ -73,7 +73,7 @@ def _rebuilt(ledger: Ledger, table: Table[Any], workers: int, verify: bool) -> R
             return rebuild(ledger, table, workers=workers, verify=verify, progress=progress)
     except BrokenExecutor as error:
         raise click.ClickException(
-            f"A worker died, so {table.name} was left as it was. ({error})"
+            f"A worker process died; {table.name} was not changed. ({error})"
         ) from error
 
 
@@ -90,13 +90,13 @@ def _print(out: Printer, reports: list[Rebuilt]) -> None:
     )
     if any(not r.ok for r in reports):
         out.line("")
-        out.rows(("name", "what", "key", "kept", "the events say"), _differences(reports))
+        out.rows(("name", "what", "key", "stored", "rebuilt"), _differences(reports))
 
 
 def _verdict(report: Rebuilt) -> str:
     if not report.verified:
-        return "made anew"
-    return "ok" if report.ok else f"{len(report.differences)} NOT as the events say"
+        return "rebuilt"
+    return "ok" if report.ok else f"{len(report.differences)} DIFFERENCES"
 
 
 def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str, ...]]:
@@ -107,16 +107,16 @@ def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str, ...]]:
             yield (report.name, found.kind, found.key, *texts)
 
 
-# --- projections ---------------------------------------------------------------------
+# --- projections --------------------------------------------------------------------
 
 
 @command(example="turnledger projections -o json")
 def projections() -> None:
-    """List what is known: views of a run, tables of all.
+    """List the views of a run and the tables of all runs.
 
-    A view's name is what --projection takes and what pointers begin with. A table is kept
-    in the ledger, up to a position; so many events it is behind. A version grows when the
-    meaning changes.
+    A view's name is the value of --projection and the first part of pointers. Tables are
+    stored up to a position; BEHIND is how many events they lag. The version is raised when
+    the meaning changes.
     """
     found = [*_views(), *_tables()]
     out = printer()
@@ -132,7 +132,7 @@ def _cell(thing: dict[str, Any], name: str) -> str:
     if isinstance(value, list):
         return " ".join(value)
     if name == "version" and kept not in (None, value):
-        return f"{value} (kept: {kept})"
+        return f"{value} (stored: {kept})"
     return "" if value is None else str(value)
 
 
@@ -143,7 +143,7 @@ def _views() -> Iterator[dict[str, Any]]:
 
 
 def _tables() -> Iterator[dict[str, Any]]:
-    """Those that come with the package, kept or not, and whatever else is kept."""
+    """The built-in tables, stored or not, and other tables that the ledger stores."""
     kept = {table.name: table for table in _kept()}
     for table in BUILT_IN_TABLES:
         tags = [kind.tag for kind in table.reads]
@@ -169,5 +169,5 @@ def _kept() -> list[KeptTable]:
         with open_ledger() as ledger:
             return kept_tables(ledger)
     except StoreUnavailableError as error:
-        say(f"No table is kept: {error}")
+        say(f"No tables are stored: {error}")
         return []

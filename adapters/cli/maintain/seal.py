@@ -1,4 +1,4 @@
-"""The command `seal`: what a ledger holds, as one signed statement to keep elsewhere."""
+"""Command `seal`: a signed list of the heads of all runs, to be kept outside of the ledger."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ turnledger verify --seal seal.json --public-key seal.pub""",
     "--new-key",
     "fresh",
     exists=False,
-    help="Make a private key instead, and print its public key. FILE is never overwritten.",
+    help="Create a private key in FILE, which must not exist, and print its public key.",
 )
 @flag(
     "--no-verify",
-    help="Do not verify the ledger first: quick, but damage that is there is sealed too.",
+    help="Do not verify the ledger first: faster, but existing damage is sealed too.",
 )
 def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
     """Write a seal of the whole ledger to stdout.
 
-    It lists the head of every run. Kept where nobody who writes to the ledger can change
-    it, it lets `verify --seal` find a cut tail, a removed run and a rewritten whole. About
-    120 bytes a run. -o does not apply.
+    A seal lists the head of every run. Kept where writers of the ledger can't change it, it
+    lets `verify --seal` find truncated, removed and rewritten runs. About 120 bytes a run.
+    -o does not apply.
 
     The ledger is verified first, since a seal over damage would vouch for it: exits with 5,
-    and seals nothing, if something is not as it was recorded.
+    and seals nothing, if the integrity check fails.
     """
     if fresh is not None:
         if key is not None:
             raise click.UsageError("Give either --key or --new-key.")
         sys.stdout.buffer.write(new_key(fresh))
-        say(f"Made {fresh}. Keep it where nobody who writes to the ledger can read it.")
+        say(f"Created {fresh}. Keep it where writers of the ledger can't read it.")
         return
     signer = read_signer(key) if key is not None else None
     with open_ledger() as ledger:
@@ -61,7 +61,7 @@ def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
             with verifying(ledger) as progress:
                 report = ledger.verify_all(progress)
             if not report.ok:
-                say("Nothing is sealed, since the ledger is not as it was recorded:")
+                say("Nothing is sealed, since the integrity check failed:")
                 for problem in report.problems:
                     say(f"  {problem if problem.run_id else problem.what}")
                 finish(ExitCode.INTEGRITY_FAILURE)
@@ -69,4 +69,4 @@ def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
     sys.stdout.buffer.writelines(seal_lines(made))
     say(f"Sealed {made.runs} runs, {made.events} events, up to position {made.position}.")
     if signer is None:
-        say("NOT SIGNED: whoever can change this file can make another. --key signs it.")
+        say("NOT SIGNED: anyone who can change this file can forge it. Sign it with --key.")

@@ -1,4 +1,4 @@
-"""Commands that keep a ledger well: `verify`, `doctor`, `rebuild-index` and `rebase`."""
+"""Commands `verify`, `rebuild-index` and `rebase`."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json
 turnledger verify --seal seal.json --public-key seal.pub""",
 )
 @optional_run_argument
-@flag("--all", "everything", help="Every run and blob. The default.")
+@flag("--all", "everything", help="All runs and blobs. The default.")
 @file_option(
     "--seal",
     "seal_file",
     exists=True,
-    help="Check too that all that this seal has is there, unchanged.",
+    help="Also check that everything in this seal exists, unchanged.",
 )
 @file_option(
     "--public-key",
     exists=True,
-    help="With --seal: it must be signed with this key (PEM). Default: the key in the seal, "
-    "which does not show who made it.",
+    help="With --seal: require a signature by this key (PEM). Default: the key in the seal, "
+    "which does not prove who made it.",
 )
 def verify(
     run: UUID | None, everything: bool, seal_file: Path | None, public_key: Path | None
 ) -> None:
-    """Recompute digests: is everything as it was recorded?
+    """Verify the digests of a run or of the whole ledger.
 
-    Checks RUN and what it descends from, or the whole ledger. Names the first bad
-    record of each run, and exits with 5 if there is one.
+    Recomputes the digests of RUN and its ancestors, or of all runs and blobs. Names the first
+    bad record of each run, and exits with 5 if there is one.
 
-    With --seal, it also finds what digests can't show: a run that was cut, removed, or
-    written anew with digests that fit. What came after the seal is fine, and so is a copy
-    that was imported, with positions of its own: a note says so.
+    With --seal, also finds what digests can't show: a run that was truncated, removed, or
+    rewritten with matching digests. Events after the seal are allowed, and so is an imported
+    copy, which has other positions: a note says so.
     """
     if run is not None and (everything or seal_file is not None):
-        raise click.UsageError(f"Give either a run or --{'all' if everything else 'seal'}.")
+        raise click.UsageError(f"Give either RUN or --{'all' if everything else 'seal'}.")
     if public_key is not None and seal_file is None:
-        raise click.UsageError("--public-key goes with --seal.")
+        raise click.UsageError("--public-key needs --seal.")
     seal = _read(seal_file, public_key) if seal_file is not None else None
     with open_ledger() as ledger:
         if run is not None:
@@ -88,7 +88,7 @@ def _print(report: Report, seal: Seal | None) -> None:
         "problems": report.problems,
     }
     pairs = [
-        ("verdict", "ok" if report.ok else "NOT as recorded"),
+        ("verdict", "ok" if report.ok else "FAILED"),
         ("runs", str(report.runs)),
         ("records", str(report.records)),
         ("blobs", str(report.blobs)),
@@ -106,10 +106,10 @@ def _print(report: Report, seal: Seal | None) -> None:
 
 @command("rebuild-index", example="turnledger rebuild-index --db runs.db")
 def rebuild_index() -> None:
-    """Fold the run index again from the events.
+    """Rebuild the run index from the events.
 
-    The index serves listing and heads; no fact lives there alone. Needed only if
-    `verify` says that the index is wrong.
+    The index serves `runs` and the heads of runs, and is derived from the events. Needed only
+    if `verify` reports that it is wrong.
     """
     with open_ledger() as ledger:
         count = ledger.rebuild_index()
@@ -123,10 +123,10 @@ def rebase() -> None:
     """Allow appending again after restoring a PostgreSQL dump.
 
     Positions follow the server's transaction numbers, and a new server counts from the
-    beginning. Appends are refused until this has run once. Harmless where it isn't needed.
+    beginning. Appends are refused until this has run once. Safe to run when not needed.
     """
     with open_ledger() as ledger:
         needed = ledger.rebase()
     out = printer()
     out.one({"rebased": needed}, lambda: out.pairs([("rebased", "yes" if needed else "no")]))
-    say("New positions follow the stored ones." if needed else "There was nothing to do.")
+    say("New positions follow the stored ones." if needed else "Not needed: nothing was changed.")

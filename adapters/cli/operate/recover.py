@@ -1,4 +1,4 @@
-"""Commands about runs that were interrupted: `pending`, `resolve`, `recover` and `abandon`."""
+"""Commands for interrupted runs and forks: pending, resolve, recover, run, abandon."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from turnledger.ledger import (
 from turnledger.ledger.errors import error_text
 from turnledger.projections import PendingTools, ToolCallView, fold
 
-if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
+if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import MainLoop, PromptResponse
 
-# How much of a call's arguments a line shows.
+# Width of a call's arguments in a table.
 CELL = 60
 
 
 @command(example="turnledger pending -o json")
 @optional_run_argument
 def pending(run: UUID | None) -> None:
-    """List the tool calls that have not ended.
+    """List tool calls that have not ended.
 
-    Of one run, or of all that are not over. A call in doubt was started, and nobody
-    knows how it ended; if its run waits, a person has to say: see `turnledger resolve`.
+    Of one run, or of all runs that have not ended. A call in doubt was started and its
+    outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
     """
     with open_ledger() as ledger:
         found = list(_unfinished(ledger, run))
@@ -111,10 +111,12 @@ turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
 )
 @run_argument
 @click.argument("call_id")
-@click.option("--completed", metavar="JSON", help="It happened; this is its result.")
-@click.option("--failed", metavar="TEXT", help="It did not happen, and this is why.")
-@flag("--retry", help="Run it again.")
-@click.option("--by", metavar="NAME", help="Who decides. Default: your user name.")
+@click.option("--completed", metavar="JSON", help="The call happened, with this result.")
+@click.option("--failed", metavar="TEXT", help="The call did not happen, for this reason.")
+@flag("--retry", help="Run the call again.")
+@click.option(
+    "--by", metavar="NAME", help="Name of the person who decides. Default: your user name."
+)
 def resolve(
     run: UUID,
     call_id: str,
@@ -123,9 +125,9 @@ def resolve(
     retry: bool,
     by: str | None,
 ) -> None:
-    """Say what became of a call in doubt.
+    """Decide the outcome of a tool call in doubt.
 
-    The decision is recorded, and the run goes on with it when it is recovered.
+    The decision is recorded, and used when the run is recovered.
     """
     if (completed is not None) + (failed is not None) + retry != 1:
         raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
@@ -134,7 +136,7 @@ def resolve(
         try:
             value = msgspec.json.decode(completed)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise click.BadParameter(f"it is no JSON: {error}", param_hint="--completed") from None
+            raise click.BadParameter(f"not JSON: {error}", param_hint="--completed") from None
     with open_ledger() as ledger:
         ledger.run(run)
         if not _is_in_doubt(ledger, run, call_id):
@@ -147,43 +149,46 @@ def resolve(
             decided_by=by or _user_name(),
         )
         ledger.append(run, decision, ANY)
-    say(
-        f"Recorded. Recover the run to go on with it: turnledger recover {run} --app module:factory"
-    )
+    say(f"Recorded. Continue the run: turnledger recover {run} --app module:factory")
 
 
 def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
-    """Whether there is such a call; an error if it is there and there is nothing to decide."""
+    """Whether the run has such a call.
+
+    Raises:
+        InvalidInputError: The call was never started.
+        RunClaimedError: A worker is running the call.
+    """
     calls = _open_calls(ledger, run)
     found = [call for call in calls if call.call_id == call_id]
     if not found:
         known = ", ".join(call.call_id for call in calls) or "none"
         say(
-            f"Error: Run {run} has no call {visible(call_id)} that has not ended. "
-            f"Those are: {visible(known)}."
+            f"Error: Unknown call {visible(call_id)}. Calls of run {run} that have not ended: "
+            f"{visible(known)}."
         )
         return False
     if found[-1].status not in ("started", "in_doubt"):
         raise InvalidInputError(
-            f"The call {call_id!r} of run {run} is {found[-1].status}: it was never started, "
-            "and runs when the run goes on."
+            f"Call {call_id!r} of run {run} is not in doubt but {found[-1].status}: it was never "
+            "started, and runs when the run continues."
         )
     worker = ledger.worker_of(run)
     if found[-1].status == "started" and worker is not None:
-        # It is not in doubt: somebody is at it.
+        # Not in doubt: a worker is running it.
         raise RunClaimedError(str(run), worker=worker, epoch=ledger.run(run).epoch)
     return True
 
 
 def _user_name() -> str:
-    """Who sits at the terminal; "" if nobody knows."""
+    """The name of the operating system's user; "" if it has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
         return ""
 
 
-# --- going on, or not ------------------------------------------------------------------
+# --- recover, run, abandon ----------------------------------------------------------
 
 
 @command(
@@ -192,14 +197,14 @@ turnledger recover 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
 turnledger recover --all --app myagent:loop""",
 )
 @optional_run_argument
-@flag("--all", "everything", help="Every run that can be recovered.")
+@flag("--all", "everything", help="All runs that can be recovered.")
 @loop_option
 def recover(run: UUID | None, everything: bool, app: str) -> None:
-    """Go on with runs that were interrupted, to their end.
+    """Resume interrupted runs and run them to their end.
 
-    The code is yours: FACTORY is called with the ledger and gives the loop. A run that
-    another worker has exits with 7, one that waits for a decision with 8; with --all the
-    highest code counts. SIGTERM and Ctrl-C stop it and leave the run resumable.
+    FACTORY is your code: it is called with the ledger and returns the loop. Exits with 7 if
+    another worker holds the run, with 8 if it waits for a decision; with --all with the
+    highest code of all. SIGTERM and Ctrl-C stop it and leave the run resumable.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
@@ -215,7 +220,7 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
 
 
 def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
-    """Each run as it is recovered; the highest code of those that were not."""
+    """Recover all runs, printing each; the highest exit code of those that failed."""
     worst = ExitCode.OK
 
     def each() -> Iterator[dict[str, Any]]:
@@ -228,7 +233,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
                 say(f"{found.run_id}: {error}")
                 worst = max(worst, exit_code_of(error))
             except Exception as error:
-                # The program's own: the other runs are not to suffer from it.
+                # An error of the user's code must not stop the other runs.
                 say(f"{found.run_id}: {error_text(error)}")
                 worst = max(worst, ExitCode.ERROR)
 
@@ -237,7 +242,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
 
 
 def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
-    """What is printed of a run that came to its end."""
+    """A completed run as JSON."""
     return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
 
 
@@ -248,7 +253,7 @@ def _print(value: dict[str, Any], verdict: str) -> None:
 
 
 def _answer_of(value: dict[str, Any]) -> str:
-    """The answer in it, for a person."""
+    """The answer as text, safe to print."""
     return visible(value["text"] or str(value["output"]))
 
 
@@ -266,12 +271,12 @@ turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --yes""",
 )
 @run_argument
 @loop_option
-@flag("--yes", help="Run calls in doubt again: they may happen twice.")
+@flag("--yes", help="Run calls in doubt again, although they may have happened.")
 def run_command(run: UUID, app: str, yes: bool) -> None:
-    """Go on with a fork or an interrupted run, live.
+    """Continue a fork or an interrupted run, live.
 
-    The model is asked and tools are run from where the run stands, to its end. A call that
-    was open where a fork was made may have happened already: unless it is decided (see
+    Calls the model and runs tools from the run's last event to its end. A tool call that was
+    open where a fork was made may have happened already: unless it is decided (see
     `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
     """
     with open_ledger() as ledger, ending_on_sigterm():
@@ -296,7 +301,7 @@ def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
 
 
 def _run_again(ledger: Ledger, run: UUID) -> None:
-    """Decide that these calls are to run again; as the run's worker, so that nobody is at them."""
+    """Record the decision to run these calls again, under a claim: no other worker runs them."""
     with ledger.claim(run) as claim:
         decisions = [
             ToolCallDecided(call_id=call.call_id, decision="retry", decided_by=_user_name())
@@ -311,18 +316,18 @@ def _say_doubts(run: UUID, calls: Sequence[ToolCallView]) -> None:
     say(
         f"Error: Run {run} has calls in doubt: {visible(named)}. They were started before the "
         "fork was made or the run was interrupted, and may have happened. Run them again with "
-        f"--yes, or say what became of each: turnledger resolve {run} CALL_ID with "
-        "--completed JSON, --failed TEXT or --retry."
+        f"--yes, or decide each: turnledger resolve {run} CALL_ID with --completed JSON, "
+        "--failed TEXT or --retry."
     )
 
 
 @command(example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
 @run_argument
-@click.option("--reason", default="", metavar="TEXT", help="Why; it is recorded.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason; it is recorded.")
 def abandon(run: UUID, reason: str) -> None:
-    """Give a run up: nobody recovers it any more.
+    """Mark a run as abandoned, so that it is not recovered.
 
-    Its events stay. A run that another worker has is left as it is, and exits with 7.
+    Its events stay. Exits with 7 if another worker holds the run.
     """
     with open_ledger() as ledger:
         status = ledger.run(run).status
@@ -334,7 +339,7 @@ def abandon(run: UUID, reason: str) -> None:
             CheckpointCleared(reason="the run is abandoned"),
         ]
         for event in events:
-            ledger.codec.encode(event)  # a claim is recorded too: not for what is refused
+            ledger.codec.encode(event)  # refuse an invalid event before the claim is recorded
         with ledger.claim(run) as claim:
             ledger.append(run, events, ANY, claim.epoch)
     say(f"Run {run} is abandoned.")

@@ -1,4 +1,4 @@
-"""The command `replay`: a run again, from its record alone or with chosen parts live."""
+"""Command `replay`: re-executes a run from its record, or with chosen parts live in a fork."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loo
 from turnledger.adapters.terminal_text import visible, visible_lines
 from turnledger.ledger import Ledger
 
-if TYPE_CHECKING:  # it takes its time to import, and most commands don't need it
+if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import Divergence, Replayed
     from turnledger.runtime.replaying.live.selection import Part
 
@@ -31,34 +31,34 @@ turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live
 )
 @run_argument
 @app_option(
-    help="Your own code: called with a ledger, it gives the loop that runs again.",
+    help="Your loop, to be executed again: factory(ledger) returns a MainLoop.",
 )
 @version_option(
     "--until",
     least=1,
     metavar="VERSION",
-    help="Stop after this version; by default at the end.",
+    help="Stop after this version. Default: at the end.",
 )
 @click.option(
     "--live",
     "live",
     multiple=True,
     metavar="PART",
-    help="Do this for real, in a fork: 'model', or 'tool:NAME'. The rest is from the record.",
+    help="Perform this effect live, in a fork: 'model' or 'tool:NAME'. Others use the record.",
 )
 def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[str, ...]) -> None:
-    """Run it again, and find where it parts from its record.
+    """Replay a run and find the first divergence from its record.
 
-    Its chain is verified first (5 if it was changed). Without --app its events are folded,
-    and the state at each checkpoint is compared. With --app your loop runs again: models and
-    tools answer from the record, nothing is sent, no handler is called, nothing is written.
-    Every step that your code decides on is compared; the first difference is shown with its
-    likely cause, and exits with 6. With --live the chosen parts happen; what comes of it goes
-    to a fork, never into the run.
+    The run's chain is verified first (exits with 5 if it was changed). Without --app the
+    events are folded, and the state at each checkpoint is compared. With --app your loop is
+    executed again: models and tools answer from the record, nothing is sent, no handler is
+    called, nothing is written. Every decision of your code is compared; the first divergence
+    is shown with its likely cause, and exits with 6. With --live the chosen effects are
+    performed, and the results are written to a fork, never to the run.
     """
     if live:
         if app is None:
-            raise click.UsageError("--live needs your code: --app MODULE:FACTORY.")
+            raise click.UsageError("Missing option '--app': --live needs your loop.")
         _live(run, app, until, live)
         return
     from turnledger.runtime import replay
@@ -75,8 +75,8 @@ def _print(found: Replayed) -> None:
     pairs = [
         ("run", str(found.run_id)),
         ("verdict", "as recorded" if found.ok else "DIVERGED"),
-        ("depth", "your code, run again" if found.depth == "execute" else "events, folded"),
-        ("followed to", f"version {found.version}"),
+        ("depth", "code executed" if found.depth == "execute" else "events folded"),
+        ("replayed to", f"version {found.version}"),
     ]
     if found.depth == "execute":
         pairs.append(("attempts", str(found.attempts)))
@@ -84,14 +84,14 @@ def _print(found: Replayed) -> None:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
     if found.divergence is not None:
-        say(visible_lines(told(found.divergence)))
+        say(visible_lines(divergence_text(found.divergence)))
 
 
 def _compared(found: Replayed) -> str:
-    told = f"{found.compared} agree"
+    text = f"{found.compared} agree"
     if found.not_compared:
-        told += f"; {found.not_compared} need your reducers to be compared: give --app"
-    return told
+        text += f"; {found.not_compared} not compared, they need your reducers: give --app"
+    return text
 
 
 def shown(found: Replayed) -> dict[str, Any]:
@@ -122,11 +122,11 @@ def shown(found: Replayed) -> dict[str, Any]:
     }
 
 
-def told(divergence: Divergence) -> str:
-    """A divergence for a person: where, why, what to do, and the difference."""
+def divergence_text(divergence: Divergence) -> str:
+    """A divergence as text: where, why, what to do, and the difference."""
     lines = [
         "",
-        f"It parts at version {divergence.version}, {divergence.tag}.",
+        f"First divergence at version {divergence.version}, {divergence.tag}.",
         f"Likely cause: {visible(divergence.cause)}"
         + (f" ({visible(divergence.detail)})" if divergence.detail else ""),
         divergence.advice,
@@ -167,12 +167,12 @@ def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None
     if found.error is not None:
         pairs.append(("error", visible(str(found.error))))
     out.one(value, lambda: out.pairs(pairs))
-    say(f"Compare them: turnledger compare {found.run_id} {found.fork}")
+    say(f"To compare them: turnledger compare {found.run_id} {found.fork}")
     finish(ExitCode.ERROR if found.error is not None else ExitCode.OK)
 
 
 def _named(parts: Iterable[Part]) -> str:
-    """What was done, in a line: the model's turns and the tools' calls."""
+    """The model turns and tool calls, on one line."""
     named = (
         f"{part.what} {part.call_id}" if part.call_id else f"{part.what} (turn {part.turn})"
         for part in parts

@@ -1,1 +1,1 @@
-"""What all commands share: options, output, progress, exit codes."""
+"""Shared by all commands: options, output, progress bars, exit codes, files, user code."""

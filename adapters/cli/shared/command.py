@@ -1,7 +1,7 @@
-"""Base classes of the commands: common options before or after the command, errors, help.
+"""Command and group classes: common options, lazy loading, errors as exit codes, help.
 
-A command is a function; `command` makes it one, with the common options and an example. The
-group loads a command's module when the command is used: `--version` and `--help` need none.
+`command` makes a function a command with the common options and an example. The group imports a
+command's module when the command is used: `--version` and `--help` import none.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _remember_none(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 def common_options(*, before_command: bool = False) -> list[click.Parameter]:
-    """`--db`, `-o` and the like; after the command they count more than before it."""
+    """`--db`, `-o` and the redactor options; those after the command win over those before it."""
     return [
         click.Option(
             ["--db"],
@@ -60,7 +60,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             envvar=DB_VARIABLE if before_command else None,
             expose_value=False,
             callback=_remember_db,
-            help="The ledger: a path, sqlite:///FILE or postgresql://... "
+            help="Ledger: a path, sqlite:///FILE or postgresql://... "
             f"Default: ${DB_VARIABLE}, or {DEFAULT_DB} in the current folder.",
         ),
         click.Option(
@@ -68,7 +68,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             type=click.Choice([form.value for form in Format]),
             expose_value=False,
             callback=_remember_form,
-            help="How data is printed on stdout. Default: table.",
+            help="Output format of the data on stdout. Default: table.",
         ),
         click.Option(
             ["--redactor"],
@@ -76,33 +76,34 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             envvar=REDACTOR_VARIABLE if before_command else None,
             expose_value=False,
             callback=_remember_redactor,
-            help="What is a secret, beside or instead of the known formats (TOML). Secrets are "
-            f"marked, and never written. Default: ${REDACTOR_VARIABLE}, or all known formats.",
+            help="TOML file with rules for secrets, besides or instead of known formats. Secrets "
+            f"are masked and never written. Default: ${REDACTOR_VARIABLE}, or all known formats.",
         ),
         click.Option(
             ["--no-redactor"],
             is_flag=True,
             expose_value=False,
             callback=_remember_none,
-            help="Write and compare everything as it is, secrets too.",
+            help="Do not mask secrets: write and compare everything as it is.",
         ),
     ]
 
 
 def ledger_url() -> str:
+    """The ledger's URL or path, from `--db`, the environment or the default."""
     url: str = click.get_current_context().meta.get(_DB, DEFAULT_DB)
     return url
 
 
 def open_ledger(*, create: bool = False, wait: float = 30.0) -> Ledger:
-    """The ledger that was asked for; only commands that write into a new one create it."""
+    """Open the ledger of `--db`; `create` is for commands that may write to a new one."""
     from turnledger.ledger import Ledger
 
     return Ledger.open(ledger_url(), create=create, wait=wait, redactor=redactor())
 
 
 def redactor() -> Redactor | None:
-    """What takes secrets out of all that is written, and said; None if nothing shall."""
+    """The redactor for everything that is written or printed; None with `--no-redactor`."""
     meta = click.get_current_context().meta
     if REDACTOR not in meta:
         from turnledger.ledger import Redactor
@@ -115,17 +116,18 @@ def redactor() -> Redactor | None:
 
 
 def printer() -> Printer:
+    """A printer in the format of `-o`."""
     return Printer(click.get_current_context().meta.get(_FORM, Format.TABLE))
 
 
 def finish(code: ExitCode) -> None:
-    """End the command with this code."""
+    """End the command with this exit code."""
     if code is not ExitCode.OK:
         click.get_current_context().exit(code)
 
 
 class LedgerCommand(click.Command):
-    """A command with the common options, and an example under its help."""
+    """Command with the common options, and an example under its help."""
 
     def __init__(
         self,
@@ -148,15 +150,21 @@ class LedgerCommand(click.Command):
 def command(
     name: str | None = None, *, example: str, without: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], LedgerCommand]:
-    """Make a function a command; by default it is named like the function."""
+    """Make a function a command.
+
+    Args:
+        name: By default the function's name.
+        example: Shown under the help.
+        without: Common options that the command does not take.
+    """
     return click.command(name, cls=LedgerCommand, example=example, without=without)
 
 
 class LedgerGroup(click.Group):
-    """The command itself: loads the commands, turns errors into messages and exit codes.
+    """Command group: loads commands on use, turns errors into messages and exit codes.
 
-    `table` has, for each command's name, where it is in the package
-    ("module:function") and its short help.
+    Args:
+        table: For each command's name "module:function" in the package, and its short help.
     """
 
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
@@ -171,7 +179,7 @@ class LedgerGroup(click.Group):
         return self.load(cmd_name) if cmd_name in self.table else None
 
     def load(self, name: str) -> click.Command:
-        """The command of this name; its module is imported."""
+        """Import a command's module; the command."""
         if name not in self.commands:
             module, _, function = self.table[name][0].partition(":")
             self.add_command(getattr(import_module(f"{PACKAGE}.{module}"), function), name)
@@ -206,7 +214,7 @@ class LedgerGroup(click.Group):
                 silence_stdout()
             code = ExitCode(done.exit_code)
         except click.ClickException as error:
-            # What was given is quoted there, and may have been a secret in the wrong place.
+            # It quotes the command line, where a secret may be in the wrong place.
             vars(error)["message"] = without_secrets(error.message)
             raise
         except Exception as error:
@@ -232,7 +240,7 @@ def _is_ours(error: Exception) -> bool:
 
 
 def silence_stdout() -> None:
-    """Nobody reads any more: let what is still buffered go nowhere, without a complaint."""
+    """Redirect stdout to the null device, so that flushing to a closed pipe raises nothing."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What the command's exit codes mean, and which error gives which: the one table."""
+"""Exit codes of the command line: their meanings, and the errors that give them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """Exit code of a command."""
 
     OK = 0
     ERROR = 1
@@ -24,21 +24,23 @@ class ExitCode(IntEnum):
 
 
 MEANINGS: Mapping[ExitCode, str] = {
-    ExitCode.OK: "it worked",
-    ExitCode.ERROR: "an error; stderr says which",
-    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.OK: "success",
+    ExitCode.ERROR: "error; the message is on stderr",
+    ExitCode.USAGE: "invalid command line",
     ExitCode.NOT_FOUND: "no such run, record, blob or table",
     ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
-    ExitCode.INTEGRITY_FAILURE: "something is not as it was recorded, or conflicts with what is",
-    ExitCode.REPLAY_DIVERGENCE: "a replay, or a run compared with another, differs",
-    ExitCode.LEASE_HELD: "another worker has the run",
+    ExitCode.INTEGRITY_FAILURE: (
+        "integrity check failed, or an import conflicts with recorded events"
+    ),
+    ExitCode.REPLAY_DIVERGENCE: "a replay diverged, or the compared runs differ",
+    ExitCode.LEASE_HELD: "another worker holds the run's lease",
     ExitCode.WAITING: "the run waits for a person's decision",
     ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
-    ExitCode.BROKEN_PIPE: "the reader of the output went away",
-    ExitCode.TERMINATED: "ended by SIGTERM, while recovering",
+    ExitCode.BROKEN_PIPE: "the reader closed the output pipe",
+    ExitCode.TERMINATED: "ended by SIGTERM while recovering",
 }
 
-# By the name of the error's class or of its nearest parent: naming a class imports nothing.
+# By class name, of the error or its nearest parent, so that this module imports no error.
 ERRORS: Mapping[str, ExitCode] = {
     "InvalidUrlError": ExitCode.USAGE,
     "InvalidRunIdError": ExitCode.USAGE,
@@ -56,6 +58,6 @@ ERRORS: Mapping[str, ExitCode] = {
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """The code that the command ends with after this error."""
+    """The exit code for an error."""
     names = (kind.__name__ for kind in type(error).__mro__)
     return next((ERRORS[name] for name in names if name in ERRORS), ExitCode.ERROR)

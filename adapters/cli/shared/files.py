@@ -1,7 +1,7 @@
-"""Files that a command reads and writes whole.
+"""Files that a command reads or writes as a whole.
 
-Reading stops at a size, so that no device or mistake fills memory; a file that is written appears
-when it is complete. What is read in pieces (exports, ledgers) has no such bound and is not here.
+Reading has a size limit, so that no device or mistake fills memory; writing is atomic. Exports
+and ledgers are read in pieces elsewhere, without a limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeVar
 
 from turnledger.ledger import InvalidInputError
 
-# More than any append, blob or conversation may be; a file of many conversations can be split.
+# Larger than any append, blob or conversation may be; a file of many conversations can be split.
 MOST = 256 * 1024 * 1024
 _PIECE = 1024 * 1024
 _DATABASE = b"SQLite format 3\0"
@@ -22,35 +22,35 @@ T = TypeVar("T")
 
 
 def read_whole(file: BinaryIO, name: str, most: int = MOST) -> bytes:
-    """What is in a file that is open; InvalidInputError if it does not end in time."""
+    """The content of an open file; InvalidInputError if it has more than `most` bytes."""
     content = bytearray()
-    # In pieces: asking for all at once would set aside the most that there may be.
+    # In pieces: one read of `most` bytes would allocate them all.
     while piece := file.read(min(_PIECE, most + 1 - len(content))):
         content += piece
         if len(content) > most:
             raise InvalidInputError(
-                f"{name} has more than {most} bytes, which is more than this can be. "
-                "Is it the right file? If it is, split it."
+                f"{name} is too large: it has more than {most} bytes. "
+                "Check that it is the right file; if it is, split it."
             )
     return bytes(content)
 
 
 def read_path(path: Path, most: int = MOST) -> bytes:
-    """The same for a path."""
+    """Like `read_whole`, for a path."""
     with path.open("rb") as file:
         return read_whole(file, str(path), most)
 
 
 def written(path: Path | None, write: Callable[[BinaryIO], T]) -> T:
-    """Write to stdout, or to a file that appears when it is complete and on disk."""
+    """Write to stdout, or atomically to a file: it appears when it is complete and on disk."""
     if path is None:
         result = write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return result
-    # The file that a link means is replaced, not the link.
+    # The target of a link is replaced, not the link.
     path = path.resolve()
     if path.exists() and not path.is_file():
-        # A device or a pipe takes what it gets, and must not be put out of the way for a file.
+        # A device or a pipe is written to; it must not be replaced by a file.
         with path.open("wb") as out:
             return write(out)
     _refuse_databases(path)
@@ -67,7 +67,7 @@ def written(path: Path | None, write: Callable[[BinaryIO], T]) -> T:
 
 
 def _refuse_databases(path: Path) -> None:
-    """A ledger's file is never replaced by what was written from it; nor what belongs to it."""
+    """Never replace a ledger's file, its WAL or its shared memory by an export of it."""
     name = path.name.removesuffix("-wal").removesuffix("-shm")
     for file in {path, path.with_name(name or path.name)}:
         if not file.is_file():
@@ -75,5 +75,6 @@ def _refuse_databases(path: Path) -> None:
         with file.open("rb") as found:
             if found.read(len(_DATABASE)) == _DATABASE:
                 raise InvalidInputError(
-                    f"{path} is a database, or part of one: it is left as it is. Name another file."
+                    f"{path} is a SQLite database, or part of one, and is not overwritten. "
+                    "Name another file."
                 )

@@ -1,7 +1,7 @@
-"""Printing: tables for people, JSON for programs, on stdout; messages on stderr.
+"""Output: tables or JSON on stdout, messages on stderr.
 
-Whatever comes from a ledger or a file goes through `visible` or JSON on its way out,
-and is never taken for rich markup.
+Text from a ledger or a file is sanitized (`visible`, or JSON escapes) before it is printed, and is
+never interpreted as rich markup.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ import click
 
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 
-# Every command imports this module; rich, msgspec and the ledger are imported where they are used.
+# `--version` imports this module, so rich, msgspec and the ledger are imported in functions.
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from turnledger.ledger import Redactor
 
-# How wide a line may be where nobody's screen sets the width.
+# Width of tables where there is no terminal.
 UNBOUNDED = 10_000
-# How long a line may get where no screen sets the width.
+# Length of other lines where there is no terminal.
 LINE_WIDTH = 240
-# Rows of a table that are laid out together: what follows them is printed as it comes.
+# Rows of a table that are laid out together; further rows are printed as they come.
 TABLE_PAGE = 500
-# Columns that are copied from, so that a narrow screen folds others first.
+# Columns that people copy from: a narrow terminal wraps the others first.
 WHOLE = frozenset({"run", "version", "position", "verdict"})
 
-# Where the redactor that was asked for is kept, for the time of a command.
+# Key of the command's redactor in click's context.
 REDACTOR = "turnledger.redactor"
 
 
 class Format(Enum):
-    """How data is printed."""
+    """Output format of data."""
 
     TABLE = "table"
     JSON = "json"
@@ -48,7 +48,7 @@ class Format(Enum):
 
 
 def console_on(stream: TextIO) -> Console:
-    """A console that colours only a terminal, and no terminal where NO_COLOR is set."""
+    """A rich console: colours on terminals only, and not if NO_COLOR is set."""
     from rich.console import Console
 
     terminal = stream.isatty()
@@ -65,7 +65,7 @@ def console_on(stream: TextIO) -> Console:
 
 
 def without_secrets(message: str) -> str:
-    """A message that quotes who knows what, as it may be shown."""
+    """Mask the secrets that a message may quote."""
     ctx = click.get_current_context(silent=True)
     if ctx is None or REDACTOR not in ctx.meta:
         from turnledger.ledger.redaction.redactor import STANDARD
@@ -76,15 +76,17 @@ def without_secrets(message: str) -> str:
 
 
 def say(message: str) -> None:
-    """A message for a person, on stderr."""
+    """Print a message on stderr."""
     click.echo(visible_lines(without_secrets(message)), err=True)
 
 
 def to_json(value: Any) -> bytes:
+    """A value as JSON on one line, safe to print."""
     return safe_json(_encoded(value))
 
 
 def pretty_json(value: Any) -> bytes:
+    """A value as indented JSON, safe to print."""
     import msgspec
 
     return safe_json(msgspec.json.format(_encoded(value), indent=2))
@@ -96,8 +98,8 @@ def _encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # A file's name that is no UTF-8, say. No reader of JSON takes halves of characters, as
-        # escapes neither: they are written out.
+        # E.g. a file name that is not UTF-8. JSON readers refuse lone surrogates, escaped too:
+        # they are written out.
         import json
 
         text = json.dumps(msgspec.to_builtins(value), separators=(",", ":"), ensure_ascii=False)
@@ -105,9 +107,9 @@ def _encoded(value: Any) -> bytes:
 
 
 def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
-    """The text of an outline's JSON, item by item; on one line if `indent` is 0.
+    """Stream an outline as JSON, item by item; on one line if `indent` is 0.
 
-    Together they are what `pretty_json` or `to_json` gives of the whole.
+    Joined, the pieces equal `pretty_json` or `to_json` of the whole.
     """
     from turnledger.projections.persistent.lazy_json import LazyList
 
@@ -136,15 +138,15 @@ def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
 def _value(value: Any, indent: int, depth: int) -> bytes:
     if not indent:
         return to_json(value)
-    # Line breaks within text are escaped: those that are here are layout.
+    # Line breaks within strings are escaped: all others are layout.
     return pretty_json(value).replace(b"\n", b"\n" + b" " * (indent * depth))
 
 
-# --- text --------------------------------------------------------------------------
+# --- text ---------------------------------------------------------------------------
 
 
 def line_width() -> int:
-    """How wide a line may be."""
+    """How long a line may be: the terminal's width, or LINE_WIDTH."""
     if not sys.stdout.isatty():
         return LINE_WIDTH
     import shutil
@@ -153,24 +155,24 @@ def line_width() -> int:
 
 
 def shortened(text: str, room: int) -> str:
-    """Text that is safe already, cut to the room that there is."""
+    """Sanitized text, cut to `room` characters."""
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON on one line, safe to print."""
+    """Like `to_json`, as text."""
     return to_json(value).decode()
 
 
 def from_to(old: str, new: str, room: int) -> str:
-    """Both values in the room that there is; a short one leaves its room to the other."""
+    """`old → new`, cut to `room` characters; a short value leaves its room to the other."""
     half = max((room - 3) // 2, 1)
     first = shortened(old, max(half, room - 3 - len(new)))
     return f"{first} → {shortened(new, max(half, room - 3 - len(first)))}"
 
 
 def seconds_text(seconds: float) -> str:
-    """A time as long as people say it: 12ms, 1.25s, 2m05s, 3h07m."""
+    """A duration: 12ms, 1.25s, 2m05s, 3h07m."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms" if seconds >= 0.0005 or seconds <= 0 else "<1ms"
     if seconds < 59.995:
@@ -181,11 +183,11 @@ def seconds_text(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02}m"
 
 
-# --- the printer -------------------------------------------------------------------
+# --- the printer --------------------------------------------------------------------
 
 
 class Printer:
-    """Prints a command's data in the format that was asked for."""
+    """Prints a command's data in the format of `-o`."""
 
     def __init__(self, form: Format) -> None:
         self.form = form
@@ -193,7 +195,7 @@ class Printer:
         self._text = sys.stdout
 
     def one(self, value: Any, table: Callable[[], None]) -> None:
-        """A single thing: an object, or what `table` prints."""
+        """Print one value as JSON, or call `table` to print it."""
         if self.form is Format.TABLE:
             table()
         elif self.form is Format.JSON:
@@ -202,13 +204,19 @@ class Printer:
             self._write(to_json(value))
 
     def pretty(self, value: Any) -> None:
-        """A single thing that people too read as JSON; an outline is made as it is printed."""
+        """Print one value as JSON in every format, indented except for jsonl; outlines stream."""
         for piece in pieces(value, 0 if self.form is Format.JSONL else 2):
             self._bytes.write(piece)
         self._bytes.write(b"\n")
 
     def many(self, values: Iterable[Any], line: Callable[[Any], str], *, flush: bool) -> None:
-        """Things one after the other as they come, each on its line."""
+        """Print values as they come: a JSON array, JSON lines, or lines of text.
+
+        Args:
+            values: The values; consumed as they are printed.
+            line: A value as a line of sanitized text.
+            flush: Flush after each line, for a reader that follows.
+        """
         if self.form is Format.JSON:
             self._array(values)
             return
@@ -222,15 +230,15 @@ class Printer:
 
     @cached_property
     def console(self) -> Console:
-        """The console on stdout; made once, and only for a command that prints for people."""
+        """The rich console on stdout."""
         return console_on(self._text)
 
     def line(self, text: str) -> None:
-        """Text that is safe already, as a line."""
+        """Print sanitized text as a line."""
         self._text.write(text + "\n")
 
     def styled(self, *parts: tuple[str, str]) -> None:
-        """A line of texts that are safe already with their styles, for terminals with colours."""
+        """Print a line of (sanitized text, style) parts; styles apply to terminals with colours."""
         plain = "".join(text for text, _ in parts)
         if self.console.color_system is None or not plain.strip():
             self.line(plain.rstrip())
@@ -242,7 +250,7 @@ class Printer:
         self.line(captured.get().rstrip("\n"))
 
     def rows(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """A table. The columns of a long one are as wide as its first page needs."""
+        """Print a table. The first page sets the column widths of a long one."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
@@ -260,11 +268,11 @@ class Printer:
         widths = [max(map(cell_len, column)) for column in zip(headings, *page, strict=True)]
         for row in coming:
             padded = zip(map(visible, row), widths, strict=True)
-            # Longer text stays whole, and its line is longer.
+            # A longer cell is not cut: its line gets longer.
             self.line("  ".join(c + " " * (width - cell_len(c)) for c, width in padded).rstrip())
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Names and values below each other."""
+        """Print names and values, one pair a line."""
         from rich.table import Table
         from rich.text import Text
 

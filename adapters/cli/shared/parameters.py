@@ -1,7 +1,4 @@
-"""Arguments and options that several commands take, each defined once, and their types.
-
-Runs are completed from the ledger, event types from the catalogue.
-"""
+"""Parameter types, and the arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ else:  # not generic in every click that we run with
 F = TypeVar("F", bound=Callable[..., Any])
 
 KNOWN_TYPES = (*EVENT_TYPES, *UPCASTERS)
-# How many runs a shell is offered.
+# How many runs shell completion offers.
 OFFERED = 500
-# More digits than any version has, and no more than Python takes.
+# More digits than any version has; Python refuses to convert very long numbers.
 LONGEST_NUMBER = 40
 
 
 class RunParam(ParamType):
-    """A run id; shells complete it from the ledger."""
+    """Run id; shell completion offers those in the ledger."""
 
     name = "run"
 
@@ -46,7 +43,7 @@ class RunParam(ParamType):
         try:
             return UUID(str(value))
         except ValueError:
-            message = f"{value!r} is no run id: a run id is a UUID."
+            message = f"Invalid run id {value!r}: expected a UUID."
             raise click.BadParameter(message) from None
 
     def shell_complete(
@@ -64,14 +61,14 @@ class RunParam(ParamType):
 
 
 class NewRunParam(RunParam):
-    """A run id, or `new` for one that is yet to be made (None)."""
+    """Run id, or `new` for a run to be created."""
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Any:
         return "new" if value == "new" else super().convert(value, param, ctx)
 
 
 class ExpectParam(ParamType):
-    """The version that a run must have: a number, `new` or `any`."""
+    """Expected version of a run: a number, `new` or `any`."""
 
     name = "expect"
 
@@ -80,11 +77,13 @@ class ExpectParam(ParamType):
             return NEW if value == "new" else ANY
         if str(value).isdecimal() and len(str(value)) <= LONGEST_NUMBER:
             return int(value)
-        raise click.BadParameter(f"{value!r:.80} is neither a version nor 'new' nor 'any'.")
+        raise click.BadParameter(
+            f"Invalid version {value!r:.80}: expected a number, 'new' or 'any'."
+        )
 
 
 class TypeParam(ParamType):
-    """An event type, or a pattern of some (`tool_call.*`)."""
+    """Event type, or a pattern (`tool_call.*`)."""
 
     name = "type"
 
@@ -94,7 +93,7 @@ class TypeParam(ParamType):
             return text
         near = get_close_matches(text, KNOWN_TYPES)
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise click.BadParameter(f"there is no event type {text!r}.{hint}")
+        raise click.BadParameter(f"Unknown event type {text!r}.{hint}")
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -103,7 +102,7 @@ class TypeParam(ParamType):
 
 
 class TagParam(ParamType):
-    """A run's tag: `key=value`; for looking, also just `key`."""
+    """Tag of a run: `key=value`; for a search also `key` alone."""
 
     name = "tag"
 
@@ -113,12 +112,12 @@ class TagParam(ParamType):
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, str | None]:
         key, equals, text = str(value).partition("=")
         if not key or (self._needs_value and not equals):
-            raise click.BadParameter(f"{value!r} is no tag: write key=value.")
+            raise click.BadParameter(f"Invalid tag {value!r}: expected key=value.")
         return key, text if equals else None
 
 
 class MomentParam(ParamType):
-    """A moment in ISO 8601; without a time zone it is UTC."""
+    """Time in ISO 8601; UTC if it has no time zone."""
 
     name = "time"
 
@@ -126,7 +125,7 @@ class MomentParam(ParamType):
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
-            message = f"{value!r} is no time: write 2025-01-31 or 2025-01-31T18:00Z."
+            message = f"Invalid time {value!r}: expected 2025-01-31 or 2025-01-31T18:00Z."
             raise click.BadParameter(message) from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -138,7 +137,7 @@ TYPE = TypeParam()
 MOMENT = MomentParam()
 
 
-# --- arguments and options ---------------------------------------------------------
+# --- arguments and options ----------------------------------------------------------
 
 run_argument = click.argument("run", type=RUN)
 optional_run_argument = click.argument("run", type=RUN, required=False)
@@ -147,7 +146,7 @@ optional_run_argument = click.argument("run", type=RUN, required=False)
 def version_option(
     *names: str, least: int = 0, metavar: str = "N", **more: Any
 ) -> Callable[[F], F]:
-    """An option that is a version or a position."""
+    """An option whose value is a version, a position or an epoch."""
     return click.option(*names, type=click.IntRange(min=least), metavar=metavar, **more)
 
 
@@ -157,26 +156,24 @@ def flag(*names: str, **more: Any) -> Callable[[F], F]:
 
 
 def file_option(*names: str, exists: bool, **more: Any) -> Callable[[F], F]:
-    """An option that is a file to be read, if it must exist, or else to be written."""
+    """An option whose value is a file: to be read (`exists`) or to be written."""
     path = click.Path(exists=exists, dir_okay=False, path_type=Path)
     return click.option(*names, type=path, metavar="FILE", **more)
 
 
 def tag_option(*, needs_value: bool, **more: Any) -> Callable[[F], F]:
-    """`--tag`, as often as it is wanted."""
+    """The option `--tag`, which may be repeated."""
     metavar = "KEY=VALUE" if needs_value else "KEY[=VALUE]"
     kind = TagParam(needs_value=needs_value)
     return click.option("--tag", "tags", type=kind, multiple=True, metavar=metavar, **more)
 
 
 def app_option(**more: Any) -> Callable[[F], F]:
-    """`--app`: the user's code."""
+    """The option `--app`, which names the user's code."""
     return click.option("--app", metavar="MODULE:FACTORY", **more)
 
 
 at_option = version_option(
-    "--at", help="As it was after version N; 0 is before the first. Default: as it is."
+    "--at", help="As of version N; 0 is before the first event. Default: the latest."
 )
-loop_option = app_option(
-    required=True, help="What builds the loop: factory(ledger) gives a MainLoop."
-)
+loop_option = app_option(required=True, help="Your loop: factory(ledger) returns a MainLoop.")

@@ -1,4 +1,4 @@
-"""A bar on stderr for a person who waits; nothing for a program, and nothing left behind."""
+"""Progress bars on stderr: shown on a terminal only, and removed at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from turnledger.ledger.integrity.verify import every_run
 
 @contextmanager
 def bar(title: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """Gives what is to be told the name of the work, how much is done, and of how much."""
+    """A bar; call what it yields with the step's name, how much is done, and the total."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -33,7 +33,7 @@ def bar(title: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
 def counting(
     title: str, total: int | Callable[[], int | None] | None
 ) -> Iterator[Callable[[int], None] | None]:
-    """The same for one kind of work; how much it is in all is asked only if somebody looks."""
+    """A bar for one step; a `total` that is a function is called only if the bar is shown."""
     with bar(title) as tell:
         if tell is None:
             yield None
@@ -49,6 +49,6 @@ def events_in(ledger: Ledger) -> int:
 
 @contextmanager
 def verifying(ledger: Ledger) -> Iterator[Callable[[int], None] | None]:
-    """A bar for a verification of the whole ledger."""
+    """A bar for verifying the whole ledger."""
     with counting("verifying", lambda: events_in(ledger)) as progress:
         yield progress

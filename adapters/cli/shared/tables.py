@@ -1,4 +1,4 @@
-"""Tables of all runs: their names on the command line, and catching one up before it is shown."""
+"""Tables of all runs: the parameter type for their names, and rows after catching up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLES = {table.name: table for table in BUILT_IN_TABLES}
 
 
 class TableParam(ParamType):
-    """The name of a table that comes with the package, or `module:Class` of one's own."""
+    """The name of a built-in table, or `module:Class` of the user's own."""
 
     name = "name"
 
@@ -31,12 +31,12 @@ class TableParam(ParamType):
             found = load(value)
             table = found() if isinstance(found, type) and issubclass(found, Table) else found
             if not isinstance(table, Table):
-                raise click.BadParameter(f"{value!r} is no Table.")
+                raise click.BadParameter(f"{value!r} is not a Table.")
             return table
         near = get_close_matches(value, TABLES)
         hint = f" Did you mean {near[0]}?" if near else ""
-        message = f"{value!r} is none of {', '.join(TABLES)}.{hint}"
-        own = "A table of your own is named by its class: module:Class."
+        message = f"Unknown table {value!r}. Expected one of: {', '.join(TABLES)}.{hint}"
+        own = "Name a table of your own by its class: module:Class."
         raise click.BadParameter(f"{message} {own}")
 
     def shell_complete(
@@ -46,7 +46,7 @@ class TableParam(ParamType):
 
 
 def up_to_date(ledger: Ledger, table: Table[Any]) -> TableRows:
-    """A table's rows, after it has caught up with the ledger."""
+    """Catch a table up with the ledger; its rows."""
 
     def behind() -> int:
         return sum(k.behind or 0 for k in kept_tables(ledger) if k.name == table.name)

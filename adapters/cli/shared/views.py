@@ -1,4 +1,4 @@
-"""What commands show of a run: its records on the outside, and views of it at a version."""
+"""Records and views of a run as commands print them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 
 class RecordView(msgspec.Struct, frozen=True):
-    """A record on the outside."""
+    """A record as JSON, as `log`, `tail` and `show` print it."""
 
     run_id: str
     version: int
@@ -29,6 +29,7 @@ class RecordView(msgspec.Struct, frozen=True):
 
 
 def view_of(record: Record) -> RecordView:
+    """A record as commands print it."""
     position, run_id, version, tag, event_id, recorded_at, digest, data = record.row
     return RecordView(
         run_id,
@@ -43,7 +44,11 @@ def view_of(record: Record) -> RecordView:
 
 
 def records_until(ledger: Ledger, run: UUID, at: int | None) -> Iterator[Record]:
-    """A run's records up to a version, which it must have; by default all."""
+    """A run's records up to version `at`, by default all.
+
+    Raises:
+        RecordNotFoundError: The run has no such version.
+    """
     head = ledger.head(run)
     if at is not None and head and at > head:
         raise RecordNotFoundError(str(run), at, head)
@@ -51,5 +56,5 @@ def records_until(ledger: Ledger, run: UUID, at: int | None) -> Iterator[Record]
 
 
 def view_at(ledger: Ledger, run: UUID, at: int | None, view: Projection[S]) -> S:
-    """What one view knows of a run after a version: nothing else is folded."""
+    """One view of a run at a version; other views are not folded."""
     return fold(records_until(ledger, run, at), view)

@@ -1,1 +1,1 @@
-"""Commands that write: append, fork and what-if."""
+"""Commands that write events: append and fork."""

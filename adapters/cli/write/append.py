@@ -1,4 +1,4 @@
-"""Commands that write events: `append` and `fork`."""
+"""Commands `append` and `fork`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from turnledger.ledger.runs.append_request import Expected
 
 
 class RecordedView(msgspec.Struct, frozen=True):
-    """Where an event came to stand; its content is what was handed in."""
+    """An appended event: its version, position and digest, without its data."""
 
     version: int
     position: int
@@ -50,7 +50,7 @@ class RecordedView(msgspec.Struct, frozen=True):
 
 
 class AppendedView(msgspec.Struct, frozen=True):
-    """What came of an append."""
+    """Result of an append as JSON."""
 
     run_id: str
     version: int
@@ -72,16 +72,16 @@ turnledger append 01890a5d-ac96-774b-bcce-b302099a8057 events.jsonl --expect 7""
     "--expect",
     type=EXPECT,
     metavar="N|new|any",
-    help="The version that the run must have, `new` if it must not exist, or `any`. "
-    "Needed unless RUN is `new`.",
+    help="Expected version of the run: a number, `new` if it must not exist, or `any`. "
+    "Required unless RUN is `new`.",
 )
-@version_option("--epoch", help="The epoch that a claim granted.")
+@version_option("--epoch", help="Epoch of your claim.")
 @file_option(
     "--blob",
     "blobs",
     exists=True,
     multiple=True,
-    help="A file whose bytes the events name by their SHA-256. May be repeated.",
+    help="Blob that the events refer to by its SHA-256. May be repeated.",
 )
 def append(
     run: UUID | str,
@@ -90,12 +90,12 @@ def append(
     epoch: int | None,
     blobs: tuple[Path, ...],
 ) -> None:
-    """Append events to a run, all or none.
+    """Append events to a run, atomically.
 
-    They are durable when this returns. RUN is a run id, or `new` for a new run, whose
+    They are durable when the command returns. RUN is a run id, or `new` for a new run, whose
     id is printed. FILE (or stdin) holds one event, a JSON array of events, or one event
-    per line: {"type": "message.appended", "event_id": "...", "data": {...}}. Give events
-    ids of your own, and appending them again is safe. The ledger is created if need be.
+    per line: {"type": "message.appended", "event_id": "...", "data": {...}}. With event ids
+    of your own, appending again is safe. The ledger is created if it does not exist.
     """
     expected = _expected(run, expect)
     run_id = run if isinstance(run, UUID) else new_run_id()
@@ -116,17 +116,19 @@ def _expected(run: UUID | str, expect: int | Expected | None) -> int | Expected:
     if isinstance(run, UUID):
         if expect is None:
             raise click.UsageError(
-                "Missing option '--expect': the version that the run must have, 'new' or 'any'."
+                "Missing option '--expect': the expected version of the run, 'new' or 'any'."
             )
         return expect
     if expect not in (None, NEW, ANY, 0):
-        raise click.UsageError(f"A new run is not at version {expect}: leave out --expect.")
+        raise click.UsageError(
+            f"Invalid --expect {expect}: a new run has no version. Leave it out."
+        )
     return NEW
 
 
 def _say_ids(run_id: UUID, error: StoreUnavailableError) -> None:
-    """What it takes to try again safely, where this command made the ids."""
-    say(f"Run {run_id}. To try again safely, give the events these ids, in this order:")
+    """Print the ids that this command made: retrying with them is safe."""
+    say(f"Run {run_id}. To retry safely, give the events these ids, in this order:")
     for draft in error.drafts:
         say(f"  {draft.event_id}")
 
@@ -135,7 +137,7 @@ def _print(appended: Appended) -> None:
     views = [view_of(record) for record in appended.records]
     out = printer()
     if appended.duplicate:
-        say("These events had been recorded before; nothing was added.")
+        say("These events were recorded before: nothing was appended.")
 
     def table() -> None:
         out.rows(
@@ -163,42 +165,44 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
     )
 
 
-# --- fork --------------------------------------------------------------------------
+# --- fork ---------------------------------------------------------------------------
 
-# How much of a wrong value is shown as it should be written.
+# A longer value is not quoted in the message about it.
 SHOWN = 60
 
 
 class ChangeParam(ParamType):
-    """A change of an event: `POINTER=JSON`."""
+    """Change of an event: `POINTER=JSON`."""
 
     name = "change"
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, Any]:
-        # Takes a while to import, and most commands do without.
+        # Slow to import.
         from turnledger.runtime import DataDecodeError
         from turnledger.runtime.agent.schema import read_json
 
         pointer, equals, text = str(value).partition("=")
         if not equals or not pointer.startswith("/"):
-            message = f'{value!r} is no change: write POINTER=JSON, as in /message/content="Hi".'
+            message = (
+                f'Invalid change {value!r}: expected POINTER=JSON, as in /message/content="Hi".'
+            )
             raise click.BadParameter(message)
         try:
             return pointer, read_json(text)
         except DataDecodeError as error:
             shown = text if len(text) <= SHOWN and "'" not in text else "some text"
             message = (
-                f"{pointer}: {error}. If it is text, it has quotes of its own, and the shell "
-                f"needs others around them: --set '{pointer}={json.dumps(shown)}'."
+                f"Invalid JSON for {pointer}: {error}. Text needs double quotes, and the shell "
+                f"single quotes around all: --set '{pointer}={json.dumps(shown)}'."
             )
             raise click.BadParameter(message) from None
 
 
 def _changes_of(given: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
-    """The changes by pointer; a usage error if one is set twice."""
+    """The changes by pointer; UsageError if a pointer is given twice."""
     changes = dict(given)
     if len(changes) != len(given):
-        raise click.UsageError("Each pointer is set once: --set names one of them twice.")
+        raise click.UsageError("--set names a pointer twice.")
     return changes
 
 
@@ -213,8 +217,8 @@ turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
     "--at",
     required=True,
     least=1,
-    help="The last version that both runs share; it must end a commit. With --set, the event "
-    "that is changed.",
+    help="Last version that both runs share; it must end a commit. With --set, the event "
+    "to change.",
 )
 @click.option(
     "--set",
@@ -222,17 +226,17 @@ turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
     type=ChangeParam(),
     multiple=True,
     metavar="POINTER=JSON",
-    help="Another value in that event's data, by its JSON pointer. May be repeated.",
+    help="New value at a JSON Pointer into that event's data. May be repeated.",
 )
-@tag_option(needs_value=True, help="A tag for the new run. May be repeated.")
+@tag_option(needs_value=True, help="Tag of the new run. May be repeated.")
 def fork(
     run: UUID, at: int, given: tuple[tuple[str, Any], ...], tags: tuple[tuple[str, str], ...]
 ) -> None:
-    """Begin a run that goes on from another: a "what if".
+    """Fork a run at a version, optionally with an event changed.
 
-    It shares the other's events up to a version, uncopied. Prints the new run's id. With
-    --set it shares those before event N (and before what was appended together with it), and
-    then has that event with another text, result or reply. `turnledger run` goes on with it.
+    The fork shares the run's events up to that version, without copying them. Prints the new
+    run's id. With --set, it shares the events before the commit of event N, and then has that
+    event with another text, result or reply. `turnledger run` continues a fork.
     """
     changes = _changes_of(given)
     with open_ledger() as ledger:
@@ -246,6 +250,6 @@ def _fork(
 ) -> UUID:
     if not changes:
         return ledger.fork(run, at, tags=tags)
-    from turnledger.runtime import what_if  # it takes its time to import
+    from turnledger.runtime import what_if  # slow to import
 
     return what_if(ledger, run, at, changes, tags=tags)

@@ -1,8 +1,8 @@
-"""Events as people and programs hand them in: an object, an array, or JSON lines.
+"""Parser for the input of `append`: one event, a JSON array of events, or JSON lines.
 
     {"type": "message.appended", "event_id": "...", "data": {...}}
 
-Whatever is wrong is reported with the line (or the event's number) and the field.
+Errors name the line (or the event's number) and the field.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from turnledger.projections.run_state.json_diff import changes
 
 
 class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An event on the outside; without an id it gets one."""
+    """An event in the input; without an id it gets one."""
 
     type: str
     data: msgspec.Raw = msgspec.Raw(b"{}")
@@ -35,16 +35,20 @@ class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_events(content: bytes) -> list[Event | Draft]:
-    """The events that the content holds; InvalidEventError says where it is wrong."""
+    """Parse events.
+
+    Raises:
+        InvalidEventError: With the place of what is wrong.
+    """
     codec = Codec(written=CATALOGUE)
     events = [_event(codec, where, text) for where, text in _pieces(content)]
     if not events:
-        raise InvalidEventError("There is no event in the input.")
+        raise InvalidEventError("The input holds no event.")
     return events
 
 
 def _pieces(content: bytes) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
-    """Each event's JSON, and what to call its place."""
+    """Each event's JSON, and its place for error messages."""
     stripped = content.strip()
     if stripped.startswith(b"["):
         for number, item in enumerate(_decode_array(content), start=1):
@@ -63,7 +67,7 @@ def _pieces(content: bytes) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
 
 
 def _begins_json_lines(first: bytes) -> bool:
-    """Whether the first of several lines is an event by itself, even a broken one."""
+    """Whether the first of several lines is a complete event, valid or not."""
     return _is_json(first) or first.rstrip().endswith(b"}")
 
 
@@ -84,7 +88,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def _check_json(content: bytes) -> None:
-    """Say at which line JSON over several lines is broken; msgspec counts only bytes."""
+    """Raise the error with its line; msgspec reports only a byte offset."""
     try:
         json.loads(content)
     except json.JSONDecodeError as error:
@@ -100,8 +104,8 @@ def _event(codec: Codec, where: str, text: bytes | msgspec.Raw) -> Event | Draft
         given = msgspec.json.decode(text, type=GivenEvent)
     except msgspec.ValidationError as error:
         raise InvalidEventError(
-            f"{where}: {error}. An event is "
-            '{"type": ..., "data": {...}} and may have an "event_id".'
+            f"{where}: Invalid event: {error}. Expected "
+            '{"type": ..., "data": {...}} and an optional "event_id".'
         ) from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidEventError(f"{where}: not JSON: {error}") from error
@@ -110,8 +114,8 @@ def _event(codec: Codec, where: str, text: bytes | msgspec.Raw) -> Event | Draft
         codec.encode(event)
     except UnknownEventTypeError as error:
         raise InvalidEventError(
-            f"{where}, type: there is no event type {given.type!r}. "
-            "Facts of your own have the type 'custom'; the reference lists all types."
+            f"{where}, type: Unknown event type {given.type!r}. "
+            "Use 'custom' for events of your own; the reference lists all types."
         ) from error
     except (EventDecodeError, InvalidEventError) as error:
         raise InvalidEventError(f"{where}, data: {error}") from error
@@ -121,10 +125,10 @@ def _event(codec: Codec, where: str, text: bytes | msgspec.Raw) -> Event | Draft
     if given.event_id is None:
         return event
     again = codec.decode(given.type, bytes(given.data))
-    # What comes out differently when the same data is read twice was made up.
+    # Fields that differ when the same data is decoded twice were generated.
     if made := [change.path[1:] for change in changes(as_json(event), as_json(again))]:
         raise InvalidEventError(
-            f"{where}, data: an event with an id says all of its content, so that it can be "
-            f"appended again; left out: {', '.join(made).replace('/', '.')}."
+            f"{where}, data: Missing fields: {', '.join(made).replace('/', '.')}. An event with an "
+            "id needs all of its content, so that appending it again is safe."
         )
     return Draft(event, given.event_id)

@@ -1,1 +1,1 @@
-"""`turnledger doctor`: checks of a ledger's files or server, with advice."""
+"""Command `doctor`: checks of a ledger's file or server, with advice."""

@@ -51,10 +51,10 @@ UNREACHABLE = (
 
 @command(example="turnledger doctor --db postgresql://localhost/agents")
 def doctor() -> None:
-    """Check that the store keeps what is promised.
+    """Check the store's settings, disk and durability.
 
-    Shows its settings. Each check is ok, warn or fail, with what to do. Exits with 1 if one fails.
-    A ledger that can't be opened is a check that failed.
+    Prints the settings, and a verdict (ok, warn or fail) with advice for each check. Exits with
+    1 if a check fails. A ledger that can't be opened is a failed check.
     """
     facts, checks = _examined()
     out = printer()

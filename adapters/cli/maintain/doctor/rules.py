@@ -161,7 +161,7 @@ def span(length: timedelta) -> str:
     return f"{seconds:.0f} seconds"
 
 
-# --- rules for every store ------------------------------------------------------------
+# --- rules for every store ----------------------------------------------------------
 
 
 def _clock_problems(subject: Subject) -> list[str]:
@@ -209,7 +209,7 @@ STORE_RULES: tuple[Rule, ...] = (
     ),
 )
 
-# --- rules for the disk ---------------------------------------------------------------
+# --- rules for the disk -------------------------------------------------------------
 
 
 def _free(subject: Subject) -> str:
