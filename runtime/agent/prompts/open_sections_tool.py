@@ -18,7 +18,7 @@ OPEN_SECTIONS_NAME = "open_sections"
 
 @dataclass(frozen=True)
 class OpenSections:
-    """Parameters of the tool: which sections to open, and why."""
+    """Which sections to open, and why."""
 
     section_keys: list[str] = field(
         metadata={"description": "The keys of the summarised sections to read in full."}
