@@ -1,8 +1,8 @@
-"""`MainLoop`: from a request to an answer, durably. Subclasses say what prompt and what session.
+"""`MainLoop`: runs an agent for each request, and recovers runs that were interrupted.
 
-With a ledger every run is recorded as it happens, and any process can recover it. With a
-checkpoint backend alone, what it last saved can be recovered. With neither, a run lives and
-dies with its process.
+Subclasses give the prompt and the session. With a ledger every run is recorded as it happens, and
+any process can recover it. With a checkpoint backend alone, a run can be recovered from what was
+last saved. With neither, a run is lost with its process.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ logger = logger_of("turnledger.loop")
 
 @dataclass(frozen=True)
 class MainLoopConfig:
-    """What holds for requests that do not say otherwise.
+    """Defaults for requests that have no limits of their own.
 
-    A `deadline` is a moment, or a timedelta of running time that a recovered run goes on
-    with where it stopped.
+    A `deadline` is a moment, or a timedelta of running time: a recovered run has what is left
+    of it.
     """
 
     deadline: Deadline | timedelta | None = None
@@ -89,7 +89,20 @@ class MainLoopConfig:
 
 
 class MainLoop(ABC, Generic[UserRequestT, OutputT]):
-    """Takes requests, from a bus or directly, and sees each through to its end."""
+    """Takes requests, from a bus or by `execute`, and runs each to its end.
+
+    Args:
+        adapter: The provider.
+        bus: Where requests come from and events are published.
+        config: Default limits.
+        recovery: When to make checkpoints, and a backend for them besides the ledger.
+        ledger: Where runs are recorded.
+        resources: What else is snapshotted with the session and handed to tools, files say: a
+            mapping by name, or a function that makes one for each run.
+        request_type: The type of the requests, if the class does not say it.
+        clock: Time and ids.
+        lease: How long a claim lasts without a heartbeat.
+    """
 
     def __init__(
         self,
@@ -117,26 +130,27 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self.request_type = request_type_of(self, MainLoop, request_type)
         if recovery is not None and recovery.backend is None and ledger is None:
             raise InvalidInputError(
-                "RecoveryConfig needs a backend, or the loop a ledger: MainLoop(ledger=...)."
+                "RecoveryConfig has no backend, and the loop has no ledger. Give one of them: "
+                "RecoveryConfig(backend=...), or MainLoop(ledger=...)."
             )
         bus.subscribe(MainLoopRequest, self._handle)
 
-    # --- what a subclass says ---
+    # --- for subclasses ---
 
     @abstractmethod
     def create_prompt(self, request: UserRequestT) -> Prompt[OutputT]:
-        """The prompt for a request. The same request must give the same prompt."""
+        """Return the prompt for a request. The same request must give the same prompt."""
 
     @abstractmethod
     def create_session(self) -> Session:
-        """The session for a run: a new one, or the one that is to go on."""
+        """Return the session for a run: a new one, or one that continues."""
 
-    # --- what everybody calls ---
+    # --- for callers ---
 
     def execute(
         self, request: UserRequestT, *, run_id: UUID | None = None
     ) -> tuple[PromptResponse[OutputT], Session]:
-        """Do what a request asks for; its answer, and the session with the state it left."""
+        """Run a request to its end; returns the response, and the session with its state."""
         session = self._session()
         return self._execute(MainLoopRequest(request=request), run_id, session), session
 
@@ -146,11 +160,11 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         *,
         deadline: Deadline | timedelta | None = None,
     ) -> tuple[PromptResponse[OutputT], Session]:
-        """Go on with a run that was interrupted, to its end.
+        """Run an interrupted run to its end.
 
-        CheckpointNotFoundError, CheckpointExpiredError and the like if it can't be;
-        RunClaimedError if another worker is at it; DecisionRequiredError if it waits for a
-        person. A `deadline` takes the place of the recorded one.
+        A RecoveryError, such as CheckpointNotFoundError or CheckpointExpiredError, if it can't
+        be recovered; RunClaimedError if another worker has it; DecisionRequiredError if it waits
+        for a person. A `deadline` replaces the recorded one.
         """
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
@@ -161,11 +175,11 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             raise
 
     def list_recoverable(self) -> Sequence[RecoverableRun]:
-        """The interrupted runs that nobody is at, oldest first."""
+        """The interrupted runs that no worker has claimed, oldest first."""
         return recoverable(self.host)
 
     def abandon(self, run: RecoverableRun | UUID | str, *, reason: str = "") -> None:
-        """Give a run up. One that another worker is at is left as it is."""
+        """Abandon a run: it can't be recovered any more. One that a worker has is left alone."""
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
@@ -181,11 +195,11 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         if backend is not None:
             backend.delete(run_id)
 
-    # --- what its parts share ---
+    # --- inside ---
 
     @property
     def backend(self) -> CheckpointBackend | None:
-        """Where checkpoints are kept; None if there is no recovery."""
+        """Where checkpoints are stored; None if there is no recovery."""
         if self._recovery is None:
             return None
         if self._recovery.backend is not None:
@@ -218,9 +232,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         return (given() if callable(given) else given) or {}
 
     def _handle(self, asked: MainLoopRequest[UserRequestT]) -> None:
-        """A request from the bus: its outcome goes there too.
+        """Run a request from the bus, and publish how it ended.
 
-        One of another type is left to the loop that takes it: several may share a bus.
+        A request of another type is left to another loop: several may share a bus.
         """
         if not is_of(self.request_type, asked.request):
             logger.info("request %s is left to another loop", asked.request_id)
@@ -302,16 +316,16 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             return entry, recorded, shown
         except CheckpointCorruptedError as error:
             raise InvalidInputError(
-                f"The request holds a secret, and is no {recorded.request_type} without it: "
-                f"{error.__cause__}. Nothing was done. Give secrets to tools by another way "
-                "than the request: the environment, or what the loop is made with."
+                f"The request holds a secret, and is not a valid {recorded.request_type} without "
+                f"it: {error.__cause__}. Nothing was done. Give secrets to tools in another way: "
+                "the environment, or what the loop is made with."
             ) from None
 
     @contextmanager
     def _journal(
         self, run: UUID, started: Entry | RunStarted, session: Session
     ) -> Iterator[Journal]:
-        """The journal of a new run: in the ledger, claimed, or in the session's own memory."""
+        """The journal of a new run: claimed in the ledger, or in the session's own memory."""
         if self._ledger is None:
             assert isinstance(started, RunStarted)
             yield session.begin_run(started)
@@ -340,4 +354,6 @@ def _id_of(run: RecoverableRun | UUID | str) -> UUID:
     try:
         return UUID(run)
     except (ValueError, AttributeError):
-        raise InvalidRunIdError(f"{run!r} is no run: give its UUID, or what was listed.") from None
+        raise InvalidRunIdError(
+            f"Invalid run id {run!r}: expected a UUID, or a run of list_recoverable()."
+        ) from None

@@ -1,7 +1,7 @@
-"""A run as a `Checkpoint` that can be recovered from without a ledger.
+"""Makes the `Checkpoint` of a run, from which it can be recovered without a ledger.
 
-Beside the session it holds what the ledger would have known: how often the run was tried, what
-it used, its limits, and which calls were started and not heard of since.
+Besides the session it holds what the ledger would know: attempts, tokens and time used, limits,
+and which tool calls were started and have no outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.journal import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 
-# What the state that this module writes is known by: others may save what they like.
+# Marks an `adapter_state` that this module wrote: callers may save their own.
 _OURS = b'"turnledger.run"'
 
 
@@ -41,7 +41,7 @@ class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
     started: RunStarted | None = None
     seconds: float = 0.0
     under_way: tuple[StartedCall, ...] = ()
-    # The evaluation that goes on; or the one that another is to take the place of.
+    # The evaluation that goes on; or the id of the one that is to be evaluated again.
     evaluation: EvaluationStarted | None = None
     superseded: str = ""
 
@@ -75,7 +75,7 @@ def checkpoint_of(
         )
     found = known.progress.evaluation
     saved = Saved(
-        # An attempt that got somewhere does not count.
+        # Only attempts without progress count.
         attempts=before.attempts if not known.progress.steps else 0,
         usage=used,
         started=started,
@@ -114,7 +114,7 @@ def _begun(found: EvaluationProgress) -> EvaluationStarted:
 
 
 def saved_in(checkpoint: Checkpoint) -> Saved:
-    """What a checkpoint says beside the session; nothing if it is not one of ours."""
+    """What a checkpoint holds besides the session; empty if another program wrote it."""
     if _OURS not in (checkpoint.adapter_state or b""):
         return Saved()
     assert checkpoint.adapter_state is not None
@@ -133,6 +133,6 @@ def payload_of(checkpoint: Checkpoint) -> Any:
         return msgspec.json.decode(checkpoint.request_payload)
     except ValueError as error:
         raise CheckpointCorruptedError(
-            f"The request in the checkpoint of run {checkpoint.run_id} is no JSON: {error}",
+            f"The request in the checkpoint of run {checkpoint.run_id} is not JSON: {error}",
             run_id=str(checkpoint.run_id),
         ) from error

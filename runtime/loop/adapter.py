@@ -1,8 +1,8 @@
-"""What a provider is to the runtime: three small functions, and `evaluate` in front of them.
+"""`ProviderAdapter`: base class of providers, and `evaluate`.
 
-`encode` makes a provider's payload of a request, `decode` a reply of what came back, and `send`
-is the only one that touches the world. Everything else (tools, limits, retries, recording,
-resuming) is the loop's and the same for every provider.
+A provider implements three functions: `encode` makes its payload of a request, `send` is the only
+one that touches the world, and `decode` makes a reply of what came back. Everything else (tools,
+limits, retries, recording, resuming) is the loop's and the same for every provider.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AdapterResumeState:
 
 
 class ProviderAdapter(ABC, Generic[OutputT]):
-    """A provider. It keeps nothing of a conversation: every request says all of it."""
+    """A provider. It keeps no state of a conversation: every request holds all of it."""
 
     name: ClassVar[str] = "provider"
 
@@ -56,20 +56,22 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         on_delta: Callable[[TextReceived], None] | None = None,
     ) -> None:
         if parallel_tools < 1:
-            raise InvalidInputError("parallel_tools is 1 or more.")
+            raise InvalidInputError(
+                f"Invalid parallel_tools {parallel_tools!r}: expected 1 or more."
+            )
         self.model = model
         self.tool_choice = tool_choice
         self.parallel_tools = parallel_tools
         self.throttle = throttle or ThrottlePolicy()
         self.use_native_response_format = use_native_response_format
         self.request_options = dict(request_options or {})
-        # Whether text is wanted as it comes, and who hears of it beside the bus.
+        # Whether text is wanted as it comes, and a callback for it besides the bus.
         self.stream = stream or on_delta is not None
         self.on_delta = on_delta
         # Set to end a wait between two attempts: the run stays resumable.
         self.cancelled = Flag()
 
-    # --- what a provider implements ---
+    # --- for providers ---
 
     @abstractmethod
     def encode(self, request: Request) -> Any:
@@ -77,21 +79,21 @@ class ProviderAdapter(ABC, Generic[OutputT]):
 
     @abstractmethod
     def send(self, payload: Any, sending: Sending) -> Any:
-        """What the provider answers. The only one that touches the world.
+        """Send a payload and return the provider's answer. The only one that touches the world.
 
-        A provider that streams calls `sending.on_text` with the text as it comes, and gives
-        back the whole answer all the same.
+        A provider that streams calls `sending.on_text` with the text as it comes, and returns
+        the whole answer all the same.
         """
 
     @abstractmethod
     def decode(self, raw: Any) -> Reply:
-        """The reply in what the provider answered. Pure."""
+        """The reply in the provider's answer. Pure."""
 
     def advise(self, error: Exception) -> RetryAdvice:
         """Whether a call that failed like this may be made again, and when."""
         return retry_advice(error)
 
-    # --- what everybody calls ---
+    # --- for callers ---
 
     def evaluate(
         self,

@@ -1,7 +1,7 @@
-"""`decide`: from what is known to the next thing to do. Pure: it reads nothing else.
+"""`decide`: the next effect of an evaluation, from the folded state alone. A pure function.
 
 A fresh evaluation, one that goes on, and one that another process left in the middle of a tool
-are the same to it: it looks at what is known and names what is missing.
+are the same to it: it looks at the state and names what is missing.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class CallModel:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Record that nobody knows how these calls ended."""
+    """Record that these calls are in doubt: started, with no recorded outcome."""
 
     calls: tuple[ToolCallView, ...]
 
 
 @dataclass(frozen=True)
 class Settle:
-    """Record what became of these calls without running them: a decision, or that it is unknown."""
+    """Record the outcome of calls in doubt without running them: a decision, or "unknown"."""
 
     calls: tuple[ToolCallView, ...]
 
@@ -67,21 +67,22 @@ Effect: TypeAlias = Begin | CallModel | Doubt | Settle | RunTools | Wait | Finis
 def decide(
     known: Known, evaluation_id: str | None, on_interrupt: Mapping[str, OnInterrupt]
 ) -> Effect:
-    """The next effect of an evaluation; None is one that has not begun.
+    """The next effect of an evaluation.
 
-    `on_interrupt` says for each tool what to do about a call in doubt. A call of a tool
-    that is not there any more is not run: what became of it is unknown.
+    Args:
+        known: The state of the run.
+        evaluation_id: The evaluation; it begins if the state has none or another.
+        on_interrupt: For each tool, what to do about a call in doubt. A call of a tool that
+            the prompt no longer has is not run: its outcome is unknown.
     """
     evaluation = known.progress.evaluation
     if evaluation is None or evaluation.evaluation_id != evaluation_id:
         return Begin()
     calls = [c for c in known.run.tools.pending() if c.evaluation_id == evaluation_id]
-    # What a person said about a call, nobody doubts; one that is to be tried again is doubted.
-    known_to_somebody = ("completed", "failed")
+    # A call whose outcome a person decided is not in doubt; one to be retried can be again.
+    decided = ("completed", "failed")
     started = tuple(
-        call
-        for call in calls
-        if call.status == "started" and call.decision not in known_to_somebody
+        call for call in calls if call.status == "started" and call.decision not in decided
     )
     if started:
         return Doubt(started)

@@ -1,7 +1,7 @@
-"""The news that the runtime publishes on a bus, and the request that it takes from one.
+"""Bus events: what the runtime publishes, the request that it takes, and the response.
 
-They tell listeners; they are not facts and nothing is rebuilt from them (the facts are
-`ledger.events.types`, and no name is used in both). All are immutable.
+They inform listeners in this process and are not recorded: the recorded events are
+`ledger.events.types`, and no name is used in both. All but the response are immutable.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class PromptRendered:
 class TextReceived:
     """A piece of a reply that is still coming in, from an adapter that streams.
 
-    What was received of an attempt is no message before the reply is complete: when a call
-    fails and is made again, its text comes again with the next `attempt`.
+    It is not a message before the reply is complete: when a call fails and is made again, its
+    text comes again with the next `attempt`.
     """
 
     prompt_name: str
@@ -62,7 +62,7 @@ class TextReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolInvoked:
-    """A tool's handler returned, or was not called because its arguments were wrong.
+    """A tool's handler returned, or was not called because its arguments were invalid.
 
     It is published before the call is committed: a listener that raises undoes what the
     tool changed in the session. `params` is what the handler got, or `RejectedToolParams`;
@@ -118,7 +118,7 @@ class PromptExecuted:
 
 @dataclass(frozen=True)
 class MainLoopRequest(Generic[UserRequestT]):
-    """Please do this. `budget` and `deadline` go before those of the loop's config."""
+    """A request to a loop. `budget` and `deadline` replace those of the loop's config."""
 
     request: UserRequestT
     budget: Budget | None = None
@@ -129,7 +129,7 @@ class MainLoopRequest(Generic[UserRequestT]):
 
 @dataclass(frozen=True)
 class MainLoopCompleted(Generic[OutputT]):
-    """A request was done."""
+    """A request has its response."""
 
     request_id: UUID
     response: PromptResponse[OutputT]
@@ -139,7 +139,7 @@ class MainLoopCompleted(Generic[OutputT]):
 
 @dataclass(frozen=True, slots=True)
 class MainLoopFailed:
-    """A request came to nothing; without a `session_id` it failed before there was one."""
+    """A request failed; without a `session_id` it failed before there was a session."""
 
     request_id: UUID
     error: Exception
@@ -163,7 +163,7 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryStarted:
-    """An interrupted run is being taken up again."""
+    """The recovery of an interrupted run has begun."""
 
     run_id: UUID
     checkpoint_created_at: datetime
@@ -173,7 +173,7 @@ class RecoveryStarted:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryCompleted:
-    """A run that had been interrupted came to its end."""
+    """A recovered run is completed."""
 
     run_id: UUID
     completed_at: datetime = field(default_factory=utc_now)
@@ -181,7 +181,7 @@ class RecoveryCompleted:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryFailed:
-    """A run could not be taken up again, or failed after it was."""
+    """A run could not be recovered, or failed after it was."""
 
     run_id: UUID
     error: Exception

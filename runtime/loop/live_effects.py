@@ -66,7 +66,7 @@ class LiveTurn:
         context = self._context
         sending = Sending(
             timeout=_seconds_left(context.deadline),
-            on_text=_teller(context, self._turn, attempt),
+            on_text=_text_publisher(context, self._turn, attempt),
         )
         raw = context.adapter.send(self._payload, sending)
         return _decoded(context, self._turn, raw)
@@ -89,16 +89,16 @@ def _seconds_left(deadline: Deadline | None) -> float | None:
     return None if deadline is None else max(deadline.remaining().total_seconds(), 0.001)
 
 
-def _teller(
+def _text_publisher(
     context: EvaluationContext[Any], turn: int, attempt: int
 ) -> Callable[[str], None] | None:
-    """Tells of text as it comes; None if nobody asked for a stream."""
+    """Publishes text as it comes; None if the adapter does not stream."""
     adapter = context.adapter
     if not adapter.stream:
         return None
 
     def tell(text: str) -> None:
-        if context.deadline is not None:  # a timeout is for one read: drops can go on for ever
+        if context.deadline is not None:  # the timeout is for one read; a slow stream has many
             context.deadline.check(before="the end of the answer")
         received = TextReceived(
             prompt_name=context.prompt.label,
@@ -133,7 +133,7 @@ def _decoded(context: EvaluationContext[Any], turn: int, raw: Any) -> Reply:
 
 
 def _call_id(context: EvaluationContext[Any], turn: int, number: int) -> str:
-    """The id of a call that came without one: the same whoever works it out."""
+    """An id for a call that came without one: the same in every process."""
     return f"call_{context.evaluation_id.replace('-', '')[-12:]}_{turn}_{number}"
 
 

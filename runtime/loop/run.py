@@ -1,7 +1,7 @@
-"""Seeing one run through: the prompt, its evaluations, and how it ended.
+"""Runs one run to completion, failure or a wait: the prompt, its evaluations, the last event.
 
-The same for a run that begins and for one that is recovered: what was done already is known
-from the journal, and is not done again.
+The same code starts a run and goes on with one that is recovered: the journal knows what was done
+already, and that is not done again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunWork:
     session: Session
     request: Any
     started: RunStarted
-    # Seconds that earlier attempts took, and a limit that takes the recorded one's place.
+    # The time that earlier attempts took, and a deadline that replaces the recorded one.
     used: timedelta = timedelta(0)
     deadline: Deadline | timedelta | None = None
     saved: Saved = field(default_factory=Saved)
@@ -83,11 +83,11 @@ class RunWork:
 
     @property
     def seconds(self) -> float:
-        """How long it was worked on, now and before."""
+        """How long the run was worked on, in all attempts."""
         return self.used.total_seconds() + (self.host.clock.micros() - self.began) / 1e6
 
     def limit(self) -> Deadline | None:
-        """Until when it may take."""
+        """The deadline: the caller's, the recorded one, or what is left of the running time."""
         started, clock = self.started, self.host.clock
         if self.deadline is not None:
             return deadline_for(self.deadline, clock=clock)
@@ -99,7 +99,7 @@ class RunWork:
         return deadline_for(limit, used=self.used, clock=clock)
 
     def tracker(self) -> BudgetTracker | None:
-        """The run's budget, with what it used already."""
+        """The run's budget, with what it has used so far."""
         budget = Budget.from_limits(self.started.budget)
         if budget is None:
             return None
@@ -107,7 +107,7 @@ class RunWork:
 
 
 def run_to_end(work: RunWork) -> PromptResponse[Any]:
-    """Go on with a run until it has its answer, has failed, or waits."""
+    """Run it until it has its answer, has failed, or waits for a decision."""
     journal, host = work.journal, work.host
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
@@ -128,7 +128,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
         _fail(work, error)
         raise
     except BaseException:
-        # Ctrl-C and the like: what is not on disk did not happen; the rest can be resumed.
+        # Ctrl-C and the like: what is not on disk did not happen, the rest can be resumed.
         journal.discard()
         raise
     finally:
@@ -137,9 +137,9 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
 
 
 def _prompt(work: RunWork) -> Prompt[Any]:
-    """The run's prompt, made from the state that it was first made from.
+    """The run's prompt, made from the same state in every attempt.
 
-    What making it changes is recorded when it is made first, and not again.
+    What create_prompt changes in the session is recorded in the first attempt only.
     """
     journal, base = work.journal, work.journal.known.prompt_base
     overlay = Overlay(journal, CREATE_PROMPT, known=base)
@@ -180,7 +180,7 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
 
 
 def _complete(work: RunWork) -> None:
-    """The run's end, in one commit with its last checkpoint."""
+    """Record the run's end, in one commit with its last checkpoint."""
     journal, recovery = work.journal, work.host.recovery
 
     def completed(known: Known) -> RunCompleted:
@@ -204,12 +204,13 @@ def _complete(work: RunWork) -> None:
     except Exception as error:
         if journal.committed.run.summary.status != "completed":
             raise
-        # It is on record: what could not be kept or cleared elsewhere does not undo it.
+        # The run is completed on disk: a checkpoint that can't be saved or deleted elsewhere
+        # does not change that.
         logger.warning("run %s is completed, but its checkpoint: %s", work.run_id, error)
 
 
 def _fail(work: RunWork, error: Exception) -> None:
-    """Record the failure, if it can be: the error itself is what the caller gets."""
+    """Record the failure, if that is possible; the caller gets the error itself."""
     journal = work.journal
     failed = RunFailed(
         error_type=type(error).__name__,
@@ -229,15 +230,15 @@ def _fail(work: RunWork, error: Exception) -> None:
         try:
             record()
         except InvalidInputError:
-            # What was about to be recorded is the trouble: without it the failure can be.
+            # What was pending can't be recorded; without it the failure can.
             journal.discard()
             record()
-    except Exception as trouble:
-        error.add_note(f"The failure could not be recorded: {trouble}")
+    except Exception as second:
+        error.add_note(f"The failure could not be recorded: {second}")
 
 
 def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], None]:
-    """Tells of each checkpoint once it is on disk, and keeps it where it is to be kept."""
+    """After each commit: save a checkpoint to the backend, and publish those that are on disk."""
 
     is_first = True
 
@@ -252,7 +253,7 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
         backend = work.host.backend
         started = before.run.tools.open != now.run.tools.open
         if backend is not None and (latest or started or is_first):
-            # The first one says that another attempt has begun.
+            # The first one counts the attempt: one that dies at once must count too.
             backend.save(work.run_id, _checkpoint(work, state, now))
         is_first = False
         for entry in reversed(latest):

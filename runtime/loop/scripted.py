@@ -1,8 +1,7 @@
-"""A provider that says what it was told to say: for tests, the demo, and users' own tests.
+"""`ScriptedAdapter`: a provider with scripted replies, for tests and the demo.
 
-It has no state: reply k answers turn k, in whatever process, so that a run that is resumed
-elsewhere goes on with the right one. It refuses a conversation that the strictest provider
-would refuse.
+It has no state: reply k answers turn k in any process, so that a run that is resumed elsewhere
+gets the right one. It refuses a conversation that the strictest provider would refuse.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ OutputT = TypeVar("OutputT")
 
 
 class ScriptError(ValueError):
-    """The script has no reply for a turn, or the conversation is none that a provider takes."""
+    """The script has no reply for a turn, or no provider would take the conversation."""
 
 
 class ScriptedAdapter(ProviderAdapter[OutputT]):
@@ -76,7 +75,7 @@ class ScriptedAdapter(ProviderAdapter[OutputT]):
         place = payload.turn - 1
         if place >= len(self._replies):
             raise ScriptError(
-                f"The script has {len(self._replies)} replies; turn {payload.turn} is asked for."
+                f"The script has {len(self._replies)} replies: none for turn {payload.turn}."
             )
         reply = self._replies[place]
         if isinstance(reply, Exception):
@@ -85,12 +84,12 @@ class ScriptedAdapter(ProviderAdapter[OutputT]):
 
     def decode(self, raw: Any) -> Reply:
         if not isinstance(raw, Reply):
-            raise ScriptError(f"A scripted reply is a Reply, not {type(raw).__name__}.")
+            raise ScriptError(f"Invalid scripted reply {type(raw).__name__}: expected a Reply.")
         return raw
 
 
 def malformed(turns: Sequence[ChatTurn]) -> str:
-    """What the strictest provider would object to; empty if nothing."""
+    """The first rule of the strictest provider that a conversation breaks; empty if none."""
     if not turns:
         return "it is empty"
     if turns[0].role != "user":

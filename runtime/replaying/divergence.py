@@ -43,20 +43,20 @@ Cause: TypeAlias = Literal[
 ]
 
 _ADVICE: dict[Cause, str] = {
-    "prompt text changed": "If the change is meant, record the run anew; else put the text back.",
+    "prompt text changed": "If the change is meant, record the run again; else put the text back.",
     "prompt changed": "The run was made with another prompt: replay it with that one's program.",
-    "tool schema changed": "If the change is meant, record the run anew; else put the tool back.",
-    "tool removed": "Offer the tool again, or record the run anew.",
-    "tool added": "Take the tool out again, or record the run anew.",
-    "tool renamed": "Give the tool its old name, or record the run anew.",
+    "tool schema changed": "If the change is meant, record the run again; else put the tool back.",
+    "tool removed": "Offer the tool again, or record the run again.",
+    "tool added": "Take the tool out again, or record the run again.",
+    "tool renamed": "Give the tool its old name, or record the run again.",
     "tool order changed": "Offer the tools in a fixed order, the recorded one.",
-    "output schema changed": "If the change is meant, record the run anew; else put it back.",
-    "opening messages changed": "If the change is meant, record the run anew.",
+    "output schema changed": "If the change is meant, record the run again; else put it back.",
+    "opening messages changed": "If the change is meant, record the run again.",
     "request options changed": "Compare tool choice, output format and request options.",
-    "model changed": "Replay with the adapter and the model of the record, or record anew.",
+    "model changed": "Replay with the recorded adapter and model, or record the run again.",
     "session state changed": "What create_session seeds is not what it was.",
     "reducer changed": (
-        "A reducer makes another state of the same events. Put it back, or record the run anew."
+        "A reducer makes another state of the same events. Put it back, or record the run again."
     ),
     "order of calls changed": "The loop does not run the recorded calls in the recorded order.",
     "time or randomness used": (
@@ -72,7 +72,7 @@ assert set(_ADVICE) == set(get_args(Cause))
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first event where a run parts from its record."""
+    """The first event of a replay that differs from the recorded one."""
 
     version: int
     tag: str
@@ -89,7 +89,7 @@ class Divergence:
 
     @property
     def summary(self) -> str:
-        """One line: where, what and why."""
+        """One line: version, tag, cause and detail."""
         detail = f": {self.detail}" if self.detail else ""
         return f"version {self.version} ({self.tag}): {self.cause}{detail}"
 
@@ -98,21 +98,21 @@ class Divergence:
 
     @classmethod
     def of_a_fold(cls, record: Record, error: Exception) -> Divergence:
-        """An event that can't be folded any more: a reducer refuses what it took."""
+        """An event that can't be folded any more: a reducer raises that did not."""
         said = error_text(error)
         recorded = plain(record.event)
         return cls(record.version, record.tag, "reducer changed", recorded, said, said, said)
 
     @classmethod
     def of_a_step(cls, record: Record, found: str, cause: Cause = "decision changed") -> Divergence:
-        """A step that the record does not go on with."""
+        """A step of the loop that the record does not go on with."""
         recorded = plain(record.event)
         diff = diff_of(recorded, found)
         return cls(record.version, record.tag, cause, recorded, found, diff, found)
 
 
 def plain(event: Event) -> dict[str, Any]:
-    """An event as JSON data, without what is as it is by default."""
+    """An event as JSON data, without fields that have their default."""
     made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(event))
     return made
 

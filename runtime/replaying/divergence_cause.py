@@ -50,7 +50,7 @@ class Probe(Protocol):
         """The text of the prompt that is evaluated; None before there is one."""
 
     def prompt_again(self) -> tuple[str | None, Sequence[Event]]:
-        """The same, made a second time, and what making it changed in the session."""
+        """The prompt made once more: its text, and what create_prompt changed in the session."""
 
     @property
     def slices_touched(self) -> Sequence[str]:
@@ -60,16 +60,16 @@ class Probe(Protocol):
         """What a slice is now, as JSON data."""
 
     def folds_alike(self) -> bool:
-        """Whether folding the record twice gives the same."""
+        """Whether folding the same events twice gives the same state."""
 
     def session_again(self) -> Sequence[Event]:
-        """What create_session records when it is called a second time."""
+        """What create_session records when it is called once more."""
 
     def system_text(self) -> str | None:
-        """The recorded text of the prompt that is about to begin."""
+        """The recorded text of the prompt whose evaluation begins next."""
 
     def opening_messages(self) -> tuple[list[Any], list[Any]]:
-        """What the conversation opens with, as recorded and as it would be, without ids."""
+        """The prompt's own messages, as recorded and as made now, without ids and times."""
 
 
 def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
@@ -160,7 +160,7 @@ def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> 
 _OUTPUT = f"## {OUTPUT_TITLE}\n"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:[a-z]{1,6})?"
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
-# What a clock, a random source or an id looks like. A short number may be anybody's.
+# What a clock, a random source or an id looks like. A short number may be anything else.
 _VOLATILE = re.compile(
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b|\b[0-9a-fA-F]{12,}\b"
     r"|\b\d+(?:[:/T-]\d+)+(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?|\b\d{1,2}\.\d{1,2}\.\d{2,4}\b"
@@ -174,7 +174,7 @@ _BEFORE, _AFTER = " \n{[(", " \n}]),;|."
 
 
 def text_cause(recorded: str, found: str, again: str | None) -> Cause:
-    """Why a text is another one: `again` is what it is when it is made once more."""
+    """Why a text differs; `again` is the text when it is made once more, if it could be."""
     if again is not None and again != found:
         return "time or randomness used"
     if _is_reordered(recorded, found):
@@ -187,7 +187,7 @@ def text_cause(recorded: str, found: str, again: str | None) -> Cause:
 
 
 def _is_reordered(recorded: str, found: str) -> bool:
-    """Whether the two say the same items in another order, where they differ."""
+    """Whether the parts in which they differ have the same items in another order."""
     before = _shared(recorded, found)
     before = max((recorded.rfind(sign, 0, before) + 1 for sign in _BEFORE), default=0)
     was, now = recorded[before:], found[before:]
@@ -251,18 +251,18 @@ def _of_a_start(
 
 
 def _of_a_refusal(probe: Probe, recorded: Event, made: Event) -> tuple[Cause, str]:
-    return "tool schema changed", "arguments are refused in other words"
+    return "tool schema changed", "arguments are refused for another reason"
 
 
 def _of_an_output(probe: Probe, recorded: Event, made: Event) -> tuple[Cause, str]:
-    return "output schema changed", "the answer is read otherwise"
+    return "output schema changed", "the answer is parsed to something else"
 
 
 def _of_a_message(
     probe: Probe, recorded: MessageAppended, made: MessageAppended
 ) -> tuple[Cause, str]:
     if made.message.role == "tool":
-        return "tool schema changed", "arguments are refused in other words"
+        return "tool schema changed", "arguments are refused for another reason"
     if made.message.role == "system":
         return "prompt text changed", ""
     return "opening messages changed", ""

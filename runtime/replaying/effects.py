@@ -1,4 +1,9 @@
-"""Answers that are on record: no provider is asked, no handler is called, nothing is waited for."""
+"""Recorded effects: replies, tool results and failures come from the record of the run.
+
+No provider is called, no handler runs and nothing is waited for. The loop decides on an effect;
+the record must go on with the outcome of just that effect, and the outcome is taken as it is.
+What failed is read from fields of the events; for older records see `older_records`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from turnledger.ledger import (
     ToolCallFailed,
     ToolMessageAmended,
 )
+from turnledger.ledger.events.types import CATALOGUE
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.request import Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
@@ -39,14 +45,16 @@ from turnledger.runtime.replaying.journal import ReplayJournal
 from turnledger.runtime.replaying.older_records import with_failure_fields
 
 OutputT = TypeVar("OutputT")
-# What a tool, and whoever listens to it, may have changed before its outcome.
-_BY_A_TOOL = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
+# What a tool, and listeners of its result, may have recorded before its outcome.
+_CHANGES = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmended)
+# The record ends in the midst of a tool's changes: `until=`, or a file that was cut.
 _CUT_OFF = object()
+# `RunFailed.cause` of a run that a limit ended.
 _LIMITS = frozenset(kind.__name__ for kind in (DeadlineExceededError, BudgetExceededError))
 
 
 class RecordedEffects:
-    """What models and tools said when the run was live, in the order of the record."""
+    """`Effects` of a re-execution, in the order of the record."""
 
     def __init__(self, journal: ReplayJournal) -> None:
         self._journal = journal
@@ -60,8 +68,8 @@ class RecordedEffects:
     def check_limits(
         self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
     ) -> None:
-        """Time and tokens were used up where the record says so, and nowhere else."""
-        failed = self._failed_by_a_limit()
+        """Fail where the run failed by a limit, and nowhere else: a replay takes other times."""
+        failed = self._failed_by_limit()
         if failed is not None and failed.phase in (phase, "budget"):
             _fail(failed)
 
@@ -69,7 +77,7 @@ class RecordedEffects:
         self._journal.take_inputs()
         return self._journal.cursor.peek()
 
-    def _failed_by_a_limit(self) -> RunFailed | None:
+    def _failed_by_limit(self) -> RunFailed | None:
         record = self._peek()
         event = record.event if record is not None else None
         return event if isinstance(event, RunFailed) and event.cause in _LIMITS else None
@@ -88,7 +96,12 @@ class RecordedEffects:
     # --- tools ---
 
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
-        """Begin the calls as the loop would, and take what came of each as it came."""
+        """Start the calls as a live loop would, and take their outcomes in the recorded order.
+
+        Parallel calls end in any order. So before another call is started it is checked whether
+        the record goes on with the end of one that runs: a live loop starts the next call only
+        when there is room for it.
+        """
         width = min(context.adapter.parallel_tools, len(calls))
         waiting = deque(calls if width > 1 else calls[:1])
         running: dict[str, ToolCallView] = {}
@@ -101,7 +114,7 @@ class RecordedEffects:
             if running:
                 expansion = self._take_outcome(running) or expansion
             if expansion is not None:
-                # Sections are opened when the calls beside it have ended.
+                # The calls that ran in parallel are recorded first; then sections are opened.
                 waiting.clear()
                 if not self._ends_one_of(running):
                     self._end_if_late(context)
@@ -109,8 +122,8 @@ class RecordedEffects:
         self._end_if_late(context)
 
     def _end_if_late(self, context: EvaluationContext[Any]) -> None:
-        """A handler said that time is up, and the calls beside it have ended."""
-        late = self._failed_by_a_limit()
+        """Fail if a handler raised DeadlineExceededError: its call is recorded by now."""
+        late = self._failed_by_limit()
         if late is not None and late.phase == "tool":
             _fail(late)
 
@@ -121,18 +134,26 @@ class RecordedEffects:
         if not isinstance(ready, Invocation):
             running[call.call_id] = start(context, call)
             return
-        # It is refused: what listeners made of that is on record, and why it is, is compared.
+        # The arguments are refused, without a start. The reason is compared; what listeners
+        # made of the refusal is taken as it was.
         refused = self._outcome({call.call_id: call})
-        found = (ready.error_type or "ToolFailed", ready.error_message)
-        if refused is not _CUT_OFF and found != _reason(refused):
+        if refused is not _CUT_OFF and not self._is_refused_alike(refused, ready):
             why = f"{call.name} refuses its arguments: {ready.error_message}"
-            self._journal.undecided(why, "tool schema changed")
+            self._journal.diverged(why, "tool schema changed")
         self._take_outcome({call.call_id: call})
 
-    def _outcome(self, running: dict[str, ToolCallView]) -> Any:
-        """How one of these ended, if nothing but what it changed is recorded before that.
+    def _is_refused_alike(self, refused: Any, ready: Invocation) -> bool:
+        """Whether a call was refused for the same reason; older programs worded it otherwise."""
+        if not isinstance(refused, ToolCallFailed):
+            return False
+        is_older = self._journal.catalogue < CATALOGUE
+        same_words = is_older or refused.error_message == ready.error_message
+        return same_words and refused.error_type == (ready.error_type or "ToolFailed")
 
-        `_CUT_OFF` if the record ends among what it changed.
+    def _outcome(self, running: dict[str, ToolCallView]) -> Any:
+        """The event with which one of these calls ends, if only its changes come before it.
+
+        None if the record goes on otherwise, `_CUT_OFF` if it ends before that is known.
         """
         self._journal.expected()
         for place in count():
@@ -144,16 +165,16 @@ class RecordedEffects:
                 return event if event.call_id in running else None
             if isinstance(event, EvaluationSuperseded):
                 return event
-            if not isinstance(event, _BY_A_TOOL):
+            if not isinstance(event, _CHANGES):
                 return None
         raise AssertionError("unreachable")
 
     def _ends_one_of(self, running: dict[str, ToolCallView]) -> bool:
-        """Whether what was recorded next is the end of a call that runs."""
+        """Whether the record goes on with the end of a call that runs."""
         return bool(running) and self._outcome(running) is not None
 
     def _take_outcome(self, running: dict[str, ToolCallView]) -> VisibilityExpansionRequired | None:
-        """Take the record up to the end of one call: what it changed, its result, its message."""
+        """Take what one call changed, its result and its message; an expansion if it asked so."""
         journal = self._journal
         while True:
             event = journal.expected().event
@@ -164,13 +185,13 @@ class RecordedEffects:
                 case EvaluationSuperseded():
                     journal.take()
                     return expansion_of(event)
-                case _ if isinstance(event, _BY_A_TOOL):
+                case _ if isinstance(event, _CHANGES):
                     journal.take()
                 case _:
-                    journal.undecided(f"the outcome of {', '.join(running)}")
+                    journal.diverged(f"the outcome of {', '.join(running)}")
         del running[event.call_id]
         if not isinstance(journal.expected().event, MessageAppended):
-            journal.undecided(f"the message of {event.call_id}")
+            journal.diverged(f"the message of {event.call_id}")
         journal.take()
         if isinstance(event, ToolCallCompleted):
             every, done = journal.checkpoint_interval, journal.progress.tool_calls_completed
@@ -180,23 +201,23 @@ class RecordedEffects:
 
 
 class _RecordedTurn:
-    """One turn of a model, as it was."""
+    """A turn of the model as it was recorded, attempt by attempt."""
 
     def __init__(self, journal: ReplayJournal, context: EvaluationContext[Any]) -> None:
         self._journal = journal
         self._context = context
 
     def reply(self, attempt: int) -> None:
-        """Take the reply from the record, where it is whole already."""
+        """Take the recorded reply; None, as it is on record with its message already."""
         journal = self._journal
-        journal.take_notes()
-        said = journal.expected()
-        if isinstance(said.event, ModelCallFailed):
-            raise RecordedError(with_failure_fields(said.event, journal.catalogue))
-        came = journal.cursor.peek(1)
-        is_said = isinstance(said.event, MessageAppended)
-        if not is_said or not (came is None or isinstance(came.event, ModelReplied)):
-            journal.undecided("a model's reply")
+        journal.take_listeners_changes()
+        message = journal.expected()
+        if isinstance(message.event, ModelCallFailed):
+            raise RecordedError(with_failure_fields(message.event, journal.catalogue))
+        replied = journal.cursor.peek(1)
+        is_message = isinstance(message.event, MessageAppended)
+        if not is_message or not (replied is None or isinstance(replied.event, ModelReplied)):
+            journal.diverged("a model's reply")
         journal.take()
         journal.expected()
         journal.take()
@@ -211,6 +232,8 @@ class _RecordedTurn:
             except Exception as error:
                 retryable = getattr(error, "retryable", False)
                 failed(FailedAttempt(number, error, retryable, None))
+                # Whether it was tried again, the record knows: the policy for retries and the
+                # time that was left are not those of this process.
                 self._journal.take_inputs()
                 record = self._journal.cursor.peek()
                 if record is not None and not isinstance(record.event, ModelCalled):
@@ -220,16 +243,9 @@ class _RecordedTurn:
     def _give_up(self, record: Record, error: Exception) -> NoReturn:
         event = record.event
         if isinstance(event, RunFailed) and event.cause == DeadlineExceededError.__name__:
-            raise _ended_by(event) from error
-        self._journal.expected()  # the attempt may have ended here
+            raise _ended_by(event) from error  # before the next attempt, or while it waited
+        self._journal.expected()  # raises if the process ended here
         raise error
-
-
-def _reason(refused: Any) -> tuple[str, str] | None:
-    """Why a call was refused, as recorded."""
-    if not isinstance(refused, ToolCallFailed):
-        return None
-    return refused.error_type, refused.error_message
 
 
 def _ended_by(failed: RunFailed) -> EvaluationEnded:
@@ -251,5 +267,6 @@ def _fail(failed: RunFailed) -> NoReturn:
 
 
 def expansion_of(event: EvaluationSuperseded) -> VisibilityExpansionRequired:
+    """The signal of a tool that asked to open sections, from its event."""
     wanted = {path: SectionVisibility(shown) for path, shown in event.overrides.items()}
     return VisibilityExpansionRequired(wanted, reason=event.reason)

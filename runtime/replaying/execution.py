@@ -1,7 +1,8 @@
-"""Running a loop again on its record: attempt by attempt, as the processes did.
+"""Re-execution: the user's loop runs again on a recorded run, attempt by attempt.
 
-What was put in between two attempts is taken as it was; within an attempt everything that the
-loop does is compared. The user's code is run, and nothing of the world that it lives in.
+An attempt is what one process did: a run that was interrupted and recovered has several. Within
+an attempt every step of the loop is compared; what was recorded between two attempts is taken as
+it was. The user's code runs, but no effect of it reaches the world.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from turnledger.runtime.replaying.journal import (
     Diverged,
     RecordOver,
     ReplayJournal,
-    without_marks,
+    without_ids_and_times,
 )
 from turnledger.runtime.session import changes
 from turnledger.runtime.session.overlay import Overlay
@@ -55,15 +56,15 @@ _OVER = ("completed", "failed", "abandoned", "parked")
 
 
 class Execution:
-    """One loop, run again on one record."""
+    """One re-execution of one run."""
 
     def __init__(
         self, ledger: Ledger, run: UUID, records: Iterator[Record], loop: MainLoop[Any, Any]
     ) -> None:
         self.attempts = 0
         self._run = run
-        # The user's code, and nothing of the world that it lives in: what files were is on
-        # record, and listeners heard of the run when it was live.
+        # The user's code without its listeners, resources and checkpoint files: listeners heard
+        # of the run when it was live, and what files were is on record.
         self._host = replace(
             loop.host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
         )
@@ -79,15 +80,16 @@ class Execution:
             self._host,
             evaluate=evaluate_with(RecordedEffects(self._journal), self._host.adapter),
         )
-        self._opening: Sequence[Event] = ()
+        # What create_session recorded, if the run has to be handed it.
+        self._session_changes: Sequence[Event] = ()
 
     @property
     def last_known(self) -> RunState:
-        """What is known where it ended."""
+        """The state where the replay ended."""
         return self._journal.last_known().run
 
     def run(self) -> Divergence | None:
-        """Follow the record to its end; the divergence that ends it before."""
+        """Follow the record to its end; a divergence if it ends before that."""
         try:
             started = self._begin()
             goes_on = started is not None and (started.kind != "fork" or self._goes_on())
@@ -96,12 +98,12 @@ class Execution:
                 goes_on = self._goes_on()
         except RecordOver:
             return None
-        except Diverged as parted:
-            return parted.divergence
+        except Diverged as stopped:
+            return stopped.divergence
         return None
 
     def _begin(self) -> RunStarted | None:
-        """Take the run's beginning, and what it goes on from."""
+        """Take the run's first event, and all of the run that it goes on from."""
         journal, started = self._journal, None
         while (record := self._cursor.peek()) is not None:
             if isinstance(record.event, RunStarted):
@@ -113,7 +115,8 @@ class Execution:
             return None
         journal.take_inputs()
         if started.kind == "fork":
-            # What it begins with was put there; it is gone on with by a recovery.
+            # Its first events were written by the fork itself (an edit, say). A recovery goes
+            # on from there, and that is what is compared.
             while not self._cursor.ends_an_attempt():
                 journal.expected()
                 journal.take()
@@ -123,7 +126,10 @@ class Execution:
         return started
 
     def _take_changes_before(self) -> None:
-        """What was changed in the session after its last run: nobody's loop did that."""
+        """Take what was changed in the session between its last run and this one.
+
+        Code outside of the loop did that, and it does not run again.
+        """
         journal = self._journal
         while isinstance(_next(journal), SliceEventApplied | StateRestored | MessageAppended):
             journal.take()
@@ -154,18 +160,18 @@ class Execution:
         except (RecordOver, Diverged):
             raise
         except Exception:
-            # It failed, or waits: as recorded, or it would have parted there.
+            # It failed, or waits: as recorded, or `Diverged` would have been raised.
             return
 
     def _attach(self, started: RunStarted) -> None:
-        """Have the session in the run; what create_session did is compared once it is there."""
+        """Attach the session; what create_session recorded is compared when the run begins."""
         journal = self._journal
-        self._opening = self._session.attach(journal) or self._opening
+        self._session_changes = self._session.attach(journal) or self._session_changes
         if started.kind == "fork" and not has_begun(journal):
-            journal.add(*self._opening)
+            journal.add(*self._session_changes)
 
     def _goes_on(self) -> bool:
-        """Take what was recorded between two attempts; whether there is another one."""
+        """Take what was recorded between two attempts; whether another attempt follows."""
         journal = self._journal
         while (event := _next(journal)) is not None:
             latest = journal.state.checkpoints.latest
@@ -177,12 +183,12 @@ class Execution:
                 return True
             is_over = journal.state.summary.status in _OVER
             if not is_over and not self._cursor.ends_an_attempt():
-                journal.undecided("the end of the run")
-            journal.take()  # it was given up, or others noted something about it afterwards
+                journal.diverged("the end of the run")
+            journal.take()  # it was abandoned, or something was appended after its end
         return False
 
     def _go_back(self, phase: str) -> None:
-        """Take what a checkpoint that a user saved brought back."""
+        """Take what recovery restored from a checkpoint that a user saved."""
         journal = self._journal
         while not isinstance(journal.expected().event, CheckpointReached):
             journal.take()
@@ -196,7 +202,7 @@ def _next(journal: ReplayJournal) -> Event | None:
 
 
 class _Journal(ReplayJournal):
-    """What finding causes needs to know, beside what is compared."""
+    """The journal of a re-execution, which is also the `Probe` for the cause of a divergence."""
 
     def __init__(
         self,
@@ -209,8 +215,9 @@ class _Journal(ReplayJournal):
         super().__init__(ledger, run, cursor, session.declarations)
         self._session = session
         self._host = host
-        # What the loop is asked to do.
+        # The request, for calling create_prompt once more.
         self.request: Any = None
+        # The slices that were changed since the last checkpoint, in order.
         self._touched: dict[str, None] = {}
 
     @property
@@ -273,16 +280,16 @@ class _Journal(ReplayJournal):
             record = self.cursor.peek(place)
             if record is None or not isinstance(record.event, MessageAppended):
                 break
-            recorded.append(_said(record.event))
+            recorded.append(_message_content(record.event))
         try:
             made = self.evaluation.opening_messages() if self.evaluation is not None else []
         except Exception:
             made = []
-        return recorded, [_said(one) for one in made]
+        return recorded, [_message_content(one) for one in made]
 
 
-def _said(event: MessageAppended) -> Any:
-    """What a message says, without the ids that are made anew."""
-    plain: dict[str, Any] = to_plain(without_marks(event).message)
+def _message_content(event: MessageAppended) -> Any:
+    """A message as JSON data, without the ids and times that every execution makes itself."""
+    plain: dict[str, Any] = to_plain(without_ids_and_times(event).message)
     plain.pop("evaluation_id", None)
     return plain

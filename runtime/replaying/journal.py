@@ -1,8 +1,16 @@
-"""The journal of a loop that is run again: what it adds is compared with what was recorded.
+"""The journal of a replay: compares each event that the loop adds with the recorded one.
 
-Nothing is written. An event that says the same as the recorded one stands for it, and what is
-known then comes from the record: ids and times are the recorded ones. The first that says
-something else is a divergence.
+Nothing is written. An event that equals the recorded one, apart from ids and times, is replaced
+by it: the state is folded from the recorded events, so that ids, times and digests are the
+recorded ones and everything that follows can be compared too. The first event that differs is a
+divergence, and ends the replay.
+
+Three kinds of records are not compared:
+
+- inputs from outside (`cursor.inputs`), which the loop never decides;
+- what a tool or the model did, which the effects take from the record (`replaying.effects`);
+- how often the state was kept, and what listeners wrote into the session, which may differ
+  without the run having done anything else.
 """
 
 from __future__ import annotations
@@ -37,7 +45,7 @@ from turnledger.ledger import (
     ToolCallFailed,
     TurnledgerError,
 )
-from turnledger.ledger.events.types import as_of
+from turnledger.ledger.events.types import CATALOGUE, as_of
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.journal.journal import (
@@ -57,19 +65,22 @@ EventT = TypeVar("EventT", bound=Event)
 
 
 class Stop(BaseException):
-    """The loop is not to go on."""
+    """Ends a replay from within the loop.
+
+    Not an Exception: the loop and the user's code handle those, and would record a failure.
+    """
 
 
 class AttemptOver(Stop):
-    """The record says that the process ended here; another attempt follows."""
+    """The process that was recorded ended here; another attempt follows, or none."""
 
 
 class RecordOver(Stop):
-    """The record ends here."""
+    """There are no more records: the run was followed to its end."""
 
 
 class Diverged(Stop):
-    """The loop did something else than what was recorded."""
+    """The loop did something else than was recorded."""
 
     def __init__(self, divergence: Divergence) -> None:
         super().__init__(divergence.summary)
@@ -77,7 +88,7 @@ class Diverged(Stop):
 
 
 class ReplayJournal(Journal, ABC):
-    """A run as a loop that is run again has it."""
+    """A `Journal` that compares instead of writing."""
 
     def __init__(
         self,
@@ -92,20 +103,24 @@ class ReplayJournal(Journal, ABC):
             ledger, run_id, declarations=declarations, clock=clock or SystemClock(), at=0
         )
         self.cursor = cursor
-        # The event catalogue of the program that wrote what is read; 0 is one before 2.
+        # The event catalogue of the program that wrote the records; 0 is one before 2. It can
+        # change within a run: each attempt names its own.
         self.catalogue = 0
-        # The one that is under way.
+        # The evaluation that is under way, for finding causes.
         self.evaluation: EvaluationContext[Any] | None = None
-        # Whether the loop has begun: what the session brings along comes before.
-        self._has_opened = False
+        # Whether the loop's own events have begun. Before that, a change of the session is one
+        # of create_session's and is compared; after it, one outside of tools is a listener's.
+        self._loop_began = False
+        # Records that were taken and not folded yet. Folding a page at a time is much cheaper
+        # than one record at a time, and most steps of a replay do not look at the state.
         self._unfolded: list[Record] = []
 
     @property
     @abstractmethod
     def probe(self) -> Probe:
-        """Whom to ask for causes."""
+        """What finds the cause of a divergence may ask."""
 
-    # --- what is known ---
+    # --- the state: always that of the record ---
 
     @property
     def known(self) -> Known:
@@ -124,9 +139,10 @@ class ReplayJournal(Journal, ABC):
             try:
                 self._known = self._committed = self._known.after(taken)
             except TurnledgerError:
-                self._fold_to_the_trouble(taken)
+                self._fold_one_by_one(taken)
 
-    def _fold_to_the_trouble(self, records: Iterable[Record]) -> None:
+    def _fold_one_by_one(self, records: Iterable[Record]) -> None:
+        """Fold up to the record that can't be folded, which is the divergence."""
         for record in records:
             try:
                 self._known = self._committed = self._known.after([record])
@@ -134,7 +150,7 @@ class ReplayJournal(Journal, ABC):
                 raise Diverged(Divergence.of_a_fold(record, error)) from error
 
     def last_known(self) -> Known:
-        """What is known of all that was followed, or of the part of it that can be folded."""
+        """The state after all that was followed, or after the part of it that can be folded."""
         with suppress(Diverged):
             self._fold()
         return self._known
@@ -152,11 +168,12 @@ class ReplayJournal(Journal, ABC):
             self._changes = changes
 
     def refresh(self) -> None:
-        """Nobody else adds anything here."""
+        """Nothing to do: the record does not grow."""
 
-    # --- what is compared ---
+    # --- adding is comparing ---
 
     def new_evaluation_id(self) -> str:
+        """The recorded id, so that all that names it can be compared as it is."""
         record = self.cursor.later(EvaluationStarted)
         event = record.event if record is not None else None
         return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
@@ -166,22 +183,22 @@ class ReplayJournal(Journal, ABC):
             return [self._compare(event) for given in events for event in _each(given)]
 
     def discard(self) -> None:
-        """There is nothing pending."""
+        """Nothing is ever pending."""
 
     def withdraw(self, event_ids: Iterable[str]) -> None:
-        """There is nothing pending."""
+        """Nothing is ever pending."""
 
     def write(self) -> None:
-        """What was added is on record already."""
+        """Nothing to do: what was added is on record already."""
 
     def tell(self) -> None:
-        """Listeners have heard of it when it happened."""
+        """Nothing to do: listeners heard of it when the run was live."""
 
     def on_commit(self, listener: Listener) -> Callable[[], None]:
         return lambda: None
 
     def expected(self) -> Record:
-        """What the loop did next, as recorded. It ends the attempt if it did nothing more."""
+        """The loop's next step, as recorded. Raises a `Stop` if the attempt or the record ends."""
         self.take_inputs()
         record = self.cursor.peek()
         if record is None:
@@ -191,10 +208,10 @@ class ReplayJournal(Journal, ABC):
         return record
 
     def take(self) -> Record:
-        """Take the next record as it is."""
+        """Take the next record as it is: it becomes part of the state."""
         record = self.cursor.take()
-        if not self._has_opened:
-            self._has_opened = record.tag in _OPENED
+        if not self._loop_began:
+            self._loop_began = record.tag in _BEGINNINGS
         if record.tag in _BY_A_WRITER:
             event = record.event
             assert isinstance(event, RunStarted | RunResumed)
@@ -202,39 +219,65 @@ class ReplayJournal(Journal, ABC):
         self._unfolded.append(record)
         return record
 
-    def take_notes(self) -> None:
-        """Take what listeners noted in the session, which is no step of the loop."""
+    def take_listeners_changes(self) -> None:
+        """Take changes of the session that listeners made: they are not steps of the loop."""
         while isinstance(event := self.expected().event, SliceEventApplied):
             if event.call_id is not None:
                 return
             self.take()
 
     def take_inputs(self) -> None:
+        """Take what came from outside before the loop's next step."""
         self._unfolded += self.cursor.inputs()
 
     def _compare(self, event: Event | Factory) -> str:
+        """Compare an event with the next recorded step and take that; its id, or "" if skipped.
+
+        An event of another type is not a divergence yet. A replay may make checkpoints where the
+        run had none, or none where it had some (`checkpoint_interval` may have changed), and
+        listeners are not called in a replay: what they recorded is skipped.
+        """
         record = self.expected()
         made: Event = event(self.known) if callable(event) else event
         while not isinstance(record.event, type(made)):
-            if isinstance(made, _KEPT):
-                return ""  # how often the state is kept is no step
-            if isinstance(made, SliceEventApplied | RunFailed) or not self._is_beside(record):
+            if isinstance(made, _CHECKPOINTS):
+                return ""
+            # A change or a failure of the loop's own never stands behind what can be skipped.
+            if isinstance(made, SliceEventApplied | RunFailed) or not self._is_skipped(record):
                 break
             self.take()
             record = self.expected()
+            # What is made of the state is made again: taking a record changed the state.
             made = event(self.known) if callable(event) else event
         recorded = record.event
-        made = as_of(made, self.catalogue)  # what its writer did not know, is not compared
-        if made != recorded and not _says_the_same(made, recorded):
+        made = self._as_its_writer(made, recorded)
+        # The cheap comparisons first; the last one, of bytes, is the one that counts: numbers
+        # and text can be spelled in more than one way until they are encoded and redacted.
+        if made != recorded and not _are_alike(made, recorded):
             encode = self.ledger.codec.encode
-            if encode(without_marks(made)) != encode(without_marks(recorded)):
+            if encode(without_ids_and_times(made)) != encode(without_ids_and_times(recorded)):
                 shown = self.ledger.redact(made)  # as it would have been recorded
                 raise Diverged(find_divergence(self.probe, record, shown))
         self.take()
         return record.row.event_id
 
-    def _is_beside(self, record: Record) -> bool:
-        """Whether this is no step of the loop: a note of a listener, or how the state was kept."""
+    def _as_its_writer(self, made: Event, recorded: Event) -> Event:
+        """The event as the program that wrote the record would have made it.
+
+        An older program did not know newer fields, and may have worded errors in another way:
+        what failed is then compared by type, phase and cause.
+        """
+        if self.catalogue >= CATALOGUE:
+            return made
+        if isinstance(made, RunFailed) and isinstance(recorded, RunFailed):
+            made = replace(made, error_message=recorded.error_message)
+        return as_of(made, self.catalogue)
+
+    def _is_skipped(self, record: Record) -> bool:
+        """Whether this is not a step of the loop: a listener's change, or a checkpoint.
+
+        The state that a checkpoint names is compared all the same.
+        """
         event = record.event
         if isinstance(event, CheckpointReached):
             known = self.known.run
@@ -243,18 +286,18 @@ class ReplayJournal(Journal, ABC):
                 raise Diverged(find_divergence(self.probe, record, made))
             return True
         if isinstance(event, SliceEventApplied):
-            return event.call_id is None and self._has_opened
+            return event.call_id is None and self._loop_began
         return isinstance(event, CheckpointCleared)
 
     def check_state(self, phase: str, done: int) -> None:
-        """The loop makes a checkpoint here: the state is the recorded one.
+        """Compare the state with a checkpoint that the loop would make here.
 
-        What else a checkpoint says follows from the state, and is not worked out again.
+        The rest of a checkpoint follows from the state: its outcome digest is not computed again.
         """
         record = self.expected()
         event = record.event
         if not isinstance(event, CheckpointReached):
-            return  # how often the state is kept is no step
+            return  # how often the state is kept may differ
         made = replace(
             event,
             phase=phase,
@@ -265,8 +308,8 @@ class ReplayJournal(Journal, ABC):
             raise Diverged(find_divergence(self.probe, record, made))
         self.take()
 
-    def undecided(self, found: str, cause: Cause = "decision changed") -> NoReturn:
-        """The loop can't go on where the record does."""
+    def diverged(self, found: str, cause: Cause = "decision changed") -> NoReturn:
+        """The recorded step is not one that can follow here; `found` says what was expected."""
         raise Diverged(Divergence.of_a_step(self.expected(), found, cause))
 
 
@@ -274,22 +317,25 @@ def _each(given: Addition) -> tuple[Event | Factory, ...]:
     return given.events if isinstance(given, Changes) else (given,)
 
 
-_KEPT = (CheckpointReached, CheckpointCleared)
-# These name the program that writes what follows.
+_CHECKPOINTS = (CheckpointReached, CheckpointCleared)
+# These name the catalogue of the program that writes what follows.
 _BY_A_WRITER = tags_of(RunStarted, RunResumed)
-_OPENED = tags_of(CheckpointReached, EvaluationStarted, ModelCalled)
+# The loop's own events begin with one of these.
+_BEGINNINGS = tags_of(CheckpointReached, EvaluationStarted, ModelCalled)
 
 
-def _says_the_same(made: Event, recorded: Event) -> bool:
-    return type(made) is type(recorded) and without_marks(made) == without_marks(recorded)
+def _are_alike(made: Event, recorded: Event) -> bool:
+    return type(made) is type(recorded) and without_ids_and_times(made) == without_ids_and_times(
+        recorded
+    )
 
 
 _NO_ID = UUID(int=0)
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def without_marks(event: EventT) -> EventT:
-    """The event without the ids and times that are made anew each time."""
+def without_ids_and_times(event: EventT) -> EventT:
+    """The event without the ids and times that every execution makes for itself."""
     match event:
         case MessageAppended():
             return replace(

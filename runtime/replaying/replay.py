@@ -1,9 +1,9 @@
-"""Replay: any run again, from its record alone.
+"""`replay`: check a recorded run, by folding its events or by re-executing the user's loop.
 
-At the first depth its events are folded, and every checkpoint's digest is compared. At the second
-the user's own loop runs again: models, tools, ids and times answer from the record, and every
-step that the code decides on is compared. No provider is asked, no handler is called, and
-nothing is written.
+Depth "fold" folds the events and compares the digest at every checkpoint. Depth "execute" runs
+the user's own loop again: replies, tool results, ids and times come from the record, and every
+step that the code decides on is compared. No provider is called, no handler runs, and nothing is
+written. A third depth, with chosen parts live, is `runtime.replaying.live`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ Depth = Literal["fold", "execute"]
 
 
 class ReplayDivergedError(TurnledgerError):
-    """A replay came out differently."""
+    """A replay differs from its record; `divergence` says where, and the likely cause."""
 
     def __init__(self, run_id: str, divergence: Divergence) -> None:
         self.run_id = run_id
         self.divergence = divergence
-        super().__init__(f"Run {run_id} parts from its record at {divergence}")
+        super().__init__(f"Run {run_id} differs from its record at {divergence}")
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay came to.
+    """The result of a replay.
 
-    `version` is the last one that was followed, and `state` all that is known there. Without a
-    `divergence` it is what was recorded.
+    `version` is the last one that was followed, and `state` the run's state there. Without a
+    `divergence` the replay is equal to the record.
     """
 
     run_id: UUID
@@ -54,9 +54,9 @@ class Replayed:
     version: int
     state: RunState
     divergence: Divergence | None = None
-    # How often the loop was begun: once, and again for every attempt on record.
+    # How many recorded attempts were re-executed.
     attempts: int = 0
-    # Checkpoints whose state was compared; and those that only the loop's own reducers can make.
+    # Checkpoints whose state was compared, and those whose reducers were not given.
     compared: int = 0
     not_compared: int = 0
 
@@ -65,7 +65,7 @@ class Replayed:
         return self.divergence is None
 
     def check(self) -> Replayed:
-        """ReplayDivergedError if it parted from its record."""
+        """Raise ReplayDivergedError if there is a divergence."""
         if self.divergence is not None:
             raise ReplayDivergedError(str(self.run_id), self.divergence)
         return self
@@ -80,11 +80,16 @@ def replay(
     declarations: Declarations | None = None,
     verify: bool = True,
 ) -> Replayed:
-    """Go through a run again, up to a version or to its end.
+    """Replay a run, up to a version or to its end.
 
-    Without a `loop` its events are folded, by the reducers of `declarations`. With one, that
-    loop's own code runs again on the record. The chain is verified first: a record that was
-    changed is an IntegrityFailureError, and never a divergence.
+    Args:
+        ledger: Where the run is recorded.
+        run_id: The run.
+        loop: The loop to re-execute; without one the events are folded.
+        until: The last version to follow.
+        declarations: The reducers to fold with, if there is no loop.
+        verify: Verify the run's hash chain first, so that a record that was changed is an
+            IntegrityFailureError and never a divergence.
     """
     run = UUID(canonical_id(run_id))
     if verify:
@@ -99,12 +104,12 @@ def replay(
 
 
 def check_chain(ledger: Ledger, run: UUID) -> None:
-    """IntegrityFailureError if a run is not as it was recorded."""
+    """Raise IntegrityFailureError if a run's hash chain does not verify."""
     report = ledger.verify(run)
     if not report.ok:
         problem = report.problems[0]
         raise IntegrityFailureError(
-            f"Run {run} is not as it was recorded, so there is nothing to compare with: {problem}"
+            f"Run {run} was changed after it was recorded and can't be replayed: {problem}"
         )
 
 
@@ -112,9 +117,9 @@ def check_chain(ledger: Ledger, run: UUID) -> None:
 
 
 def _folded(run: UUID, records: Iterable[Record], declarations: Declarations | None) -> Replayed:
-    """Rebuild every view; the state at each checkpoint has the digest that was recorded.
+    """Fold every view, and compare the state at each checkpoint with the recorded digest.
 
-    Where nobody says which reducers there are, states that a reducer made can't be compared.
+    Without declarations, states that a reducer of the user's made can't be compared.
     """
     is_known = declarations is not None
     state = RunState.initial(declarations if declarations is not None else _usual())
@@ -143,7 +148,7 @@ _OWN_SLICES = frozenset({VisibilityOverrides.__name__})
 
 
 def _usual() -> Declarations:
-    """What a loop declares for every session."""
+    """The declarations that a loop makes for every session."""
     session = Session()
     enable_inner_message_recording(session)
     return session.declarations

@@ -10,8 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from tests.replay.farm import Farm
-from tests.replay.shepherd import Shepherd, check_again, says
-from turnledger.ledger import Event, Ledger, ModelCallFailed, RunFailed, RunStarted
+from tests.replay.shepherd import DONE, Shepherd, asks, check_again, says
+from turnledger.ledger import (
+    CheckpointReached,
+    Event,
+    Ledger,
+    ModelCallFailed,
+    RunFailed,
+    RunStarted,
+    ToolCallFailed,
+)
 from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.events.types import CATALOGUE, as_of
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
@@ -39,11 +47,13 @@ _CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def _retold(ledger: Ledger, run: UUID, change: Callable[[Event], Event]) -> Ledger:
-    """The run in another ledger, each event changed."""
+def _retold(ledger: Ledger, run: UUID, change: Callable[[Event], Event | None]) -> Ledger:
+    """The run in another ledger, each event changed or left out."""
     other, clock = Ledger.open("memory://"), SystemClock()
     for record in ledger.read(run):
         event = change(record.event)
+        if event is None:
+            continue
         tag, data = other.codec.encode(event)
         entry = Entry(str(record.event_id), tag, data, event)
         epoch = 1 if record.version > 2 else None
@@ -112,3 +122,43 @@ def test_a_field_that_its_program_knew_is_compared(
         found = replay(other, run, loop=farm.dead())
         assert found.divergence is not None
         assert found.divergence.tag in (kind.tag, "run.failed")
+
+
+_REWORDED: dict[str, tuple[list[Any], type[Event]]] = {
+    "a run that failed": ([Reply()], RunFailed),
+    "arguments that were refused": ([asks(("a", "count", "{")), DONE], ToolCallFailed),
+}
+
+
+@pytest.mark.parametrize("name", _REWORDED)
+@pytest.mark.parametrize("older", [True, False])
+def test_words_of_older_programs_are_not_compared(farm: Farm, name: str, older: bool) -> None:
+    """What failed is compared by type, phase and cause; words of today's program too."""
+    replies, kind = _REWORDED[name]
+    fails = PromptEvaluationError if kind is RunFailed else None
+    run = farm.record(fails, replies=replies)
+
+    def change(event: Event) -> Event | None:
+        if isinstance(event, CheckpointReached):
+            return None  # it has the digest of the words of today
+        if isinstance(event, RunFailed | ToolCallFailed):
+            event = replace(event, error_message="as it was once worded")
+        return as_of(event, 0 if older else CATALOGUE)
+
+    with _retold(farm.ledger, run, change) as other:
+        found = replay(other, run, loop=farm.dead())
+        assert (found.divergence is None) is older, str(found.divergence)
+
+
+def test_an_older_failure_of_another_type_is_a_divergence(farm: Farm) -> None:
+    """The type of the error behind it is compared in records of all programs."""
+    run = farm.record(PromptEvaluationError, replies=[Reply()])
+
+    def change(event: Event) -> Event:
+        event = replace(event, phase="tool") if isinstance(event, RunFailed) else event
+        return as_of(event, 0)
+
+    with _retold(farm.ledger, run, change) as other:
+        found = replay(other, run, loop=farm.dead())
+        assert found.divergence is not None
+        assert found.divergence.cause == "failure changed"

@@ -143,7 +143,7 @@ def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None
         found = replay_live(ledger, run, load_loop(app, ledger), live=live, until=until)
     out = printer()
     answer = found.response.text if found.response is not None else None
-    parted = found.parted
+    parted = found.first_difference
     value = {
         "run_id": str(found.run_id),
         "fork": str(found.fork),

@@ -1,6 +1,6 @@
-"""Asking the model: a request that goes out, again if need be, and the reply that is recorded.
+"""One turn of the model: the request, its attempts, and the reply that is recorded.
 
-What led to a request is on disk before it goes out. A reply is recorded whole or not at all.
+What led to a request is on disk before it is sent. A reply is recorded whole or not at all.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from turnledger.runtime.loop.failures import (
 )
 
 
-class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and nobody else sees it
-    """The ledger refused, which is no failure of the model: the error passes as it is."""
+class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and stays in this module
+    """The ledger refused an event. Not a failure of the model: the error passes as it is."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -45,7 +45,7 @@ class _NotRecorded(Exception):  # noqa: N818 - it carries an error, and nobody e
 
 
 def request_of(context: EvaluationContext[Any], turn: int) -> Request:
-    """The request for a turn: everything in it is in the ledger, or in the prompt."""
+    """The request for a turn; everything in it comes from the ledger or the prompt."""
     journal, rendered, adapter = context.journal, context.rendered, context.adapter
     progress = context.progress
     history = journal.state.conversation.history(progress.evaluation_id)
@@ -72,7 +72,7 @@ def request_of(context: EvaluationContext[Any], turn: int) -> Request:
 
 
 def call_model(context: EvaluationContext[Any], effects: Effects, effect: CallModel) -> None:
-    """Ask for the reply of a turn and record what comes of it."""
+    """Get the reply of a turn and record it, or each failed attempt."""
     journal, adapter = context.journal, context.adapter
     request = request_of(context, effect.turn)
     digest = request.digest
@@ -146,7 +146,7 @@ def _commit(journal: Journal, event: Addition) -> None:
 
 
 def _status(error: Exception) -> int | None:
-    """The HTTP status that an error carries, under one of the names that SDKs have for it."""
+    """The HTTP status of an error, under any of the names that SDKs use for it."""
     for name in ("status_code", "status", "code"):
         found = getattr(error, name, None)
         if type(found) is int:
@@ -155,7 +155,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
-    """The reply: its message, then what came with it. It commits with what comes next."""
+    """Add the reply's message, then the rest of it. The next commit writes both."""
     calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
     said = context.message("assistant", reply.text or "", tool_calls=calls)
     message_id: UUID = said.message.message_id

@@ -1,4 +1,4 @@
-"""The end of an evaluation: the last reply as text or as parsed output, recorded and told."""
+"""The end of an evaluation: the last reply becomes text or parsed output, and is recorded."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ OutputT = TypeVar("OutputT")
 
 
 def finish(context: EvaluationContext[OutputT], effects: Effects) -> PromptResponse[OutputT]:
-    """The answer that the last reply is; PromptEvaluationError if it is none."""
+    """The response made of the last reply; PromptEvaluationError if it can't be parsed."""
     progress = context.progress
-    if not progress.finished:  # an answer that stands is not taken back
+    if not progress.finished:  # an answer that is recorded is not taken back
         effects.check_limits(context, "response")
     text: str | None = progress.reply_text
     output: OutputT | None = None
@@ -52,14 +52,14 @@ def _parsed(context: EvaluationContext[OutputT], progress: EvaluationProgress) -
     except SchemaError as error:
         context.journal.commit()
         raise context.failed(
-            f"The reply is no {spec.container} as asked: {error}", "response"
+            f"The reply is not the {spec.container} that was asked for: {error}", "response"
         ) from error
 
 
 def _record_answer(
     context: EvaluationContext[OutputT], progress: EvaluationProgress, output: Any
 ) -> None:
-    """The answer; the last tool that succeeded carries a parsed one, for the next turn."""
+    """Record the answer; a parsed one is added to the last tool message, for the next turn."""
     answer: list[Event] = []
     tools = context.journal.state.tools
     last = tools.last_completed(progress.evaluation_id) if output is not None else None

@@ -1,7 +1,7 @@
-"""What came of a tool's call, as it is recorded: the result, its message, what the tool changed.
+"""Records a tool's result, its message and what the tool changed, all or nothing.
 
-Listeners hear of it first and may object. All of it is one addition to the journal, so that none
-of it is ever on disk without the rest.
+Listeners are told first and may veto the result. All of it is one addition to the journal, so
+that none of it is ever on disk without the rest.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from turnledger.runtime.session.overlay import Overlay
 def record(
     context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation, overlay: Overlay
 ) -> None:
-    """Tell listeners, who may object, and add the result with what the tool changed."""
+    """Publish the result, which listeners may veto, and add it with what the tool changed."""
     if not invocation.result.success:
-        # What the tool changed did not happen; what listeners note about its failure does.
+        # What a failed tool changed is dropped; what listeners change upon the failure is kept.
         overlay.close()
         overlay = Overlay(context.journal, call.call_id)
         _put_back(context)
@@ -50,7 +50,7 @@ def record(
     overlay.close()
     if invocation.result.success:
         _put_back(context)
-        # The handler ran, so the call is completed; what it changed did not happen.
+        # The handler ran, so the call is completed; what it changed is dropped.
         add_result(context, call, format_publish_failures(told.errors))
     else:
         text = f"{invocation.text}\n\n{format_publish_failures(told.errors)}"
@@ -63,7 +63,7 @@ def _add_outcome(
     invocation: Invocation,
     overlay: Overlay,
 ) -> None:
-    """The result of a call that nobody objected to; a failed one if it can't be recorded."""
+    """Add a result that was not vetoed; a failed one instead if it can't be recorded."""
     if not invocation.result.success:
         overlay.close()
         error = _error_of(invocation)
@@ -83,7 +83,7 @@ def _add_outcome(
             blobs=overlay.blobs,
         )
     except (TurnledgerError, OSError) as error:
-        # Too large, or a reducer refuses it beside what other tools did meanwhile.
+        # Too large, or a reducer fails on it after what parallel tools changed.
         overlay.close()
         _put_back(context)
         said = f"its result can't be recorded: {error_text(error)}"
@@ -96,13 +96,13 @@ def _error_of(invocation: Invocation) -> tuple[str, str]:
 
 
 def _put_back(context: EvaluationContext[Any]) -> None:
-    """Undo what a tool that failed did to the resources, where it ran alone."""
+    """Undo what a failed tool did to the resources, if it did not run in parallel."""
     if context.resources is not None and context.adapter.parallel_tools == 1:
         journal = context.journal
         try:
             context.resources.restore_recorded(journal.known, journal.blob)
         except (TurnledgerError, OSError) as error:
-            why = f"What a tool did can't be undone: {error_text(error)}"
+            why = f"The resources can't be restored after a failed tool: {error_text(error)}"
             raise context.failed(why, "tool") from error
 
 
@@ -116,13 +116,22 @@ def add_result(
     first: Sequence[Addition] = (),
     blobs: Sequence[bytes] = (),
 ) -> None:
-    """The result, its message and perhaps a checkpoint, after what the tool changed.
+    """Add a result, its message and perhaps a checkpoint, after what the tool changed.
 
-    They are one add, and commit with what comes next.
+    The next commit writes them.
+
+    Args:
+        context: The evaluation.
+        call: The call.
+        text: The message for the model.
+        value: The result as data.
+        error: Type and message, if the call failed.
+        first: What the tool changed.
+        blobs: Bytes that `first` names.
     """
     journal = context.journal
     message_id = uuid4()
-    # The tool may have added messages of its own: this one comes after them.
+    # Numbered when it is added: the tool may have added messages of its own.
     message = context.later_message(
         "tool",
         text,
@@ -151,7 +160,7 @@ def add_result(
 
 
 def checkpoint(journal: Journal, phase: Any) -> Addition:
-    """A checkpoint of whatever comes before it, made when that is known."""
+    """A checkpoint of the state before it, made when that state is known."""
     now = to_datetime(journal.clock.micros())
 
     def made(known: Known) -> CheckpointReached:

@@ -1,4 +1,4 @@
-"""One call of a tool: its start on disk first, then the handler, then what came of it.
+"""One tool call: its start is on disk before the handler is called, and its result after.
 
 A handler that is interrupted leaves its call in doubt, never failed: what becomes of it is
 `runtime.loop.perform.tool_in_doubt`. Several at once are `runtime.loop.perform.run_tools`.
@@ -24,7 +24,7 @@ from turnledger.runtime.session.overlay import Overlay
 
 
 def start(context: EvaluationContext[Any], call: ToolCallView) -> ToolCallView:
-    """Record that a call's handler is about to run; the call as it is then."""
+    """Record that a call's handler is about to run; returns the call with its attempt."""
     call = msgspec.structs.replace(call, attempts=call.attempts + 1)
     context.journal.add(
         ToolCallStarted(
@@ -58,13 +58,13 @@ def prepared_call(context: EvaluationContext[Any], call: ToolCallView) -> Prepar
 def handled(
     context: EvaluationContext[Any], call: ToolCallView, ready: PreparedCall, overlay: Overlay
 ) -> Invocation:
-    """Call the handler; what it changes in the session goes to the overlay."""
+    """Call the handler; the overlay holds what it changes in the session."""
     with context.session.scope(overlay):
         return call_prepared(ready, _context(context, call))
 
 
 def refuse(context: EvaluationContext[Any], call: ToolCallView, refusal: Invocation) -> None:
-    """Record a call that can't be made. It is not started, so it is never in doubt."""
+    """Record a call with invalid arguments. It is never started, so it is never in doubt."""
     record(context, call, refusal, Overlay(context.journal, call.call_id))
 
 
@@ -87,7 +87,7 @@ def run_here(context: EvaluationContext[Any], effects: Effects, call: ToolCallVi
 
 
 def ended_by(context: EvaluationContext[Any], call: ToolCallView, error: Exception) -> None:
-    """What the handler raised to end more than its own call."""
+    """Record what a handler raised that ends more than its own call, and raise it."""
     if isinstance(error, VisibilityExpansionRequired):
         wanted = {path: shown.value for path, shown in error.requested_overrides.items()}
         if not context.progress.superseded:  # by another call of the same turn

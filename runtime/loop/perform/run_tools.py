@@ -1,7 +1,7 @@
-"""The calls of a turn, as many at a time as the adapter allows.
+"""The tool calls of a turn: one after the other, or in parallel with time-outs.
 
-Handlers that run side by side are in threads of their own; only the loop's thread adds to the
-journal, in the order in which they end.
+Parallel handlers run in threads of their own. Only the loop's thread adds to the journal, in the
+order in which they end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _may_take_long(context: EvaluationContext[Any], call: ToolCallView) -> bool:
 
 
 class _Running(NamedTuple):
-    """A call whose handler is at work, and when it has to have ended."""
+    """A call whose handler runs, and when its time is up."""
 
     call: ToolCallView
     ready: PreparedCall
@@ -59,7 +59,7 @@ class _Running(NamedTuple):
 
 
 class ParallelCalls:
-    """Calls in threads. Each has its own durable start, and its result when it ends."""
+    """Calls in threads. The start of each is on disk first, its result when it ends."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ParallelCalls:
                     self._submit(call, ready, overlay)
                 self._take_ended()
         finally:
-            # Interrupted: what is still at work has nothing more to say.
+            # Interrupted: handlers that still run can change nothing any more.
             for one in self._running.values():
                 one.overlay.close()
         if self._ending is None:
@@ -118,7 +118,7 @@ class ParallelCalls:
         future: Future[Invocation] = Future()
         work = partial(handled, self._context, call, ready, overlay)
         run = partial(contextvars.copy_context().run, _into, future, work)
-        # A daemon: a handler that never answers must not keep the program from ending.
+        # A daemon thread: a handler that never returns must not keep the program from ending.
         Thread(target=run, name=f"turnledger-tool-{call.name}", daemon=True).start()
         self._running[future] = _Running(call, ready, overlay, ends)
 
@@ -138,7 +138,7 @@ class ParallelCalls:
                 self._timed_out(running)
 
     def _ended(self, future: Future[Invocation], call: ToolCallView, overlay: Overlay) -> None:
-        # The others are still running: what comes of them is recorded before this one ends it.
+        # Other calls still run: they are recorded before this one ends the evaluation.
         try:
             invocation = future.result()
         except Exception as error:
@@ -148,7 +148,7 @@ class ParallelCalls:
             except Exception as ending:
                 self._ending = self._ending or ending
         except BaseException as interrupt:
-            # Raised by the handler: its call stays in doubt.
+            # KeyboardInterrupt and the like, raised by the handler: its call stays in doubt.
             overlay.close()
             if not future.done():
                 raise

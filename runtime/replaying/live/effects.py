@@ -1,8 +1,8 @@
-"""Answers of which chosen parts are live, and the rest is on record.
+"""Partly live effects: chosen parts are live, all others have their recorded outcome.
 
-The loop is the user's own and its events are real, those of a fork. A tool that is live has its
-handler called; of any other, what came of it when the run was live is added to the fork. The
-model is asked, or says what it said.
+The loop is the user's own, and its events are written to a fork. The handler of a live tool is
+called; the recorded outcome of any other is added to the fork. The model is called, or its
+recorded reply is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ OutputT = TypeVar("OutputT")
 
 @dataclass(frozen=True)
 class Missing:
-    """An answer that is needed: what would have to be live, and whether it is on record later."""
+    """An outcome that is not available: the part that would have to be live to get it.
+
+    `is_later` if it is recorded after the version at which the replay is to stop.
+    """
 
     live: str
     asked: str
@@ -55,7 +58,7 @@ class Missing:
 
 
 class Stopped(BaseException):
-    """The fork is not to go on: what it needs next is not to be had."""
+    """Ends the replay: the fork needs an outcome that is not available."""
 
     def __init__(self, missing: Missing) -> None:
         super().__init__(missing.asked)
@@ -63,22 +66,22 @@ class Stopped(BaseException):
 
 
 class PartlyLiveEffects:
-    """Some answers from the world, the others from the record."""
+    """`Effects` of a fork: some live, the others from the record."""
 
     def __init__(self, live: Live, outcomes: RecordedOutcomes, until: int | None) -> None:
         self._live = live
         self._outcomes = outcomes
         self._until = until
-        # What was answered from the record.
+        # The effects whose outcome came from the record.
         self.recorded: list[Part] = []
 
     def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
-        return dataclasses.replace(context, deadline=None)  # it was about the time of the run
+        return dataclasses.replace(context, deadline=None)  # a deadline was for the time of the run
 
     def check_limits(
         self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
     ) -> None:
-        """What is on record takes no time and costs nothing."""
+        """No limits: recorded outcomes take no time and no tokens."""
 
     # --- the model ---
 
@@ -95,10 +98,11 @@ class PartlyLiveEffects:
     # --- tools ---
 
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
-        """Call the handlers of those that are live; the others end as they did."""
+        """Call the handlers of live tools; the other calls end as they did."""
         width = min(context.adapter.parallel_tools, len(calls))
         chosen = calls if width > 1 else calls[:1]
-        # All answers are there before anything is begun: a call that has none is not in doubt.
+        # All outcomes are looked up before a call is started: one without an outcome must not
+        # be left in doubt.
         given = {
             call.number: self._outcome(context, call)
             for call in chosen
@@ -125,7 +129,7 @@ class PartlyLiveEffects:
 
 
 class _RecordedTurn:
-    """A turn of the model as it was."""
+    """A turn of the model with its recorded reply, or the failure that ended the run."""
 
     def __init__(self, found: Replied) -> None:
         self._came = found.came
@@ -146,10 +150,10 @@ class _RecordedTurn:
 
 
 class _PartlyGiven(ParallelCalls):
-    """Calls of a turn, of which some have their outcome already: those end first.
+    """The calls of a turn, some of which have a recorded outcome: those end first.
 
-    They are begun like the others, in order, and end in the order in which they did: the fork
-    reads like any run.
+    All are started in order, and the recorded ones end in the recorded order: the fork has the
+    same shape as any run.
     """
 
     def __init__(
@@ -183,7 +187,7 @@ class _PartlyGiven(ParallelCalls):
             try:
                 _give(self._context, call, outcome)
             except Exception as ending:
-                # Those that run beside it end first, and are recorded.
+                # The calls that run in parallel are recorded before it ends the turn.
                 self._ending = self._ending or ending
         for one in held:
             super()._submit(*one)
@@ -192,12 +196,12 @@ class _PartlyGiven(ParallelCalls):
 
 
 def _is_ready(context: EvaluationContext[Any], call: ToolCallView) -> bool:
-    """Whether it can be made; one that can't is refused by the loop itself."""
+    """Whether the call can be made; the loop itself refuses one with wrong arguments."""
     return not isinstance(prepared_call(context, call), Invocation)
 
 
 def _give(context: EvaluationContext[Any], call: ToolCallView, outcome: Outcome) -> None:
-    """Add what came of a call that was begun."""
+    """Add the recorded outcome of a call that was started."""
     event = outcome.event
     if isinstance(event, EvaluationSuperseded):
         ended_by(context, call, expansion_of(event))
@@ -212,12 +216,12 @@ def _give(context: EvaluationContext[Any], call: ToolCallView, outcome: Outcome)
         add_result(context, call, outcome.text, error=error, first=first)
     resources, journal = context.resources, context.journal
     if resources is not None and any(isinstance(e, ResourceSnapshotted) for e in outcome.changes):
-        # What runs next finds the files that the tool left.
+        # Tools that run after it find the files that it left.
         resources.restore_recorded(journal.known, journal.blob)
 
 
 def _again(event: Event, call: ToolCallView, evaluation_id: str) -> Addition:
-    """A tool's change as one of this call, after what is known here."""
+    """A recorded change of a tool, as a change of this call in the fork."""
     match event:
         case SliceEventApplied():
             return replace(event, call_id=call.call_id)

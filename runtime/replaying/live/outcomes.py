@@ -1,8 +1,8 @@
-"""What models and tools answered in a run, to be given to a loop that asks again.
+"""Index of the recorded outcomes of a run, by what was asked.
 
-Not in the order of the record, as `runtime.replaying.effects` has it, but by what is asked: a
-model's reply by its evaluation and turn, a tool's outcome by its call, each once. Attempts that
-died have no answer; of several answers to one call the last counts.
+`runtime.replaying.effects` reads outcomes in the order of the record; a fork may ask in another
+order. A reply is found by its evaluation and turn, a tool's outcome by its call, each once.
+Attempts that were interrupted have no outcome; of several outcomes of one call the last counts.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ Ending: TypeAlias = ToolCallCompleted | ToolCallFailed | EvaluationSuperseded
 
 
 class Outcome(NamedTuple):
-    """How a call ended: by a result, by an error, or by opening sections.
+    """How a call ended: with a result, an error, or a request to open sections.
 
-    `changes` are what the tool changed, and `text` what the model was told.
+    `changes` are what the tool changed, and `text` is the tool's message.
     """
 
     version: int
@@ -55,32 +55,32 @@ class Outcome(NamedTuple):
 
 
 class Replied(NamedTuple):
-    """What came of a turn: a reply, or the failure that ended the run."""
+    """The outcome of a turn: a reply, or the failure that ended the run."""
 
     version: int
     came: Reply | ModelCallFailed
 
 
 class RecordedOutcomes:
-    """The answers that stand in a run after a version."""
+    """The outcomes that a run recorded after a version."""
 
     def __init__(self, records: Iterable[Record], *, after: int) -> None:
-        gathered = _Gathering(after)
+        collected = _Collector(after)
         for record in records:
-            gathered.take(record)
-        self._replies = gathered.replies
+            collected.take(record)
+        self._replies = collected.replies
         # By tool and arguments, in order: the id of each call, and its outcome.
         self._outcomes: dict[tuple[str, str], list[tuple[str, Outcome]]] = {}
-        for call, outcome in gathered.outcomes.values():
+        for call, outcome in collected.outcomes.values():
             key = (call.name, _canonical(call.arguments))
             self._outcomes.setdefault(key, []).append((call.call_id, outcome))
 
     def reply(self, evaluation: int, turn: int) -> Replied | None:
-        """What the model said in a turn of an evaluation, by the numbers of both."""
+        """The outcome of a turn, by the number of its evaluation and its own."""
         return self._replies.get((evaluation, turn))
 
     def take(self, call: ToolCallView) -> Outcome | None:
-        """What came of a call: of this one, else of the first with the same arguments."""
+        """Take the outcome of this call, else of the first with the same arguments."""
         known = self._outcomes.get((call.name, _canonical(call.arguments)))
         if not known:
             return None
@@ -89,7 +89,7 @@ class RecordedOutcomes:
 
 
 def _canonical(arguments: str) -> str:
-    """Arguments by their value, however they are spelled."""
+    """Arguments in one spelling: equal values give equal text."""
     try:
         value = msgspec.json.decode(arguments) if arguments.strip() else {}
         return msgspec.json.encode(value, order="sorted").decode()
@@ -97,8 +97,8 @@ def _canonical(arguments: str) -> str:
         return arguments
 
 
-class _Gathering:
-    """Goes through a run's records, and notes what was answered."""
+class _Collector:
+    """Collects the outcomes in a pass over a run's records."""
 
     def __init__(self, after: int) -> None:
         self.replies: dict[tuple[int, int], Replied] = {}
@@ -106,14 +106,14 @@ class _Gathering:
         self.outcomes: dict[tuple[str, int, str], tuple[ToolCallRecord, Outcome]] = {}
         self._after = after
         self._evaluations = 0
-        self._catalogue = 0  # of the program that wrote what is gone through
-        # What was asked for, with its turn, and of that what was started and has not ended.
+        self._catalogue = 0  # of the program that wrote the records
+        # Calls that were asked for, with their turn, and those that were started and not ended.
         self._asked: dict[tuple[str, str], tuple[int, ToolCallRecord]] = {}
         self._started: dict[tuple[str, str], None] = {}
         self._said: InnerMessage | None = None
         self._answer: UUID | None = None
         self._failed: Record | None = None
-        # Of the commit that is gone through: what may be a tool's changes.
+        # What may be a tool's changes, in the commit that is read.
         self._commit = 0
         self._changes: list[Event] = []
 
@@ -144,7 +144,7 @@ class _Gathering:
                 self._asked[message.evaluation_id, call.call_id] = (message.turn, call)
 
     def _answered(self, message: InnerMessage) -> None:
-        """A call's message: it comes after its end."""
+        """The message of a call, which follows its end."""
         turn, _ = self._asked.get((message.evaluation_id, message.tool_call_id or ""), (0, None))
         key = (message.evaluation_id, turn, message.tool_call_id or "")
         if key in self.outcomes:
@@ -172,7 +172,7 @@ class _Gathering:
                 key, self._answer = (event.evaluation_id, event.call_id), event.message_id
                 self._end(key, Outcome(record.version, event.evaluation_id, event, changes))
             case EvaluationSuperseded():
-                # By a call, or by several side by side: they have no result of their own.
+                # By one call, or by several in parallel: they have no result of their own.
                 for key in [one for one in self._started if one[0] == event.evaluation_id]:
                     self._end(key, Outcome(record.version, event.evaluation_id, event))
 
@@ -184,7 +184,7 @@ class _Gathering:
         self.replies[self._evaluations, event.turn] = Replied(record.version, reply)
 
     def _gave_up(self) -> None:
-        """A failed call is an answer where it ended the run; else it was tried again."""
+        """A failed model call is an outcome if it ended the run; else it was tried again."""
         record, self._failed = self._failed, None
         if record is not None and record.version > self._after:
             assert isinstance(record.event, ModelCallFailed)
@@ -198,7 +198,7 @@ class _Gathering:
             self.outcomes[key[0], turn, key[1]] = (call, outcome)
 
     def _changes_of(self, call_id: str) -> tuple[Event, ...]:
-        """What stands right before a call's end and is no other's."""
+        """The changes right before a call's end that are not another call's."""
         changes = self._changes
         first = len(changes)
         while first and _may_be_of(call_id, changes[first - 1]):
@@ -211,7 +211,7 @@ def _may_be_of(call_id: str, event: Event) -> bool:
 
 
 def _reply_of(message: InnerMessage, came: ModelReplied) -> Reply:
-    """The reply, but for its usage: to hear it again costs no tokens."""
+    """The recorded reply, without its usage: a replay uses no tokens."""
     data = came.provider_data if isinstance(came.provider_data, dict) else {}
     return Reply(
         text=message.content,

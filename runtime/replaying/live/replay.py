@@ -1,9 +1,8 @@
-"""Replay at the third depth: a run again, with chosen parts of it live.
+"""`replay_live`: re-execute a run in a fork, with chosen parts live.
 
-`--live tool:search`, `--live model`: these touch the world, and everything else is answered from
-the record. What comes of it goes to a fork; the run stays as it was. The fork begins before the
-first effect that is live, and is a run like any other: it can be looked at, compared and
-replayed.
+`--live tool:search`, `--live model`: these call the handler or the provider; everything else is
+answered from the record. The run stays as it was. The fork begins before the first effect that is
+live, and is a run like any other: it can be inspected, compared, recovered and replayed.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ Status = Literal["completed", "failed", "waiting", "stopped"]
 
 
 class NotRecordedError(TurnledgerError):
-    """What a loop asks for is neither live nor on record; the fork has stopped before it.
+    """The loop needs an outcome that is neither live nor recorded; the fork stopped before it.
 
-    `live` is the part that would have to be live too. The fork is as it was then, and can be
-    recovered: everything is live then.
+    `live` is the part that would have to be live too. The fork can be recovered; everything is
+    live then.
     """
 
     def __init__(self, run_id: str, fork: UUID, missing: Missing) -> None:
@@ -65,16 +64,16 @@ class NotRecordedError(TurnledgerError):
         self.live, self.asked = missing.live, missing.asked
         super().__init__(
             f"Run {run_id} has no record of {missing.asked}: the fork {fork} has stopped there. "
-            f"Have that live too: --live {missing.live}."
+            f"Make that part live too: --live {missing.live}."
         )
 
 
 @dataclass(frozen=True)
 class LiveReplay:
-    """What came of it: the fork, from where it goes on, and where its answers are from.
+    """The result of a live replay: the fork, and which of its effects were live.
 
-    A fork that has failed has its `error`, one that is completed its `response`; one that has
-    "stopped" came to the version that it was to go to. `parted` is the first event in which the
+    A fork that failed has its `error`, one that completed its `response`; one that "stopped"
+    needed what was recorded after `until`. `first_difference` names the first events in which the
     run (`first`) and the fork (`second`) differ in substance; None if there is none.
     """
 
@@ -84,7 +83,7 @@ class LiveReplay:
     status: Status
     live: tuple[Part, ...]
     recorded: tuple[Part, ...]
-    parted: Divergence | None = None
+    first_difference: Divergence | None = None
     response: PromptResponse[Any] | None = None
     error: Exception | None = None
 
@@ -97,12 +96,17 @@ def replay_live(
     live: Iterable[str],
     until: int | None = None,
 ) -> LiveReplay:
-    """Run a loop again in a fork of a run: `live` parts for real, the rest from the record.
+    """Re-execute a run in a fork: `live` parts for real, the rest from the record.
 
-    `live` names are `model` and `tool:NAME`. With `until`, a version of the run, the fork stops
-    where it would need an answer that was recorded later. Limits of time and tokens are off.
-    InvalidInputError, and no fork, if nothing of the run is live like that; NotRecordedError if
-    something is asked for that is not on record.
+    Limits of time and tokens are off. InvalidInputError, and no fork, if nothing of the run would
+    be live; NotRecordedError if the loop needs an outcome that is not on record.
+
+    Args:
+        ledger: Where the run is, and the fork will be.
+        run_id: The run.
+        loop: The loop to re-execute.
+        live: `model`, `tool:NAME`, or several of these.
+        until: A version of the run; the fork stops where it would need a later outcome.
     """
     run, chosen = UUID(canonical_id(run_id)), Live.of(live)
     check_chain(ledger, run)
@@ -141,18 +145,18 @@ def replay_live(
         status=status,
         live=tuple(live_parts_of(ledger.read(fork, after=at), chosen)),
         recorded=tuple(effects.recorded),
-        parted=_parted(ledger, run, fork, status),
+        first_difference=_first_difference(ledger, run, fork, status),
         response=response,
         error=failure,
     )
 
 
 def _request(ledger: Ledger, run: UUID, host: LoopHost) -> Any:
-    """What the run was asked for; an error if that is nothing for this loop."""
+    """The run's request; an error if it has none, or one that this loop does not take."""
     asked = request_event(ledger, run)
     if asked is None or asked.request_id is None:
         raise InvalidInputError(
-            f"Run {run} was not asked for anything: no loop began it, so none can run it again."
+            f"Run {run} has no request: it was not started by a loop and can't be re-executed."
         )
     return request_from(str(run), host.request_type, asked.request_type, asked.request)
 
@@ -163,10 +167,10 @@ def _request(ledger: Ledger, run: UUID, host: LoopHost) -> Any:
 def _fork_point(
     run: UUID, live: Live, records: Sequence[Record], own: Sequence[Record], until: int | None
 ) -> int:
-    """The end of the last commit before anything is live at which no call is under way.
+    """Where to fork: at the last commit before the first live effect with no call under way.
 
-    A call that was started there would be in doubt in the fork, though its end is on record.
-    What a run shares with those that it goes on from stays as it is.
+    A call that was started there would be in doubt in the fork, though its end is on record. The
+    part that a run shares with its parent can't be forked here: it is the parent's.
     """
     point, projections = None, (PendingTools(),)
     states = fold_together(records[: len(records) - len(own)], projections)
@@ -178,8 +182,7 @@ def _fork_point(
                 return point
             raise InvalidInputError(
                 f"Version {first.version} of run {run} would be live, and no commit of the run "
-                "ends before it with no call under way: there is nothing that a fork could go on "
-                "from."
+                "ends before it with no call under way: there is no version to fork at."
             )
         states = fold_together(commit, projections, states)
         if not _under_way(*states):
@@ -194,7 +197,7 @@ def _fork_point(
 
 
 def _under_way(state: ToolsState) -> bool:
-    """Whether nobody knows there how a call ended; to run it again is decided for one run only."""
+    """Whether a call has no outcome; a decision to retry it counts for one run only."""
     return any(
         call.status in ("started", "in_doubt") and call.decision not in ("completed", "failed")
         for call in state.pending()
@@ -208,7 +211,7 @@ def _under_way(state: ToolsState) -> bool:
 def _forks_host(
     host: LoopHost, ledger: Ledger, effects: PartlyLiveEffects, live: Live
 ) -> Iterator[LoopHost]:
-    """The user's loop for the fork: only what is live reaches its listeners and resources."""
+    """The user's loop for the fork: only live parts reach its listeners and resources."""
     with ExitStack() as stack:
 
         def create_session() -> Session:
@@ -221,7 +224,7 @@ def _forks_host(
             ledger=ledger,
             bus=LiveNews(live, host.bus),
             create_session=create_session,
-            # For tools that are live. What files were for the others is on record.
+            # For tools that are live. The files that the others left are on record.
             resources=host.resources if live.tools else dict,
             recovery=host.recovery or RecoveryConfig(),
             backend=None,
@@ -239,10 +242,10 @@ def _unobserved(session: Session) -> Iterator[None]:
         session._observers = observers
 
 
-def _parted(ledger: Ledger, run: UUID, fork: UUID, status: Status) -> Divergence | None:
-    from turnledger.projections.comparison.runs import compare  # only who has a fork needs it
+def _first_difference(ledger: Ledger, run: UUID, fork: UUID, status: Status) -> Divergence | None:
+    from turnledger.projections.comparison.runs import compare  # only needed with a fork
 
     found = compare(ledger, run, fork).divergence
     if found is not None and found.second is None and status == "stopped":
-        return None  # it has only not come as far
+        return None  # the fork only did not come as far
     return found

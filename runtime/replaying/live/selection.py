@@ -1,4 +1,4 @@
-"""Which parts of a run are live when it is run again: the model, and tools by name."""
+"""Selection of live parts: the model, and tools by name."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ TOOL = "tool:"
 
 @dataclass(frozen=True)
 class Live:
-    """What is live: the model, tools, or both."""
+    """The parts that are live: the model, tools, or both."""
 
     model: bool
     tools: frozenset[str]
 
     @classmethod
     def of(cls, parts: Iterable[str]) -> Live:
-        """`model` and `tool:NAME`, as people write them; InvalidInputError if it is neither."""
+        """Parse `model` and `tool:NAME`; InvalidInputError for anything else."""
         names = [parts] if isinstance(parts, str) else list(parts)
         if not names:
             raise InvalidInputError(
-                "Nothing is to be live. Name the parts that are: `model`, or `tool:NAME`; with "
-                "none of them it is a replay from the record alone."
+                "No live parts given: expected `model` or `tool:NAME`. Use `replay` to run "
+                "everything from the record."
             )
         for name in names:
             if name != MODEL and not name.removeprefix(TOOL):
-                raise InvalidInputError(f"{name!r} names no tool: `tool:NAME`.")
+                raise InvalidInputError(f"Invalid live part {name!r}: expected `tool:NAME`.")
             if name != MODEL and not name.startswith(TOOL):
                 raise InvalidInputError(
-                    f"{name!r} is no part that can be live: those are `model` and `tool:NAME`."
+                    f"Invalid live part {name!r}: expected `model` or `tool:NAME`."
                 )
         tools = frozenset(name.removeprefix(TOOL) for name in names if name != MODEL)
         return cls(MODEL in names, tools)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As people write them."""
+        """The parts as they are written: `model`, `tool:NAME`."""
         return (*([MODEL] if self.model else []), *(TOOL + name for name in sorted(self.tools)))
 
     def begins_at(self, record: Record) -> bool:
-        """Whether an effect begins with this record that is to be live."""
+        """Whether a live effect begins with this record."""
         event = record.event
         if isinstance(event, ToolCallStarted):
             return event.name in self.tools
@@ -81,7 +81,14 @@ class Part:
 def check_tools(
     run: UUID, live: Live, records: Sequence[Record], now: Callable[[], Iterable[str]]
 ) -> None:
-    """InvalidInputError if a tool is neither the run's nor the loop's."""
+    """Raise InvalidInputError for a live tool that neither the run nor the loop has.
+
+    Args:
+        run: The run.
+        live: The selection.
+        records: The run's records.
+        now: Gives the names of the loop's tools; called only if the run lacks one.
+    """
     known: dict[str, None] = {}
     for record in records:
         event = record.event
@@ -98,7 +105,7 @@ def check_tools(
 
 
 def offered(host: LoopHost, session: Session, request: Any) -> list[str]:
-    """The tools that the loop has for a request now; making its prompt leaves no trace."""
+    """The names of the loop's tools for a request; what create_prompt changes is dropped."""
     try:
         with session.scope(Overlay(session.journal, CREATE_PROMPT)):
             prompt = host.create_prompt(request)
@@ -108,7 +115,7 @@ def offered(host: LoopHost, session: Session, request: Any) -> list[str]:
 
 
 def live_parts_of(records: Iterable[Record], live: Live) -> Iterator[Part]:
-    """The effects of a fork that were live, each once however often it was tried."""
+    """The live effects of a fork, each once however often it was tried."""
     found: dict[tuple[str, Part], None] = {}
     turn = 0
     for record in records:
@@ -123,7 +130,10 @@ def live_parts_of(records: Iterable[Record], live: Live) -> Iterator[Part]:
 
 
 class LiveNews(InProcessEventBus):
-    """A bus of its own; what live parts have to tell goes to the user's, whose word counts."""
+    """A bus that passes events of live parts on to the user's bus, and no others.
+
+    A listener of the user's may veto a live tool's result, as in any run.
+    """
 
     def __init__(self, live: Live, users: EventBus) -> None:
         super().__init__()

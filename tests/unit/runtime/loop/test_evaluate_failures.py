@@ -93,7 +93,7 @@ class OverloadedError(Exception):
         (says("\ud800"), "can't be recorded"),
         (says("ok", provider_data={"x": object()}), "can't be recorded"),
         (Reply(tool_calls=(ToolCall("c1", "add", 7),)), "can't be recorded"),  # type: ignore[arg-type]
-        ("text", "can't be read: ScriptError: A scripted reply is a Reply, not str"),
+        ("text", "can't be read: ScriptError: Invalid scripted reply str: expected a Reply"),
     ],
     ids=[
         "nothing",
@@ -141,7 +141,7 @@ def test_a_request_that_cannot_be_made_is_not_sent() -> None:
 
 def test_a_script_that_is_too_short_says_so() -> None:
     """With the turn that was asked for."""
-    with pytest.raises(PromptEvaluationError, match="1 replies; turn 2"):
+    with pytest.raises(PromptEvaluationError, match="1 replies: none for turn 2"):
         Scripted([calls(("c1", "add"))]).evaluate(prompt_of(tool()), session=Session())
 
 

@@ -113,7 +113,7 @@ def _messages(what: str) -> list[Any]:
         ("a result of nothing", "was not called"),
         ("a system message", "put it into a section"),
         ("the assistant last", "the assistant's own"),
-        ("no message", "str is none"),
+        ("no message", "of type str"),
     ],
 )
 def test_what_opens_no_conversation_is_refused(what: str, why: str) -> None:

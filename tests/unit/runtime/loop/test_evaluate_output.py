@@ -58,7 +58,7 @@ def test_an_array_is_parsed_in_both_ways() -> None:
 def test_a_reply_that_is_not_what_was_asked_for_fails_in_the_response(text: str) -> None:
     """S4-3: and the reply is on record; read as text, it can still be had."""
     session, prompt = Session(), prompt_of(output=Sum)
-    with pytest.raises(PromptEvaluationError, match="as asked") as caught:
+    with pytest.raises(PromptEvaluationError, match="that was asked for") as caught:
         Scripted([says(text)]).evaluate(prompt, session=session)
     assert caught.value.phase == "response"
     assert messages(session)[-1].content == text

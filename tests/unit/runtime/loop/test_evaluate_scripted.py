@@ -117,7 +117,7 @@ def test_a_function_of_the_request_may_reply() -> None:
 def test_what_is_no_reply_is_refused() -> None:
     """By its type."""
     adapter: ScriptedAdapter[Any] = ScriptedAdapter([])
-    with pytest.raises(ScriptError, match="not dict"):
+    with pytest.raises(ScriptError, match="reply dict: expected a Reply"):
         adapter.decode({"text": "ok"})
 
 

@@ -106,7 +106,7 @@ def test_a_live_tool_runs_and_nothing_else(kind: str, ledger: Ledger, tmp_path: 
     assert bytes_of(ledger, run) == before
     same = state_at(ledger, found.fork).outcome_digest == state_at(ledger, run).outcome_digest
     assert same or kind == "parallel"  # there the order in which they end is anybody's guess
-    assert found.parted is None or kind == "parallel"
+    assert found.first_difference is None or kind == "parallel"
     assert not any(used_in(ledger, found))
     check_fork(ledger, found, kind, tmp_path)
 
@@ -129,7 +129,7 @@ def test_sections_open_as_they_did(ledger: Ledger, tmp_path: Path) -> None:
     run = recorded(ledger, "expansion", tmp_path)
     found = replay_live(ledger, run, again("expansion", tmp_path, ledger), live=["model"])
     assert ("tool:open_sections", "o1") in [(p.what, p.call_id) for p in found.recorded]
-    assert found.parted is None
+    assert found.first_difference is None
     check_fork(ledger, found, "expansion", tmp_path)
 
 
@@ -138,8 +138,8 @@ def test_a_tool_that_does_something_else_parts_the_fork(ledger: Ledger, tmp_path
     run = recorded(ledger, "one", tmp_path)
     agent = Stingy("one", tmp_path / "again", ledger)
     found = replay_live(ledger, run, agent, live=["tool:pay"])
-    assert found.parted is not None
-    first = found.parted.first
+    assert found.first_difference is not None
+    first = found.first_difference.first
     assert first is not None
     assert ledger.record(run, first).tag == "slice.event_applied"
 
@@ -160,7 +160,7 @@ def test_a_live_model_is_answered_from_the_record(
     assert {part.what for part in found.live} == {"model"}
     assert all(used_in(ledger, found))
     assert found.status == "completed"
-    assert found.parted is None
+    assert found.first_difference is None
     assert bytes_of(ledger, run) == before
     check_fork(ledger, found, kind, tmp_path)
 
@@ -178,7 +178,7 @@ def test_another_model_may_ask_in_another_way(ledger: Ledger, tmp_path: Path) ->
     ends = {r.event.call_id: r.version for r in ledger.read(run) if r.tag == "tool_call.completed"}  # type: ignore[union-attr]
     assert given == [("x1", ends["a3"]), ("x2", ends["a1"])]
     assert [one.amount for one in state_of(ledger, found.fork)] == [3, 1]
-    assert found.parted is not None
+    assert found.first_difference is not None
     assert agent.effects() == []
 
 
@@ -240,9 +240,9 @@ def test_a_live_model_and_a_live_tool(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("live", "said"),
     [
-        ([], "Nothing is to be live"),
-        (["tool:"], "names no tool"),
-        (["search"], "`model` and `tool:NAME`"),
+        ([], "No live parts given"),
+        (["tool:"], "expected `tool:NAME`"),
+        (["search"], "expected `model` or `tool:NAME`"),
         (["tool:search"], "Its tools are: .*pay, refuse"),
     ],
 )
@@ -273,7 +273,7 @@ def test_it_stops_where_it_is_told_to(ledger: Ledger, tmp_path: Path) -> None:
     agent = again("sequential", tmp_path, ledger)
     found = replay_live(ledger, run, agent, live=["tool:pay"], until=second)
     assert agent.effects() == ["a1", "a2"]
-    assert (found.status, found.parted) == ("stopped", None)
+    assert (found.status, found.first_difference) == ("stopped", None)
     assert state_at(ledger, found.fork).summary.status == "running"
     with pytest.raises(InvalidInputError, match="up to version 3"):
         replay_live(ledger, run, again("sequential", tmp_path, ledger), live=["tool:pay"], until=3)

@@ -144,7 +144,7 @@ def test_a_live_tool_finds_the_files_of_recorded_ones(ledger: Ledger, tmp_path: 
     said = [call.result for call in state_at(ledger, found.fork).tools.calls]
     assert said == ["Written.", "a", "Written."]
     assert sorted(path.name for path in loop.folder.iterdir()) == ["a", "c"]
-    assert found.parted is None
+    assert found.first_difference is None
     check(ledger, found, loop)
 
 
@@ -173,7 +173,7 @@ def test_a_recorded_failure_of_the_model_ends_the_fork_too(ledger: Ledger) -> No
     assert found.status == "failed"
     assert isinstance(found.error, PromptEvaluationError)
     assert "out of order" in str(found.error)
-    assert found.parted is None
+    assert found.first_difference is None
     check(ledger, found, loop)
 
 
@@ -194,7 +194,7 @@ def test_time_that_was_up_in_a_recorded_tool_is_up_again(ledger: Ledger) -> None
         Later(replies, ledger=ledger, in_tool=late).execute(Goal(), run_id=run)
     loop = Later(replies, ledger=ledger)
     found = replay_live(ledger, run, loop, live=["tool:refuse"])
-    assert (found.status, found.parted, loop.ran) == ("failed", None, [])
+    assert (found.status, found.first_difference, loop.ran) == ("failed", None, [])
     assert "too late" in str(found.error)
     check(ledger, found, loop)
 
@@ -269,7 +269,7 @@ def test_another_prompt_needs_a_live_model(ledger: Ledger) -> None:
     assert "The fork is" in caught.value.__notes__[0]
     found = replay_live(ledger, run, loop, live=["model"])
     assert (found.status, loop.ran) == ("completed", [])
-    assert found.parted is not None
+    assert found.first_difference is not None
 
 
 # --- who hears of it -------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_a_continuation_runs_again(ledger: Ledger, tmp_path: Path) -> None:
         other = Agent("reused", tmp_path / live[:4], ledger)
         found = replay_live(ledger, run, other, live=live)
         assert other.effects() == effects
-        assert found.parted is None
+        assert found.first_difference is None
         assert state_at(ledger, found.fork).slices.all("Paid") == state_at(ledger, run).slices.all(
             "Paid"
         )
@@ -363,8 +363,8 @@ def test_a_model_may_say_something_else_at_the_end(ledger: Ledger) -> None:
     other = Reply(text='{"steps": 4}')
     loop = Planner([*REPLIES[:3], other], ledger=ledger)
     found = replay_live(ledger, run, loop, live=["model"])
-    assert found.parted is not None
-    assert found.parted.second is not None
-    assert ledger.record(found.fork, found.parted.second).tag == "message.appended"
+    assert found.first_difference is not None
+    assert found.first_difference.second is not None
+    assert ledger.record(found.fork, found.first_difference.second).tag == "message.appended"
     assert found.response is not None
     assert found.response.output.steps == 4
