@@ -31,7 +31,7 @@ from turnledger.ledger.errors import ConcurrentAppendError, EventIdConflictError
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append import AppendRequest, append
 from turnledger.ledger.runs.append_request import build_request
-from turnledger.ledger.runs.record import Draft, Record
+from turnledger.ledger.runs.record import Draft, Record, as_row
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import PAGE
 
@@ -90,7 +90,8 @@ class LedgerRecorder(ApplicationRecorder):
                 outcome = append(tx, request, clock)
                 if outcome.duplicate:  # to the library, a version that is there is a conflict
                     raise IntegrityError(f"Run {request.run_id} has these versions already.")
-                positions.update({(row.run_id, row.version): row.position for row in outcome.rows})
+                rows = map(as_row, outcome.rows)
+                positions.update({(row.run_id, row.version): row.position for row in rows})
             return positions
 
         try:

@@ -45,7 +45,7 @@ from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunInfo, RunStatus, describe, fold_index
 from turnledger.ledger.runs.lineage import Segment, lineage
-from turnledger.ledger.runs.record import Draft, Record
+from turnledger.ledger.runs.record import Draft, Record, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
@@ -86,7 +86,7 @@ class Appended:
     @property
     def digest(self) -> str:
         """The last event's digest, in hexadecimal: it stands for the whole run up to here."""
-        return self._outcome.new_rows[-1].digest.hex()
+        return self._outcome.digest.hex()
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -96,7 +96,8 @@ class Appended:
 
     def __repr__(self) -> str:
         rows = self._outcome.new_rows
-        return f"<Appended to {rows[0].run_id}: {len(rows)} events>"
+        run_id, *_ = rows[0]
+        return f"<Appended to {run_id}: {len(rows)} events>"
 
 
 class Ledger:
@@ -296,7 +297,7 @@ class Ledger:
                     yield Record(row, codec)
                 if len(rows) < page:
                     break
-                reached = rows[-1].version
+                reached = as_row(rows[-1]).version
                 if not low < reached <= high:
                     raise _out_of_order(f"the versions of run {run}")
                 if backwards:
@@ -385,7 +386,7 @@ class Ledger:
             for row in rows:
                 yield Record(row, self._codec)
             if rows:
-                reached = rows[-1].position
+                reached = as_row(rows[-1]).position
                 if not isinstance(reached, int) or reached <= after:
                     raise _out_of_order("positions")
                 after, nap = reached, SHORTEST_NAP

@@ -151,12 +151,12 @@ def fold_pages(
     while found := list(islice(left, PAGE)):
         last = found[-1]
         if len(found) == 1:  # a step of a loop
-            for place in places.get(last.row.tag, ()):
+            for place in places.get(last.tag, ()):
                 current[place] = projections[place].apply(current[place], last)
             continue
         pages: list[list[Record]] = [[] for _ in current]
         for record in found:
-            for place in places.get(record.row.tag, ()):
+            for place in places.get(record.tag, ()):
                 pages[place].append(record)
         for place, page in enumerate(pages):
             if page:

@@ -29,7 +29,7 @@ from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
 from turnledger.ledger.events.types import CustomEvent, Event, RunStarted, ToolCallDecided
 from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
-from turnledger.ledger.runs.record import NewRow, Row, as_new_row, as_row
+from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
 
 # What others may append to a run that a living worker holds.
@@ -60,17 +60,23 @@ class AppendRequest(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The rows as recorded, their positions, and whether they had been recorded before."""
 
-    new_rows: Sequence[NewRow]
+    new_rows: Sequence[NewColumns]
     positions: Sequence[int]
     duplicate: bool
 
     @property
     def version(self) -> int:
-        return self.new_rows[-1].version
+        _, version, *_ = self.new_rows[-1]
+        return version
 
     @property
-    def rows(self) -> list[Row]:
-        return [as_row((p, *row)) for p, row in zip(self.positions, self.new_rows, strict=True)]
+    def digest(self) -> bytes:
+        *_, digest, _ = self.new_rows[-1]
+        return digest
+
+    @property
+    def rows(self) -> list[Columns]:
+        return [(p, *row) for p, row in zip(self.positions, self.new_rows, strict=True)]
 
 
 def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
@@ -140,9 +146,7 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
             rows.append(row)
             continue
         raise EventIdConflictError(entry.event_id, run_id=row.run_id, version=row.version, why=why)
-    return Outcome(
-        [as_new_row(row[1:]) for row in rows], [row.position for row in rows], duplicate=True
-    )
+    return Outcome([row[1:] for row in rows], [row.position for row in rows], duplicate=True)
 
 
 def _write(
@@ -159,7 +163,7 @@ def _write(
         )
     link = linker(run_id, recorded_at)
     version, digest = start.version, start.digest
-    rows: list[NewRow] = []
+    rows: list[NewColumns] = []
     indexed: list[Event] = []
     for entry in request.entries:
         version += 1
@@ -169,9 +173,7 @@ def _write(
         if tag in INDEXED_TAGS:
             indexed.append(entry.event)
         digest = link(digest, version, event_id, tag, data)
-        rows.append(
-            as_new_row((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
-        )
+        rows.append((run_id, version, tag, event_id, recorded_at, digest, data.decode()))
     after = advance(start, indexed, version, digest, recorded_at)
     positions = tx.advance(row, after, rows, request.blobs)
     if positions is None:

@@ -33,7 +33,7 @@ from turnledger.ledger.events.types import (
     RunWaiting,
     ToolCallDecided,
 )
-from turnledger.ledger.runs.record import Row
+from turnledger.ledger.runs.record import Columns
 
 RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
 
@@ -157,7 +157,7 @@ def _indexed(tag: str, data: str, decode: Callable[[str, str], Event]) -> Event 
     return event if event.tag in INDEXED_TAGS else None
 
 
-def fold_index(rows: Iterable[Row], decode: Callable[[str, str], Event]) -> list[RunRow]:
+def fold_index(rows: Iterable[Columns], decode: Callable[[str, str], Event]) -> list[RunRow]:
     """The whole index, from all records in the ledger's order."""
     index: dict[str, RunRow] = {}
     for _, run_id, version, tag, _, recorded_at, digest, data in rows:

@@ -1,8 +1,9 @@
 """Records and stored rows: an event with its place in a run and in the ledger, and its digest.
 
-Stores give rows, which are named tuples of plain columns; `Ledger.read` gives records. A record
-converts ids, times and the event when they are asked for: converting them all for every record
-would halve the speed of reading.
+Stores give rows as plain tuples (`Columns`), because a named tuple for each would slow reading
+down by a quarter. Nothing outside of this module counts their columns: `Ledger.read` wraps them
+in records, and code below the ledger names them with `as_row`. A record converts ids, times and
+the event when they are asked for.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ class Draft(NamedTuple):
 
     event: Event
     event_id: UUID | str
+
+
+# A stored event as a driver gives it: the fields of `Row`, and of `NewRow`, in their order.
+Columns: TypeAlias = tuple[int, str, int, str, str, int, bytes, str]
+NewColumns: TypeAlias = tuple[str, int, str, str, int, bytes, str]
 
 
 class Row(NamedTuple):
@@ -66,51 +72,55 @@ class RawRow(NamedTuple):
     data: Any
 
 
-_Columns: TypeAlias = tuple[Any, ...]
-# A named tuple of columns in their order. `Row(...)` and `Row._make` would run a Python function
-# for each event that is read or written; these are one call in C.
-as_row = cast(Callable[[_Columns], Row], partial(tuple.__new__, Row))
-as_new_row = cast(Callable[[_Columns], NewRow], partial(tuple.__new__, NewRow))
-as_raw_row = cast(Callable[[_Columns], RawRow], partial(tuple.__new__, RawRow))
+# Names the columns of a row. `Row._make` would run a Python function for each; this is one in C.
+as_row = cast(Callable[[Columns], Row], partial(tuple.__new__, Row))
+as_raw_row = cast(Callable[[tuple[Any, ...]], RawRow], partial(tuple.__new__, RawRow))
 
 
 class Record:
     """One event as recorded in a run; immutable."""
 
-    __slots__ = ("_codec", "_event", "row")
+    __slots__ = ("_codec", "_columns", "_event")
 
-    row: Row
-
-    def __init__(self, row: Row, codec: Codec, event: Event | None = None) -> None:
-        """`event` is what the row's data decodes to, if that is known already."""
-        self.row = row
+    def __init__(self, columns: Columns, codec: Codec, event: Event | None = None) -> None:
+        self._columns = columns
         self._codec = codec
         self._event = event
 
     @property
+    def row(self) -> Row:
+        """The stored columns by name, ids as text and the time in microseconds."""
+        return as_row(self._columns)
+
+    @property
     def position(self) -> int:
         """Its place in the whole ledger: growing, not dense."""
-        return self.row.position
+        return self._columns[0]
 
     @property
     def run_id(self) -> UUID:
         """The run that holds the event; in a fork's shared part this is the ancestor's id."""
-        return UUID(self.row.run_id)
+        return UUID(self._columns[1])
+
+    @property
+    def run_key(self) -> str:
+        """The run's id as text, as it is stored: cheaper than `run_id`."""
+        return self._columns[1]
 
     @property
     def version(self) -> int:
         """Its place in its run: 1, 2, 3 ... without gaps."""
-        return self.row.version
+        return self._columns[2]
 
     @property
     def tag(self) -> str:
         """The event's type, as it is stored."""
-        return self.row.tag
+        return self._columns[3]
 
     @property
     def event_id(self) -> UUID:
         """The event's id, unique in the ledger."""
-        return UUID(self.row.event_id)
+        return UUID(self._columns[4])
 
     @property
     def commit(self) -> int:
@@ -118,37 +128,37 @@ class Record:
 
         It is the commit's time in microseconds since 1970 (UTC), and grows from commit to commit.
         """
-        return self.row.recorded_at
+        return self._columns[5]
 
     @property
     def recorded_at(self) -> datetime:
         """The time of the commit, by the ledger's clock."""
-        return to_datetime(self.row.recorded_at)
+        return to_datetime(self._columns[5])
 
     @property
     def digest(self) -> str:
         """SHA-256 over the record and the digest of the one before it, in hexadecimal."""
-        return self.row.digest.hex()
+        return self._columns[6].hex()
 
     @property
     def data(self) -> str:
         """The event's JSON text: the very bytes that the digest covers."""
-        return self.row.data
+        return self._columns[7]
 
     @property
     def event(self) -> Event:
         """The event, decoded once."""
         event = self._event
         if event is None:
-            row = self.row
-            event = self._event = self._codec.decode(row.tag, row.data)
+            columns = self._columns
+            event = self._event = self._codec.decode(columns[3], columns[7])
         return event
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and self.row == other.row
+        return isinstance(other, Record) and self._columns == other._columns
 
     def __hash__(self) -> int:
-        return hash(self.row)
+        return hash(self._columns)
 
     def __repr__(self) -> str:
-        return f"<Record {self.row.run_id}@{self.row.version} {self.row.tag}>"
+        return f"<Record {self.run_key}@{self.version} {self.tag}>"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import NewRow, Row
+from turnledger.ledger.runs.record import Columns, NewColumns, Row
 
 
 class Lease(NamedTuple):
@@ -124,7 +124,7 @@ class Transaction(ABC):
         self,
         before: RunRow | None,
         after: RunRow,
-        rows: Sequence[NewRow],
+        rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         """Write rows and the run's new row in the index, if that still is `before`.
@@ -153,7 +153,7 @@ class Transaction(ABC):
         self,
         before: RunRow | None,
         after: RunRow,
-        rows: Sequence[NewRow],
+        rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None: ...
 
@@ -194,7 +194,7 @@ class Transaction(ABC):
     def has_blob(self, name: str) -> bool: ...
 
     @abstractmethod
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
         """Replace the run index by what `fold` makes of all rows, in order.
 
         No other writer may come in between.

@@ -20,7 +20,7 @@ import msgspec
 
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import RawRow, Row
+from turnledger.ledger.runs.record import Columns, RawRow
 from turnledger.ledger.runs.transaction import Lease, RedoError, Transaction
 from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.group_commit import GroupCommit, Job
@@ -211,7 +211,7 @@ class Store(ABC):
     @abstractmethod
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
+    ) -> list[Columns]:
         """A page of a run's own rows, without those that a fork shares with its parent.
 
         Args:
@@ -223,7 +223,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         """A page of all rows of the ledger in the order of their positions.
 
         Never gives a row when one with a lower position can still appear, so a reader that goes
@@ -237,7 +237,7 @@ class Store(ABC):
 
     def confirmed_rows_after(
         self, position: int, limit: int, until: int | None = None
-    ) -> list[Row]:
+    ) -> list[Columns]:
         """Like rows_after, but only rows that a synchronous standby has confirmed."""
         return self.rows_after(position, limit, until)
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import NewRow, RawRow, Row, as_raw_row, as_row
+from turnledger.ledger.runs.record import Columns, NewColumns, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import (
     DerivedWriter,
     EventIdTakenError,
@@ -215,7 +215,7 @@ class MemoryTransaction(Transaction):
         self,
         before: RunRow | None,
         after: RunRow,
-        rows: Sequence[NewRow],
+        rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         tables = self._tables
@@ -223,7 +223,7 @@ class MemoryTransaction(Transaction):
             now = tables.runs.get(after.run_id)
             if (now and now.version) != (before and before.version):
                 return None
-            if any(row.event_id in tables.by_id for row in rows):
+            if any(event_id in tables.by_id for _, _, _, event_id, *_ in rows):
                 raise EventIdTakenError
             self._put(tables.runs, after.run_id, after)
             for name, content in blobs.items():
@@ -231,8 +231,9 @@ class MemoryTransaction(Transaction):
                     self._put(tables.blobs, name, content)
             return [self._insert(row) for row in rows]
 
-    def _insert(self, row: NewRow) -> int:
+    def _insert(self, columns: NewColumns) -> int:
         tables, position = self._tables, len(self._tables.rows) + 1
+        row = as_row((position, *columns))
         own = tables.by_run.setdefault(row.run_id, [])
 
         def undo() -> None:
@@ -242,7 +243,7 @@ class MemoryTransaction(Transaction):
             tables.by_id.pop(row.event_id, None)
 
         self._undo.append(undo)
-        tables.rows.append(as_row((position, *row)))
+        tables.rows.append(row)
         own.append(position - 1)
         tables.by_id[row.event_id] = position - 1
         return position
@@ -261,7 +262,7 @@ class MemoryTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return name in self._tables.blobs
 
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
         tables, old = self._tables, self._tables.runs
         self._undo.append(lambda: setattr(tables, "runs", old))
         tables.runs = {row.run_id: row for row in fold(iter(tables.rows))}
@@ -293,7 +294,7 @@ class MemoryStore(Store):
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
+    ) -> list[Columns]:
         self._check_open()
         with self.tables.lock:
             own = self.tables.by_run.get(run_id, [])
@@ -306,12 +307,12 @@ class MemoryStore(Store):
             places = places[::-1][:limit] if backwards else places[:limit]
             return [self.tables.rows[place] for place in places]
 
-    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         self._check_open()
         with self.tables.lock:
             start = bisect_right(self.tables.rows, position, key=lambda row: row.position)
             page = self.tables.rows[start : start + limit]
-        return page if until is None else [row for row in page if row.position <= until]
+        return [row for row in page if until is None or row.position <= until]
 
     def wait_for_more(self, position: int, seconds: float) -> None:
         if len(self.tables.rows) <= position:

@@ -17,7 +17,7 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.runs.index import RunRow, check_types, damaged
-from turnledger.ledger.runs.record import Row
+from turnledger.ledger.runs.record import Row, as_row
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.base import PAGE, Store
 from turnledger.ledger.transfer.validate import FileRecord
@@ -116,7 +116,8 @@ class ConflictCheck:
         if index is not None:
             self.known[run_id] = known
         version = 0
-        while rows := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
+        while page := self._store.rows(run_id, version, None, backwards=False, limit=PAGE):
+            rows = list(map(as_row, page))
             _check_types(rows)
             version = rows[-1].version
             if version > known:

@@ -15,7 +15,7 @@ from turnledger.ledger.integrity.verify import every_run
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunRow, check_types
-from turnledger.ledger.runs.record import Row
+from turnledger.ledger.runs.record import Row, as_row
 from turnledger.ledger.stores.base import PAGE, Store
 from turnledger.ledger.transfer.file_format import (
     FORMAT,
@@ -90,7 +90,7 @@ def _checked(store: Store, chosen: ExportedRuns, run: RunRow) -> Iterator[Row]:
         page = store.rows(run.run_id, version, run.version, backwards=False, limit=PAGE)
         if not page:
             raise _not_as_recorded(run.run_id, version + 1, "it is missing")
-        for row in page:
+        for row in map(as_row, page):
             version += 1
             if row.version != version:
                 raise _not_as_recorded(run.run_id, version, "it is missing")

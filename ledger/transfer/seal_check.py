@@ -13,6 +13,7 @@ import msgspec
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.integrity.seal import Head, Seal, digest_text, read_seal
 from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record import as_row
 from turnledger.ledger.stores.base import Store
 from turnledger.ledger.transfer.file_format import SealLine, encode_line
 
@@ -49,7 +50,7 @@ def check_exported(store: Store, seal: Seal, runs: Iterable[RunRow], *, whole: b
         if head is None:
             continue
         rows = store.rows(run.run_id, head.version - 1, head.version, backwards=False, limit=1)
-        digest = digest_text(rows[0].digest) if rows else None
+        digest = digest_text(as_row(rows[0]).digest) if rows else None
         if why := head.difference(run.version, digest):
             raise IntegrityFailureError(
                 f"Run {run.run_id} does not fit the seal of {seal.sealed_at}: {why}. Nothing was "

@@ -165,7 +165,7 @@ class SessionSlices(Projection[SlicesState]):
         if reducer is inner_message_append:
             return _message_appended(state, name, value)
         context = ReducerContext(
-            run_id=record.row.run_id, version=record.version, recorded_at=record.recorded_at
+            run_id=record.run_key, version=record.version, recorded_at=record.recorded_at
         )
         before = state.all(name)
         after = tuple(reducer(before, value, context=context))

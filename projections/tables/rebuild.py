@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from turnledger.ledger import DerivedData, Ledger, Record, Row
+from turnledger.ledger import DerivedData, Ledger, Record
 from turnledger.projections.digests import canonical
 from turnledger.projections.tables.parallel import Portion, Progress, over_runs
 from turnledger.projections.tables.storage import (
@@ -160,20 +160,21 @@ def _fold(
 
 def fold_portion(table: Table[Any], cut: int, ledger: Ledger, portion: Portion) -> Additions:
     """What the records of some runs add, up to a position of the ledger."""
-    found, tags, codec = Additions(), table_tags(table), ledger.codec
+    found, tags = Additions(), table_tags(table)
     for page in _pages(ledger, portion, cut):
         found.events += len(page)
-        found.add(table, [Record(row, codec) for row in page if row.tag in tags])
+        found.add(table, [record for record in page if record.tag in tags])
     found.carries = {run: carry for run, carry in found.carries.items() if carry is not None}
     return found
 
 
-def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Row]]:
+def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Record]]:
     for run, after, until in portion:
         low = after
         while low < until:
             found = ledger.store.rows(run, low, until, backwards=False, limit=EVENTS_AT_ONCE)
-            page = [row for row in found if row.position <= cut]
+            records = (Record(columns, ledger.codec) for columns in found)
+            page = [record for record in records if record.position <= cut]
             yield page
             if len(page) < EVENTS_AT_ONCE:
                 break

@@ -234,7 +234,7 @@ def fold_page(
         return {}, mark
     name, tags = table.name, table_tags(table)
     read = [record for record in page if record.tag in tags]
-    runs = {record.row.run_id for record in read} if has_carry(table) else set()
+    runs = {record.run_key for record in read} if has_carry(table) else set()
     known = dict(load([CARRY + run for run in sorted(runs)]))
     carries = {place.removeprefix(CARRY): _decoded(text, name) for place, text in known.items()}
     new = Additions(carries=carries)

@@ -130,7 +130,7 @@ class Additions(msgspec.Struct):
         remembers = has_carry(table)
         for record in records:
             if remembers:
-                run = record.row.run_id
+                run = record.run_key
                 self.carries[run], parts = table.step(self.carries.get(run), record)
             else:
                 parts = table.adds(record)

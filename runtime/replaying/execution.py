@@ -108,7 +108,7 @@ class Execution:
         while (record := self._cursor.peek()) is not None:
             if isinstance(record.event, RunStarted):
                 started = record.event
-            elif record.row.run_id == str(self._run):
+            elif record.run_key == str(self._run):
                 break
             journal.take()
         if started is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import NewRow
+from turnledger.ledger.runs.record import NewColumns
 from turnledger.ledger.stores.postgres.schema import (
     FIRST_POSITION,
     OWN_POSITION,
@@ -81,16 +81,21 @@ class Move:
     def __init__(self, before: RunRow | None) -> None:
         self.before = before
         self.after: RunRow
-        self.rows: list[NewRow] = []
+        self.rows: list[NewColumns] = []
         # How many events each append brought, and the list that waits for their positions.
         self.parts: list[tuple[int, list[int]]] = []
 
-    def add(self, after: RunRow, rows: Sequence[NewRow]) -> list[int]:
+    def add(self, after: RunRow, rows: Sequence[NewColumns]) -> list[int]:
         positions: list[int] = []
         self.after = after
         self.rows.extend(rows)
         self.parts.append((len(rows), positions))
         return positions
+
+    def landmark(self) -> tuple[str, bytes]:
+        """Id and digest of the last event."""
+        _, _, _, event_id, _, digest, _ = self.rows[-1]
+        return event_id, digest
 
     def place(self, first: int) -> None:
         for count, positions in self.parts:
@@ -155,7 +160,7 @@ def advance_many(moves: Sequence[Move], ordinal: int) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Sequence[NewRow]) -> dict[str, Any]:
+def _columns(rows: Sequence[NewColumns]) -> dict[str, Any]:
     names = ("run_ids", "versions", "tags", "event_ids", "times", "digests", "datas")
     columns = zip(*rows, strict=True)
     return {name: list(column) for name, column in zip(names, columns, strict=True)}

@@ -22,7 +22,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import RawRow, Row, as_row
+from turnledger.ledger.runs.record import Columns, RawRow
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.group_commit import Job
@@ -189,20 +189,19 @@ class PostgresStore(Store):
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
-        found = self._all(
+    ) -> list[Columns]:
+        return self._all(
             f"SELECT {ROW} FROM events WHERE run_id = %s AND version > %s AND version <= %s "
             f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT %s",
             (run_id, after, until if until is not None else 2**62, limit),
         )
-        return list(map(as_row, found))
 
-    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         return self._rows_after(position, limit, until, self.pool.read)
 
     def confirmed_rows_after(
         self, position: int, limit: int, until: int | None = None
-    ) -> list[Row]:
+    ) -> list[Columns]:
         return self._rows_after(position, limit, until, self.pool.read_confirmed)
 
     def _rows_after(
@@ -211,7 +210,7 @@ class PostgresStore(Store):
         limit: int,
         until: int | None,
         read: Callable[[str, Sequence[Any]], list[Any]],
-    ) -> list[Row]:
+    ) -> list[Columns]:
         last = until if until is not None else LAST_POSITION
         deadline, nap = time.monotonic() + GRACE, SHORTEST_NAP
         while True:
@@ -222,7 +221,7 @@ class PostgresStore(Store):
                 (position, last, limit),
             )
             if found or time.monotonic() > deadline or not self._has_more(position, last):
-                return list(map(as_row, found))
+                return found
             time.sleep(nap)
             nap = min(nap * 2, LONGEST_NAP)
 

@@ -26,7 +26,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import NewRow, Row, as_row
+from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import close_quietly
@@ -192,7 +192,7 @@ class PostgresTransaction(Transaction):
     def _commit_in_one_statement(self) -> None:
         ((_, move),) = self._held.items()
         self._held = {}
-        self._landmark = (move.rows[-1].event_id, move.rows[-1].digest)
+        self._landmark = move.landmark()
         try:
             first = _first(self._executor.send("appending", *advance_one(move, self._ordinal)))
         except LostConnectionError as error:
@@ -297,7 +297,7 @@ class PostgresTransaction(Transaction):
         self,
         before: RunRow | None,
         after: RunRow,
-        rows: Sequence[NewRow],
+        rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         self._check_room(len(rows))
@@ -308,7 +308,7 @@ class PostgresTransaction(Transaction):
                 return None
             self._write_blobs(blobs)
         else:
-            self._make_room(sum(len(row.data) for row in rows))
+            self._make_room(sum(len(data) for *_, data in rows))
             positions = self._held.setdefault(after.run_id, Move(before)).add(after, rows)
             self._held_rows += len(rows)
             self._blobs.update(blobs)
@@ -365,7 +365,7 @@ class PostgresTransaction(Transaction):
             move.place(first)
             first += len(move.rows)
             self._ordinal += len(move.rows)
-            self._landmark = (move.rows[-1].event_id, move.rows[-1].digest)
+            self._landmark = move.landmark()
 
     def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
         # In one order everywhere, so that two who write the same don't wait for each other.
@@ -424,7 +424,7 @@ class PostgresTransaction(Transaction):
 
     # --- the run index ---
 
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
         self._write_held()
         self._execute(_REBUILDING, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
         self._wrote = True
@@ -444,19 +444,18 @@ class PostgresTransaction(Transaction):
         except psycopg.Error as error:
             raise unavailable(error, _REBUILDING, self._db, writing=True) from error
 
-    def _all_rows(self) -> Iterator[Row]:
+    def _all_rows(self) -> Iterator[Columns]:
         last = -1
         while True:
-            found = self._execute(
+            page: list[Any] = self._execute(
                 "reading all events",
                 f"SELECT {ROW} FROM events WHERE position > %s ORDER BY position LIMIT %s",
                 (last, PAGE),
             ).fetchall()
-            if not found:
+            if not page:
                 return
-            page = list(map(as_row, found))
             yield from page
-            last = page[-1].position
+            last = as_row(page[-1]).position
 
 
 def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:

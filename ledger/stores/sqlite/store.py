@@ -21,7 +21,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import RawRow, Row, as_raw_row, as_row
+from turnledger.ledger.runs.record import Columns, RawRow, as_raw_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number, run_conditions
@@ -243,23 +243,21 @@ class SQLiteStore(Store):
 
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Row]:
-        found = self._all(
+    ) -> list[Columns]:
+        return self._all(
             f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
             f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
             (run_id, after, until if until is not None else 2**62, limit),
         )
-        return list(map(as_row, found))
 
-    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Row]:
+    def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         # Without an end no condition: in a damaged file a position may be text, which is higher
         # than every number, and its reader has to be told.
         end, values = ("", ()) if until is None else ("AND position<=?", (until,))
-        found = self._all(
+        return self._all(
             f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
             (position, *values, limit),
         )
-        return list(map(as_row, found))
 
     def run(self, run_id: str) -> RunRow | None:
         found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))

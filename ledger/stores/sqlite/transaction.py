@@ -11,7 +11,7 @@ from typing import Any
 
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import NewRow, Row, as_row
+from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
@@ -94,7 +94,7 @@ class SQLiteTransaction(Transaction):
         self._execute = db.execute
         # An optimistic transaction holds its writes back, to do many with one statement.
         self._moves: dict[str, tuple[int, RunRow]] = {}
-        self._unwritten: list[NewRow] = []
+        self._unwritten: list[NewColumns] = []
         self._unplaced: list[tuple[int, list[int]]] = []
         # Whether an answer is what an earlier transaction recorded.
         self._recalled = False
@@ -152,7 +152,7 @@ class SQLiteTransaction(Transaction):
         self,
         before: RunRow | None,
         after: RunRow,
-        rows: Sequence[NewRow],
+        rows: Sequence[NewColumns],
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         try:
@@ -218,7 +218,7 @@ class SQLiteTransaction(Transaction):
         if moved != len(moves):
             raise RedoError
 
-    def _insert(self, rows: Sequence[NewRow]) -> int:
+    def _insert(self, rows: Sequence[NewColumns]) -> int:
         last: int | None = None
         done = 0
         while len(rows) - done >= ROWS_AT_ONCE:
@@ -227,8 +227,7 @@ class SQLiteTransaction(Transaction):
             done += ROWS_AT_ONCE
         for row in rows[done:]:
             last = self._execute(INSERT_ONE, row).lastrowid
-        for row in rows:
-            self._bytes_written += len(row.data)
+        self._bytes_written += sum(len(data) for *_, data in rows)
         assert last is not None
         return last
 
@@ -287,12 +286,12 @@ class SQLiteTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
 
-    def rebuild_index(self, fold: Callable[[Iterator[Row]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
         self._wrote = True
         self.flush()
         try:
             found = self._execute(f"SELECT {ROW} FROM events ORDER BY position")
-            rows = fold(map(as_row, found))
+            rows = fold(found)
             self._execute("DELETE FROM runs")
             self._execute("DELETE FROM run_tags")
             for row in rows:
