@@ -63,6 +63,16 @@ def test_all_is_sorted_and_every_name_in_it_is_there(package: str) -> None:
         assert hasattr(module, name), name
 
 
+@pytest.mark.parametrize("package", FACES)
+def test_every_public_class_and_function_says_what_it_is_for(package: str) -> None:
+    """In a docstring of its own."""
+    module = import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert value.__doc__, name
+
+
 @pytest.mark.parametrize("package", sorted(set(FACES) - set(LAZY)))
 def test_no_public_name_is_unlisted(package: str) -> None:
     """But for the modules of the package."""

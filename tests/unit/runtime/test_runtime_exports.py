@@ -1,26 +1,22 @@
-"""The public names of `turnledger.runtime`, and of its sub-packages."""
+"""The public names of `turnledger.runtime`: few enough, and those that the design names."""
 
 from __future__ import annotations
 
-import inspect
-
 from turnledger import runtime
 
-NAMED = {
-    "MarkdownSection",
-    "Prompt",
-    "PromptEvaluationError",
-    "PromptOverridesStore",
-    "PromptTemplate",
-    "SectionVisibility",
-    "SetVisibilityOverride",
-    "Tool",
-    "ToolContext",
-    "ToolResult",
-    "VisibilityExpansionRequired",
-    "VisibilityOverrides",
-    "tool_to_spec",
-}
+# DESIGN.md, "Where the public names live"; the errors are checked in test_runtime_errors.
+NAMED = """
+AdapterResumeState Budget BudgetTracker Checkpoint CheckpointBackend CheckpointPhase
+CheckpointSaved CompositeSnapshot ControlBus Deadline Divergence EventBus ExecutionState
+FilesystemCheckpointBackend InProcessEventBus LedgerCheckpointBackend MainLoop MainLoopCompleted
+MainLoopConfig MainLoopFailed MainLoopRequest MarkdownSection MediaPart Message MessageBuilder
+OptionCallPayload OptionResultBuilder OptionResultPayload Prompt PromptExecuted
+PromptOverridesStore PromptRendered PromptResponse PromptTemplate ProviderAdapter RecoverableRun
+RecoveryCompleted RecoveryConfig RecoveryFailed RecoveryStarted Reply ScriptedAdapter
+SectionVisibility Session SetVisibilityOverride Snapshot SnapshotableFilesystem TextPart
+TextReceived ThrottlePolicy Tool ToolCall ToolContext ToolInvoked ToolResult
+VisibilityExpansionRequired VisibilityOverrides enable_inner_message_recording replay tool_to_spec
+"""
 
 
 def test_the_runtime_has_at_most_100_names() -> None:
@@ -29,13 +25,5 @@ def test_the_runtime_has_at_most_100_names() -> None:
 
 
 def test_the_runtime_has_the_names_of_the_design() -> None:
-    """Those of prompts and tools."""
-    assert set(runtime.__all__) >= NAMED
-
-
-def test_every_public_class_and_function_of_the_runtime_says_what_it_is_for() -> None:
-    """In a docstring of its own."""
-    for name in runtime.__all__:
-        value = getattr(runtime, name)
-        if inspect.isclass(value) or inspect.isfunction(value):
-            assert value.__doc__, name
+    """Whatever else moves to a sub-package."""
+    assert set(runtime.__all__) >= set(NAMED.split())
