@@ -64,9 +64,7 @@ class _Silent(ProviderAdapter[Any]):
 
 class _Clerk(MainLoop[Order, Any]):
     def create_session(self) -> Session:
-        session = Session(bus=self._bus)
-        session.install(Order)
-        return session
+        return Session(bus=self._bus)
 
     def create_prompt(self, request: Order) -> Prompt[Any]:
         tool = Tool[Order, Any](name="book", description="Book it.", handler=_book)

@@ -58,6 +58,10 @@ class Declarations:
     def reducer(self, slice_name: str, event_name: str) -> Reducer | None:
         return self._reducers.get((slice_name, event_name))
 
+    def is_reduced(self, name: str) -> bool:
+        """Whether a reducer is registered for a slice or an event type of this name."""
+        return any(name in pair for pair in self._reducers)
+
     def type_of(self, name: str) -> type | None:
         """The type that was declared under a name."""
         return self._types.get(name)

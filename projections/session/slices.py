@@ -125,6 +125,21 @@ class SessionSlices(Projection[SlicesState]):
         assert isinstance(event, RunStarted)
         return self.initial() if event.kind == "run" else state
 
+    def retyped(self, state: SlicesState, name: str) -> SlicesState | None:
+        """The state with a slice of plain JSON in the type that was declared for it since.
+
+        It is what folding again would give, provided that the slice's values were appended and
+        never replaced; None if folding again may give something else.
+        """
+        found = state.slices.get(name)
+        if found is None or state.unapplied or self._declared.is_reduced(name):
+            return None
+        try:
+            values = self._values(name, list(found.all()))
+        except ValueError:
+            return None  # values that do not fit are not in the slice, and are counted
+        return _with(state, name, _slice_of(name, values))
+
     def _value(self, event: SliceEventApplied) -> Any:
         """What an event brings, in the declared types; ValueError if it does not fit them."""
         match event.operation:

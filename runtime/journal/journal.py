@@ -117,6 +117,38 @@ class Known(NamedTuple):
         run = self.run.with_slices(declarations, state)
         return self._replace(run=run, prompt_base=base)
 
+    def redeclared(self, declarations: Declarations, since: int) -> Known | None:
+        """The state by declarations that have changed, without folding the run again.
+
+        A tool is often the first to name the type of a slice, which was folded as plain JSON
+        until then. Its values are decoded in place, where that gives the same.
+
+        Args:
+            declarations: The declarations that this was folded by.
+            since: How many of their changes were known then.
+
+        Returns:
+            None if the run has to be folded again.
+        """
+        slices, run = SessionSlices(declarations), self.run
+        before, later = declarations.changes[:since], declarations.changes[since:]
+        for name in self.session.names.intersection(later):
+            # Once declared, a slice holds what reducers made: that can't be undone in place.
+            if name in before or name in self.session.replaced:
+                return None
+            state = slices.retyped(run.slices, name)
+            if state is None:
+                return None
+            run = run.with_slices(declarations, state)
+        base = self.prompt_base
+        if base is not None:
+            base = base.redeclared(declarations, since)
+            if base is None:
+                return None
+        if run is self.run and base is self.prompt_base:
+            return self  # the same value, so that an overlay on top of it can be taken over
+        return self._replace(run=run, prompt_base=base)
+
     def is_outdated(self, changes: Iterable[str]) -> bool:
         """Whether it may have to be folded again, as these names mean something else now."""
         return any(name in self.session.names for name in changes)
@@ -307,12 +339,16 @@ class Journal:
 
     def _catch_up(self) -> None:
         changes = self.declarations.changes
-        if self._changes == len(changes):
+        count = len(changes)
+        if self._changes == count:
             return
         if self._known.is_outdated(changes[self._changes :]):
-            self.refold()
-        else:
-            self._changes = len(changes)
+            committed = self._committed.redeclared(self.declarations, self._changes)
+            if committed is None:
+                self.refold()
+                return
+            self._rebase(committed)
+        self._changes = count
 
     def _read(self, until: int) -> Iterable[Record]:
         return self.ledger.read(self.run_id, until=until) if until else ()

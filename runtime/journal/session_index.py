@@ -37,6 +37,8 @@ class SessionIndexState(msgspec.Struct, frozen=True):
     resources: dict[str, dict[str, str]] = {}
     # Of slices and of events that were handed to them, in this run or those before it.
     names: frozenset[str] = frozenset()
+    # Slices whose values were not only appended, but replaced: seeded, cleared or restored.
+    replaced: frozenset[str] = frozenset()
     # Whether a session or a loop has recorded anything since the run was started.
     begun: bool = False
 
@@ -65,9 +67,13 @@ class SessionIndex(Projection[SessionIndexState]):
                 messages = state.messages.put(str(event.message.message_id), True)
                 return change(_with_names(state, "InnerMessage"), messages=messages)
             case SliceEventApplied():
-                return _with_names(state, event.slice, event.event_type)
+                named = _with_names(state, event.slice, event.event_type)
+                if event.operation in ("seed", "clear"):
+                    return change(named, replaced=named.replaced.union((event.slice,)))
+                return named
             case StateRestored():
-                return _with_names(state, *(name for name, _ in slices_in(event.snapshot)))
+                named = _with_names(state, *(name for name, _ in slices_in(event.snapshot)))
+                return change(named, replaced=named.replaced.union(named.names))
             case ResourceSnapshotted():
                 return change(state, resources=_with_files(state, event), begun=True)
             case RunStarted():

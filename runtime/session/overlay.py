@@ -55,7 +55,9 @@ class Overlay:
             changes = self.journal.declarations.changes
             if self._changes != len(changes):
                 if self._known.is_outdated(changes[self._changes :]):
-                    base = self.journal.folded(self._from, self._before)
+                    base = self._base.redeclared(self.journal.declarations, self._changes)
+                    if base is None:
+                        base = self.journal.folded(self._from, self._before)
                     self._base, self._known = base, base.after(self._records)
                 self._changes = len(changes)
             return self._known

@@ -26,13 +26,15 @@ from turnledger.ledger import (
     RunStarted,
     SliceEventApplied,
     StaleEpochError,
+    StateRestored,
     StoreUnavailableError,
     blob_name,
     new_run_id,
 )
-from turnledger.projections import Declarations
+from turnledger.projections import Declarations, append_all, replace_latest
 from turnledger.runtime.journal.journal import Journal, Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.session.overlay import Overlay
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -339,6 +341,61 @@ def test_a_declaration_counts_for_what_is_hidden_by_what_is_pending(journal: Jou
     assert journal.state.slices.all("Step") == ()
     journal.discard()
     assert journal.state.slices.all("Step") == (Step("a"),)
+
+
+SEEDED = SliceEventApplied(
+    slice="Step", event_type="Step", operation="seed", payload=[{"name": "b"}]
+)
+RESTORED = StateRestored(snapshot={"slices": []}, reason="reset")
+UNFIT = SliceEventApplied(slice="Step", event_type="Step", payload={"name": 5})
+OTHER = SliceEventApplied(slice="Plan", event_type="Step", payload={"name": "b"})
+
+
+@pytest.mark.parametrize(
+    ("event", "is_read"),
+    [(step("b"), False), (SEEDED, True), (RESTORED, True), (UNFIT, True), (OTHER, True)],
+)
+def test_a_type_that_is_declared_late_is_decoded_in_place_where_that_is_the_same(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, event: Event, is_read: bool
+) -> None:
+    """Values that were only appended, and fit; else the run is read and folded again."""
+    declared = Declarations()
+    begun = EvaluationStarted(evaluation_id="e", prompt_ns="n", prompt_key="k", prompt_digest="")
+    journal.add(step("a"), begun, event, step("c"))
+    journal.commit()
+    late = Journal(journal.ledger, journal.run_id, declarations=declared)
+    late.add(step("d"))
+    overlay = Overlay(late)
+    overlay.add(step("e"))
+    reads: list[Any] = []
+    real = journal.ledger.read
+
+    def counted(*given: Any, **more: Any) -> Any:
+        reads.append(given)
+        return real(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal.ledger, "read", counted)
+        declared.declare(Step)
+        found, changed = late.known, overlay.known
+    assert bool(reads) is is_read
+    late.refold()
+    assert found.run.state_digest == late.known.run.state_digest
+    assert found.run.slices.all("Step") == late.known.run.slices.all("Step")
+    assert found.prompt_base is not None
+    assert found.prompt_base.run.slices.all("Step") == (Step("a"),)
+    assert changed.run.slices.all("Step") == (*found.run.slices.all("Step"), Step("e"))
+
+
+def test_a_reducer_that_is_registered_late_folds_the_run_again(journal: Journal) -> None:
+    """What it makes of the events can't be told from what another made of them."""
+    declared = Declarations()
+    journal = Journal(journal.ledger, journal.run_id, declarations=declared)
+    journal.add(step("a"), step("b"))
+    journal.commit()
+    for reducer, expected in ((replace_latest, 1), (None, 2), (append_all, 2)):
+        declared.register(Step, Step, reducer)
+        assert len(journal.state.slices.all("Step")) == expected
 
 
 def test_a_fold_that_fails_changes_nothing(journal: Journal) -> None:
