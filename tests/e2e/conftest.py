@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from tests.e2e.driving import InProcess, Processes
+from tests.e2e.stories import record, story
 
 
 @pytest.fixture
@@ -28,3 +30,9 @@ def processes(db: Path) -> Iterator[Processes]:
     processes = Processes(db)
     yield processes
     processes.end()
+
+
+@pytest.fixture
+def run(cli: InProcess) -> UUID:
+    """A run of the story, on the test's ledger."""
+    return record(cli, story())

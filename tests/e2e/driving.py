@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -127,3 +130,52 @@ def json_lines(*events: object) -> str:
 
 def note(text: object = "", **more: object) -> dict[str, object]:
     return {"type": "custom", "data": {"kind": "test.note", "data": text}, **more}
+
+
+def on_a_terminal(processes: Processes, *args: object, **env: str) -> tuple[int, bytes]:
+    """A command's exit code, and what it writes to stdout if that is a terminal."""
+    code, _, written = _with_a_terminal(processes, args, "stdout", env)
+    return code, written
+
+
+def messages_on_a_terminal(processes: Processes, *args: object) -> tuple[str, str]:
+    """What a command writes to stdout, and to stderr if that is a terminal."""
+    code, out, messages = _with_a_terminal(processes, args, "stderr", {})
+    assert code == 0
+    return out.decode(), messages.decode()
+
+
+def _with_a_terminal(
+    processes: Processes, args: tuple[object, ...], stream: str, env: dict[str, str]
+) -> tuple[int, bytes, bytes]:
+    """A command's exit code, what it writes to the other stream, and to the terminal."""
+    reading, terminal = pty.openpty()
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: terminal}
+    process = subprocess.Popen(
+        [PROGRAM, *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        env=processes.environment(TERM="xterm-256color", COLUMNS="200", **env),
+        **streams,
+    )
+    os.close(terminal)
+    processes.started.append(process)
+    written = b""
+    with suppress(OSError):  # a terminal's way to say that it ended
+        while chunk := os.read(reading, 65536):
+            written += chunk
+    os.close(reading)
+    other = process.stderr if stream == "stdout" else process.stdout
+    assert other is not None
+    return process.wait(60), other.read(), written
+
+
+def tamper(db: Path, statement: str, *values: object) -> None:
+    """Change a ledger's file behind its back, past the triggers that forbid it."""
+    with closing(sqlite3.connect(db)) as file, file:
+        found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+        triggers = file.execute(found).fetchall()
+        for name, _ in triggers:
+            file.execute(f"DROP TRIGGER {name}")
+        file.execute(statement, values)
+        for _, definition in triggers:
+            file.execute(definition)

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.e2e.agent_for_cli import Bill, loop
-from tests.e2e.driving import NOBODY, InProcess
-from tests.e2e.test_cli_keeping import tamper
+from tests.e2e.driving import NOBODY, InProcess, tamper
 from turnledger.ledger import Ledger, new_run_id
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import PROGRAM, InProcess, Processes
-from tests.e2e.test_cli_meaning import record, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE
+from tests.e2e.driving import PROGRAM, InProcess, Processes, messages_on_a_terminal
+from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, record, story
 from tests.tables import Notes, NotesV2, breaks, calls, note, replies, starts
 from turnledger.ledger import ANY, Ledger, RunStarted
 from turnledger.projections import ToolStatistics, catch_up, table_rows
@@ -36,9 +33,8 @@ number = 7
 
 
 @pytest.fixture
-def run(cli: InProcess) -> UUID:
+def run(run: UUID, cli: InProcess) -> UUID:
     """The story, twice; this is the second."""
-    record(cli, story())
     return record(cli, story())
 
 
@@ -292,21 +288,21 @@ def test_tools_of_all_runs(cli: InProcess, run: UUID) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "words"),
     [
-        ("usage", "RUN", "--by-day"),
-        ("tools", "RUN", "--all"),
-        ("tools", "--all", "--pending"),
-        ("tools", "--all", "--at", "3"),
-        ("tools",),
-        ("tools", "--pending"),
+        (("usage", "RUN", "--by-day"), "can't be combined"),
+        (("tools", "RUN", "--all"), "can't be combined"),
+        (("tools", "--all", "--pending"), "can't be combined"),
+        (("tools", "--all", "--at", "3"), "can't be combined"),
+        (("tools",), "Use --all for all runs"),
+        (("tools", "--pending"), "Use --all for all runs"),
     ],
 )
-def test_a_run_or_all(cli: InProcess, run: UUID, arguments: tuple[str, ...]) -> None:
+def test_a_run_or_all(cli: InProcess, run: UUID, arguments: tuple[str, ...], words: str) -> None:
     """Both at once are a usage error, and so is neither."""
     done = cli(*(str(run) if argument == "RUN" else argument for argument in arguments))
     assert (done.code, done.out) == (2, "")
-    assert "can't be combined" in done.err
+    assert words in done.err
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl"])
@@ -333,32 +329,8 @@ def test_a_bar_is_drawn_on_a_terminal_only(processes: Processes, cli: InProcess)
         (("rebuild", "usage-by-day"), "usage-by-day"),
         (("tools", "--all"), "tool-statistics"),
     ):
-        out, messages = with_a_terminal_for_messages(processes, *arguments)
+        out, messages = messages_on_a_terminal(processes, *arguments)
         assert "\x1b" not in out
         assert title in messages
         assert "19/19" in messages
     assert processes("rebuild").err == ""
-
-
-def with_a_terminal_for_messages(processes: Processes, *args: str) -> tuple[str, str]:
-    """What a command writes to stdout, and to stderr if that is a terminal."""
-    reading, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [PROGRAM, *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-        env=processes.environment(TERM="xterm-256color", COLUMNS="200"),
-    )
-    os.close(terminal)
-    processes.started.append(process)
-    messages = b""
-    try:
-        while chunk := os.read(reading, 65536):
-            messages += chunk
-    except OSError:  # a terminal's way to say that it ended
-        pass
-    os.close(reading)
-    assert process.stdout is not None
-    assert process.wait(60) == 0
-    return process.stdout.read().decode(), messages.decode()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import InProcess, Processes
+from tests.e2e.driving import InProcess, Processes, tamper
 from turnledger.ledger import (
     NEW,
     CustomEvent,
@@ -28,18 +25,6 @@ def run(cli: InProcess) -> UUID:
         ledger.append(run, [RunStarted(), CustomEvent(kind="a.b"), CustomEvent(kind="a.c")], NEW)
         ledger.append(new_run_id(), [RunStarted()], NEW)
     return run
-
-
-def tamper(db: Path, statement: str, *values: object) -> None:
-    """Change a ledger's file behind its back, past the triggers that forbid it."""
-    with closing(sqlite3.connect(db)) as file, file:
-        found = "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
-        triggers = file.execute(found).fetchall()
-        for name, _ in triggers:
-            file.execute(f"DROP TRIGGER {name}")
-        file.execute(statement, values)
-        for _, definition in triggers:
-            file.execute(definition)
 
 
 def test_verify_says_ok(cli: InProcess, run: UUID) -> None:
@@ -77,7 +62,7 @@ def test_verify_names_a_changed_record(processes: Processes, run: UUID) -> None:
         ("DELETE FROM events WHERE version=3", "version 3"),
         ("DELETE FROM blobs", "Blob sha256:"),
         ("UPDATE blobs SET content=x'00'", "Blob sha256:"),
-        ("UPDATE runs SET parent=run_id, parent_version=2", "descends from itself"),
+        ("UPDATE runs SET parent=run_id, parent_version=2", "is its own ancestor"),
     ],
 )
 def test_export_refuses_what_is_not_as_recorded(

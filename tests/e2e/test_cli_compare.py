@@ -10,9 +10,8 @@ import jsonpatch
 import msgspec
 import pytest
 
-from tests.e2e.driving import NOBODY, InProcess, Processes
-from tests.e2e.test_cli_meaning import known, record, said, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from tests.e2e.driving import NOBODY, InProcess, Processes, on_a_terminal
+from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, known, record, said, story
 from turnledger.ledger import CustomEvent, Event, MessageAppended, RunResumed, RunStarted
 
 DIVERGED = 6
@@ -26,12 +25,6 @@ def with_text(version: int, text: str) -> list[Event]:
     message = msgspec.structs.replace(event.message, content=text)
     events[version - 1] = MessageAppended(message=message)
     return events
-
-
-@pytest.fixture
-def run(cli: InProcess) -> UUID:
-    """The story."""
-    return record(cli, story())
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import re
-import subprocess
 from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import PROGRAM, InProcess, Processes
+from tests.e2e.driving import InProcess, Processes, on_a_terminal
+from tests.e2e.stories import CONTROL, MARKUP, UNSAFE
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 from turnledger.ledger import NEW, CustomEvent, EvaluationStarted, RunStarted, new_run_id
-
-UNSAFE = "\x1b]0;evil\x07 \x1b[31m \x9b31m \x7f \r\n\t \u202egnp.exe\u2066 \u200f\u2028 \U000e0041"
-MARKUP = "[bold red]not markup[/bold red] [link=http://evil]x[/link] :smile:"
-CONTROL = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
-)
 
 
 @pytest.fixture
@@ -70,28 +61,6 @@ def test_visible_writes_out_what_is_unsafe_only() -> None:
     plain = "Größe 東京 👩‍👩‍👧 مرحبا \\x1b"
     assert visible(plain) == plain
     assert safe_json('"\u202e\U000e0041é"'.encode()) == '"\\u202e\\udb40\\udc41é"'.encode()
-
-
-def on_a_terminal(processes: Processes, *args: object, **env: str) -> tuple[int, bytes]:
-    """What the command writes to stdout if that is a terminal."""
-    reading, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [PROGRAM, *map(str, args)],
-        stdin=subprocess.DEVNULL,
-        stdout=terminal,
-        stderr=subprocess.PIPE,
-        env=processes.environment(TERM="xterm-256color", COLUMNS="200", **env),
-    )
-    os.close(terminal)
-    processes.started.append(process)
-    written = b""
-    try:
-        while chunk := os.read(reading, 65536):
-            written += chunk
-    except OSError:  # a terminal's way to say that it ended
-        pass
-    os.close(reading)
-    return process.wait(60), written
 
 
 def test_a_terminal_gets_colour_unless_NO_COLOR(processes: Processes, run: UUID) -> None:  # noqa: N802

@@ -149,8 +149,8 @@ def test_the_app_has_to_be_said(cli: InProcess, run: UUID, here: Path) -> None:
         ("shop:import", "Invalid factory"),
         ("nowhere.at.all:loop", "Can't import 'nowhere.at.all:loop': ModuleNotFoundError"),
         ("tests.shop_agent:nothing", "Invalid factory"),
-        ("tests.e2e.test_cli_export_test:no_loop", "gave a str, not a MainLoop"),
-        ("tests.e2e.test_cli_export_test:broken", "failed: ZeroDivisionError: no keys"),
+        ("tests.e2e.test_cli_bug_test:no_loop", "gave a str, not a MainLoop"),
+        ("tests.e2e.test_cli_bug_test:broken", "failed: ZeroDivisionError: no keys"),
         ("tests.e2e.agent_for_cli:loop", "takes Bill. The run was asked for: Order."),
     ],
 )

@@ -1,139 +1,25 @@
-"""`state` and `projections`, forks and errors: what is known of a run, at any version."""
+"""`state`, `diff`, `blame` and `projections`: a run's state at any version, and what changed it."""
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
+import jsonpatch
 import pytest
 
-from tests.e2e.driving import NOBODY, InProcess
-from turnledger.ledger import (
-    NEW,
-    CustomEvent,
-    EvaluationStarted,
-    Event,
-    InnerMessage,
-    Ledger,
-    MessageAppended,
-    ModelCalled,
-    ModelCallFailed,
-    ModelReplied,
-    RunCompleted,
-    RunStarted,
-    SliceEventApplied,
-    TokenUsage,
-    ToolCallCompleted,
-    ToolCallFailed,
-    ToolCallStarted,
-    new_run_id,
-)
-from turnledger.ledger.clock import SystemClock
-from turnledger.ledger.events.messages import ToolCallRecord
-from turnledger.projections import state_at
+from tests.e2e.driving import NOBODY, InProcess, Processes, on_a_terminal
+from tests.e2e.stories import known, record, record_custom_only, said, story
+from turnledger.ledger import Event, RunStarted, SliceEventApplied
 from turnledger.projections.run_state.state import built_in
 
-EVALUATION = "first"
 VERSIONS = (0, 1, 4, 8, 13, 19)
-MOMENT = 1_700_000_000_000_000
-
-
-class HeldClock(SystemClock):
-    """Shows the time that it was set to."""
-
-    now = MOMENT
-
-    def micros(self) -> int:
-        return self.now
-
-
-def said(role: Any, text: str, sequence: int, **more: Any) -> MessageAppended:
-    return MessageAppended(
-        message=InnerMessage(role, text, more.pop("evaluation", EVALUATION), sequence, **more)
-    )
-
-
-def story() -> list[Event]:
-    """A run with two tools, one of which fails, and a model that is asked again."""
-    calls = (
-        ToolCallRecord("c1", "weather", '{"city": "Lisbon"}'),
-        ToolCallRecord("c2", "save", '{"path": "a.py", "content": "def f():\\n    return 1\\n"}'),
-    )
-    asks = said("assistant", "Let me look.", 2, tool_calls=calls, turn=1)
-    sunny = said("tool", "21 degrees\nand sunny", 3, tool_call_id="c1", tool_name="weather")
-    full = said("tool", "disk full", 4, tool_call_id="c2", tool_name="save", is_error=True)
-    answers = said("assistant", "It is sunny, but I could not save it.", 5, turn=2)
-    of: dict[str, Any] = {"evaluation_id": EVALUATION}
-    return [
-        RunStarted(tags={"team": "blue"}),
-        EvaluationStarted(**of, prompt_ns="demo", prompt_key="trip", prompt_digest="d"),
-        said("system", "You plan trips.", 0),
-        said("user", "How is Lisbon?", 1),
-        ModelCalled(**of, turn=1, request_digest="-", model="small"),
-        asks,
-        ModelReplied(
-            **of,
-            turn=1,
-            message_id=asks.message.message_id,
-            model="small",
-            usage=TokenUsage(input_tokens=10, output_tokens=5, cached_tokens=2),
-        ),
-        ToolCallStarted(**of, call_id="c1", name="weather"),
-        sunny,
-        ToolCallCompleted(
-            **of, call_id="c1", name="weather", message_id=sunny.message.message_id, value=21
-        ),
-        ToolCallStarted(**of, call_id="c2", name="save"),
-        full,
-        ToolCallFailed(
-            **of,
-            call_id="c2",
-            name="save",
-            message_id=full.message.message_id,
-            error_type="OSError",
-            error_message="disk full",
-        ),
-        ModelCalled(**of, turn=2, request_digest="-", model="large"),
-        ModelCallFailed(**of, turn=2, error_type="Busy", error_message="503", retryable=True),
-        ModelCalled(**of, turn=2, request_digest="-", model="large", attempt=2),
-        answers,
-        ModelReplied(
-            **of,
-            turn=2,
-            message_id=answers.message.message_id,
-            model="large",
-            usage=TokenUsage(input_tokens=100, output_tokens=50, reasoning_tokens=7),
-        ),
-        RunCompleted(output={"ok": True}),
-    ]
-
-
-def record(cli: InProcess, events: list[Event]) -> UUID:
-    """A run of these events, recorded one a second."""
-    run, clock = new_run_id(), HeldClock()
-    with Ledger.open(cli.db, clock=clock) as ledger:
-        for version, event in enumerate(events):
-            clock.now = MOMENT + version * 1_000_000
-            ledger.append(run, [event], version or NEW)
-    return run
-
-
-def record_custom_only(cli: InProcess) -> UUID:
-    """A run that no view reads anything of."""
-    return record(cli, [CustomEvent(kind="test.note", data=n) for n in range(3)])
 
 
 @pytest.fixture
-def run(cli: InProcess) -> UUID:
+def run(run: UUID, cli: InProcess) -> UUID:
     """The story, in a ledger with another run beside it."""
     record_custom_only(cli)
-    return record(cli, story())
-
-
-def known(cli: InProcess, run: UUID | str, version: int | None = None) -> Any:
-    """The state as the library gives it."""
-    with cli.ledger() as ledger:
-        return state_at(ledger, run, version).to_json()
+    return run
 
 
 # --- state -------------------------------------------------------------------------
@@ -299,3 +185,132 @@ def test_looking_creates_nothing(cli: InProcess) -> None:
         assert (done.code, done.out) == (1, "")
         assert "There is no ledger at" in done.err
     assert not cli.db.exists()
+
+
+# --- diff --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pair", [(0, 19), (4, 8), (8, 4), (13, 19), (19, 0), (7, 7)])
+def test_diff_leads_from_one_state_to_the_other(
+    cli: InProcess, run: UUID, pair: tuple[int, int]
+) -> None:
+    """The patch applied to `state --at A` gives `state --at B`; each operation is a line."""
+    patch = cli("diff", run, *pair, "-o", "json").json
+    assert cli("diff", run, *pair, "-o", "jsonl").lines == patch
+    assert jsonpatch.apply_patch(known(cli, run, pair[0]), patch) == known(cli, run, pair[1])
+    lines = cli("diff", run, *pair).out.splitlines()
+    marks = {"add": "+", "remove": "-", "replace": "~"}
+    assert [line[0] for line in lines] == [marks[operation["op"]] for operation in patch]
+
+
+def test_diff_reads_well(cli: InProcess, run: UUID) -> None:
+    """A table names the path with what is new, what is gone, and what was and is."""
+    forth = cli("diff", run, "6", "7").out.splitlines()
+    assert "~ /usage/total/calls 0 → 1" in forth
+    assert any(line.startswith('+ /usage/by_model/small {"cached_tokens":2,') for line in forth)
+    back = cli("diff", run, "7", "6").out.splitlines()
+    assert "~ /usage/total/calls 1 → 0" in back
+    assert "- /usage/by_model/small" in back
+
+
+def test_diff_shows_the_old_value_after_earlier_operations(cli: InProcess) -> None:
+    """What a value was is looked up where the operations before it have moved it."""
+    seeds = ([1, 2, 3], [2, 9])
+    events = [
+        SliceEventApplied(slice="s", event_type="s", operation="seed", payload=items)
+        for items in seeds
+    ]
+    run = record(cli, [RunStarted(), *events])
+    patch = cli("diff", run, "2", "3", "-o", "json").json
+    replaced = [operation for operation in patch if operation["op"] == "replace"]
+    lines = [line for line in cli("diff", run, "2", "3").out.splitlines() if line[0] == "~"]
+    value = known(cli, run, 2)
+    expected = []
+    for operation in patch:
+        if operation["op"] == "replace":
+            old = value["slices"]["s"][int(operation["path"].rpartition("/")[2])]
+            expected.append(f"~ {operation['path']} {old} → {operation['value']}")
+        value = jsonpatch.apply_patch(value, [operation])
+    assert (lines, len(lines)) == (expected, len(replaced))
+    assert lines
+
+
+def test_diff_shows_what_went_elsewhere_at_both_places(cli: InProcess) -> None:
+    """A value that comes later in a list is gone from one place and new in another."""
+    seeds = ([{"a": 1}, 2], [2, {"a": 1}])
+    events = [
+        SliceEventApplied(slice="s", event_type="s", operation="seed", payload=items)
+        for items in seeds
+    ]
+    run = record(cli, [RunStarted(), *events])
+    lines = cli("diff", run, "2", "3").out.splitlines()
+    assert lines == ['~ /slices/s/0 {"a":1} → 2', '~ /slices/s/1 2 → {"a":1}']
+
+
+def test_diff_shortens_long_values(cli: InProcess) -> None:
+    """A line of a table is never long; a program gets everything."""
+    events: list[Event] = [said("user", "word " * 1000, 0), said("system", "new " * 1000, 1)]
+    run = record(cli, [RunStarted(), said("system", "old " * 1000, 0), *events])
+    lines = cli("diff", run, "2", "4").out.splitlines()
+    assert max(map(len, lines)) <= 240
+    (changed,) = (line for line in lines if line.startswith("~ /history/system"))
+    assert "old old" in changed.partition(" → ")[0]
+    assert "new new" in changed.partition(" → ")[2]
+    assert changed.count("…") == 2
+    assert "word " * 1000 in cli("diff", run, "2", "4", "-o", "jsonl").out
+
+
+def test_diff_of_equal_states_says_so(cli: InProcess, run: UUID) -> None:
+    """Where nothing changed there is no data, and a note on stderr."""
+    done = cli("diff", run, "7", "7")
+    assert (done.code, done.out) == (0, "")
+    assert "are equal" in done.err
+    assert cli("diff", run, "7", "7", "-o", "json").json == []
+    assert cli("diff", run, "7", "7", "-o", "jsonl").out == ""
+
+
+# --- blame -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pointer", "at", "version"),
+    [
+        ("/usage/total/calls", (), 18),
+        ("/usage/total/calls", ("--at", "17"), 7),
+        ("/usage/by_model/small", (), 7),
+        ("/summary/status", (), 19),
+        ("/summary/tags/team", (), 1),
+        ("/history/system", (), 3),
+        ("/history/turns/0", (), 4),
+        ("/tools/0/status", ("--at", "8"), 8),
+        ("/tools/1/error_message", (), 13),
+    ],
+)
+def test_blame_is_the_record_that_set_it(
+    cli: InProcess, run: UUID, pointer: str, at: tuple[str, ...], version: int
+) -> None:
+    """`blame` prints the record as `show` does, in every format."""
+    assert cli("blame", run, pointer, *at).out == cli("show", run, version).out
+    for form in ("json", "jsonl"):
+        shown = cli("show", run, version, "-o", form).out
+        assert cli("blame", run, pointer, *at, "-o", form).out == shown
+
+
+def test_blame_agrees_with_state(cli: InProcess, run: UUID) -> None:
+    """The value is there after the blamed record, and was not before it."""
+    for pointer in ("/usage/total", "/tools/0", "/history/turns", "/timeline/spans/1", "/summary"):
+        version = cli("blame", run, pointer).json["version"]
+        now = cli("state", run, "--path", pointer).json
+        assert cli("state", run, "--path", pointer, "--at", version).json == now
+        before = cli("state", run, "--path", pointer, "--at", version - 1)
+        assert before.code == 1 or before.json != now
+
+
+def test_diff_is_coloured_on_a_terminal_only(processes: Processes) -> None:
+    """Additions are green on a terminal, never with NO_COLOR, never in a pipe."""
+    run = record(InProcess(processes.db), story())
+    code, styled = on_a_terminal(processes, "diff", run, "6", "7")
+    assert (code, b"\x1b[32m+ /usage" in styled) == (0, True)
+    code, plain = on_a_terminal(processes, "diff", run, "6", "7", NO_COLOR="1")
+    assert (code, b"\x1b" in plain) == (0, False)
+    assert "\x1b" not in processes("diff", run, "6", "7", FORCE_COLOR="1").out

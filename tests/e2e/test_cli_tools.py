@@ -7,9 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import InProcess, Processes
-from tests.e2e.test_cli_meaning import MOMENT, HeldClock, record, record_custom_only, said, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from tests.e2e.driving import InProcess, Processes, on_a_terminal
+from tests.e2e.stories import (
+    CONTROL,
+    MARKUP,
+    MOMENT,
+    UNSAFE,
+    HeldClock,
+    record,
+    record_custom_only,
+    said,
+    story,
+)
 from turnledger.ledger import (
     Ledger,
     ModelCalled,
@@ -24,12 +33,6 @@ from turnledger.ledger import (
 from turnledger.ledger.clock import new_message_id
 from turnledger.ledger.events.messages import ToolCallRecord
 from turnledger.projections import state_at
-
-
-@pytest.fixture
-def run(cli: InProcess) -> UUID:
-    """The story."""
-    return record(cli, story())
 
 
 def table(text: str) -> list[list[str]]:

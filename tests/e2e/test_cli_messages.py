@@ -7,9 +7,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from tests.e2e.driving import InProcess, Processes
-from tests.e2e.test_cli_meaning import record, record_custom_only, said, story
-from tests.e2e.test_cli_safety import CONTROL, MARKUP, UNSAFE, on_a_terminal
+from tests.e2e.driving import InProcess, Processes, on_a_terminal
+from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, record, record_custom_only, said
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
@@ -39,12 +38,6 @@ assistant
 assistant
     It is sunny, but I could not save it.
 """
-
-
-@pytest.fixture
-def run(cli: InProcess) -> UUID:
-    """The story."""
-    return record(cli, story())
 
 
 def test_a_chat_pairs_calls_with_results(cli: InProcess, run: UUID) -> None:
