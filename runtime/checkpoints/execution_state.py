@@ -17,7 +17,7 @@ from turnledger.ledger import Event, blob_name
 from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot, SnapshotableFilesystem
 from turnledger.runtime.errors import SchemaError, SnapshotRestoreError
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.session import Session
 from turnledger.runtime.session.snapshot import Snapshot, json_of
 

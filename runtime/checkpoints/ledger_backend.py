@@ -25,7 +25,7 @@ from turnledger.projections import CheckpointEntry, CheckpointView, Declarations
 from turnledger.projections.views.checkpoints import CheckpointsState
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot
 
 

@@ -17,7 +17,7 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import CheckpointCorruptedError
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 
 # Marks an `adapter_state` that this module wrote: callers may save their own.

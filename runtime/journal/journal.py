@@ -16,9 +16,8 @@ Any thread may use a journal; a loop's events come from its own thread only.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock, RLock
@@ -31,139 +30,21 @@ from turnledger.ledger import (
     Clock,
     ConcurrentAppendError,
     Draft,
-    EvaluationStarted,
     Event,
     Ledger,
     Record,
     Row,
-    RunStarted,
-    SliceEventApplied,
     StoreUnavailableError,
     SystemClock,
     blob_name,
 )
 from turnledger.ledger.runs.append import Entry
-from turnledger.projections import Declarations, RunState, SessionSlices, fold, fold_together
-from turnledger.projections.projection import PAGE, tags_of
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
-from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
+from turnledger.projections import Declarations, RunState
+from turnledger.runtime.journal.known import Known
+from turnledger.runtime.journal.loop_progress import ProgressState
 
 # How often a commit that met others' events, or a store that did not answer, is tried again.
 ATTEMPTS = 10
-_INTERNAL = (Progress(), SessionIndex())
-
-
-class Known(NamedTuple):
-    """The folded state of a run at one version: the public views and the internal ones.
-
-    `prompt_base` is the state that the run's prompt was made from, as soon as something was
-    recorded that came of the prompt: a recovery makes the prompt from there again.
-    """
-
-    run: RunState
-    progress: ProgressState
-    session: SessionIndexState
-    prompt_base: Known | None = None
-
-    @classmethod
-    def initial(cls, declarations: Declarations | None = None) -> Known:
-        """Before the first event."""
-        return cls(RunState.initial(declarations), ProgressState(), SessionIndexState())
-
-    @property
-    def version(self) -> int:
-        return self.run.version
-
-    def after(self, records: Iterable[Record]) -> Known:
-        """The state some records later; they are held a page at a time."""
-        known, page = self, list[Record]()
-        unprompted = self.progress.prompted_at is None
-        for record in records:
-            if unprompted and _comes_of_prompt(record):
-                # Cut the page here: the state between these two records is kept.
-                known, page = known._plus(page), [record]
-                if known.progress.prompted_at is None:
-                    known, page = known._plus(page)._replace(prompt_base=known), []
-                unprompted = False
-                continue
-            unprompted = unprompted or record.tag in _RUN_STARTED
-            page.append(record)
-            if len(page) == PAGE:
-                known, page = known._plus(page), []
-        return known._plus(page)
-
-    def _plus(self, page: Sequence[Record]) -> Known:
-        if not page:
-            return self
-        progress, session = fold_together(page, _INTERNAL, (self.progress, self.session))
-        # A continuation has a prompt of its own, a fork goes on with its parent's.
-        base = self.prompt_base if progress.prompted_at is not None else None
-        return Known(self.run.after(page), progress, session, base)
-
-    def declared(self, declarations: Declarations, records: Sequence[Record]) -> Known:
-        """The same with session state folded by these declarations.
-
-        Args:
-            declarations: The types and reducers of a session.
-            records: All records up to here that `SessionSlices` reads, in their order.
-        """
-        slices, base, place = SessionSlices(declarations), self.prompt_base, 0
-        state = slices.initial()
-        if base is not None:
-            place = bisect_right(records, base.version, key=lambda record: record.version)
-            state = fold(records[:place], slices, state)
-            base = base._replace(run=base.run.with_slices(declarations, state))
-        state = fold(records[place:], slices, state)
-        run = self.run.with_slices(declarations, state)
-        return self._replace(run=run, prompt_base=base)
-
-    def redeclared(self, declarations: Declarations, since: int) -> Known | None:
-        """The state by declarations that have changed, without folding the run again.
-
-        A tool is often the first to name the type of a slice, which was folded as plain JSON
-        until then. Its values are decoded in place, where that gives the same.
-
-        Args:
-            declarations: The declarations that this was folded by.
-            since: How many of their changes were known then.
-
-        Returns:
-            None if the run has to be folded again.
-        """
-        slices, run = SessionSlices(declarations), self.run
-        before, later = declarations.changes[:since], declarations.changes[since:]
-        for name in self.session.names.intersection(later):
-            # Once declared, a slice holds what reducers made: that can't be undone in place.
-            if name in before or name in self.session.replaced:
-                return None
-            state = slices.retyped(run.slices, name)
-            if state is None:
-                return None
-            run = run.with_slices(declarations, state)
-        base = self.prompt_base
-        if base is not None:
-            base = base.redeclared(declarations, since)
-            if base is None:
-                return None
-        if run is self.run and base is self.prompt_base:
-            return self  # the same value, so that an overlay on top of it can be taken over
-        return self._replace(run=run, prompt_base=base)
-
-    def is_outdated(self, changes: Iterable[str]) -> bool:
-        """Whether it may have to be folded again, as these names mean something else now."""
-        return any(name in self.session.names for name in changes)
-
-
-def _comes_of_prompt(record: Record) -> bool:
-    """Whether this is recorded only after the prompt was made: see `ProgressState.prompted_at`."""
-    if record.tag not in _MAY_COME_OF_PROMPT:
-        return False
-    event = record.event
-    return not isinstance(event, SliceEventApplied) or event.call_id == CREATE_PROMPT
-
-
-_RUN_STARTED = tags_of(RunStarted)
-_MAY_COME_OF_PROMPT = tags_of(EvaluationStarted, SliceEventApplied)
 
 
 def provisional_record(

@@ -26,7 +26,8 @@ from turnledger.runtime.agent.visibility import VisibilityOverrides
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import EvaluationPhase, PromptEvaluationError, SessionError
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
 from turnledger.runtime.session.session import Session

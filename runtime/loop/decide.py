@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.tool import OnInterrupt
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ from turnledger.runtime.errors import (
     PromptEvaluationError,
     PromptMismatch,
 )
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
 from turnledger.runtime.loop.failures import error_type

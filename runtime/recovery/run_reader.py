@@ -25,7 +25,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import Declarations, SessionSlices, ToolCallView
 from turnledger.projections.projection import tags_read
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 
 # What is recorded while no worker has a run, or before its worker begins.
 _NOT_WORK = frozenset(

@@ -48,14 +48,8 @@ from turnledger.ledger import (
 from turnledger.ledger.events.types import CATALOGUE, as_of
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
-from turnledger.runtime.journal.journal import (
-    Addition,
-    Changes,
-    Factory,
-    Journal,
-    Known,
-    Listener,
-)
+from turnledger.runtime.journal.journal import Addition, Changes, Factory, Journal, Listener
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import RecordCursor
 from turnledger.runtime.replaying.divergence import Cause, Divergence

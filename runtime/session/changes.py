@@ -24,7 +24,7 @@ from turnledger.ledger import (
 )
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, ReducerNotFoundError, SnapshotRestoreError
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot, SnapshotSlice
 from turnledger.runtime.session.types import MESSAGES, SliceTypes
 

@@ -20,7 +20,8 @@ from turnledger.ledger import Event, LimitExceededError, Record, SliceEventAppli
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import RunState
 from turnledger.runtime.errors import ScopeClosedError
-from turnledger.runtime.journal.journal import Changes, Journal, Known
+from turnledger.runtime.journal.journal import Changes, Journal
+from turnledger.runtime.journal.known import Known
 
 # The loop adds fewer events than this to a tool's changes in the same commit.
 _ROOM_FOR_THE_RESULT = 50

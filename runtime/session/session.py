@@ -38,7 +38,8 @@ from turnledger.ledger import (
 from turnledger.projections import Declarations, RunState, inner_message_append
 from turnledger.runtime.bus import EventBus, InProcessEventBus
 from turnledger.runtime.errors import ScopeClosedError
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session import changes
 from turnledger.runtime.session.changes import Change, Undeclared
 from turnledger.runtime.session.observers import Observers

@@ -22,7 +22,8 @@ from turnledger.runtime.agent.models.retry import (
     RetryCancelledError,
 )
 from turnledger.runtime.errors import DeadlineExceededError, SessionError
-from turnledger.runtime.journal.journal import Addition, Journal, Known
+from turnledger.runtime.journal.journal import Addition, Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProviderData, provider_data
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel

@@ -16,7 +16,8 @@ from turnledger.ledger.errors import error_text
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
 from turnledger.runtime.bus import format_publish_failures
-from turnledger.runtime.journal.journal import Addition, Journal, Known
+from turnledger.runtime.journal.journal import Addition, Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import ToolInvoked
 from turnledger.runtime.session.overlay import Overlay

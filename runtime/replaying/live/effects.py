@@ -29,7 +29,8 @@ from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot
 from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
-from turnledger.runtime.journal.journal import Addition, Known
+from turnledger.runtime.journal.journal import Addition
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
 from turnledger.runtime.loop.failures import RecordedError

@@ -44,7 +44,8 @@ from turnledger.ledger.errors import error_text
 from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, PendingTools, fold, inner_message_append
-from turnledger.runtime.journal.journal import Known, provisional_record
+from turnledger.runtime.journal.journal import provisional_record
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.replaying.what_if.commit_groups import belonging
 from turnledger.runtime.replaying.what_if.edit import ChangeRefusedError, changed_event
 

@@ -32,7 +32,8 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.projections import Declarations, append_all, replace_latest
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.session.overlay import Overlay
 

@@ -29,7 +29,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     ToolCallInDoubt,
 )
-from turnledger.runtime.journal.journal import Known
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.decide import (
     Begin,
     CallModel,

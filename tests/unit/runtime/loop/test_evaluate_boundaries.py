@@ -24,7 +24,8 @@ from tests.unit.runtime.evaluations import (
 )
 from turnledger.ledger import Ledger, ModelCalled, ToolCallCompleted, ToolCallFailed
 from turnledger.runtime import InProcessEventBus, Request, Session, ToolContext
-from turnledger.runtime.journal.journal import Journal, Known
+from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 
 
 def _or_fail(params: Add, *, context: ToolContext) -> Any:
