@@ -1,4 +1,4 @@
-"""The meaning: pure folds of a run's events into what is known about it."""
+"""Projections: pure folds of a run's events into views, states and tables."""
 
 if __name__ != "turnledger.projections":  # a bare import would be a second copy of every class
     raise ImportError("Import turnledger.projections, not the bare name projections.")

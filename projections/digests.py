@@ -1,4 +1,4 @@
-"""Digests that are carried along: a step's price is the step's, never the history's.
+"""Incremental digests: adding to a list or a map costs the step, not the history.
 
 A list has a running hash. A map has the sum, modulo 2**256, of its entries' hashes, which
 can be added and taken away in any order. Both are over canonical JSON, so they are equal in
@@ -10,8 +10,8 @@ name (`domain`) of what they mean together.
                                                      total = map_remove(total, key, value)
     combine("state", running, map_digest(total))
 
-A sum of hashes finds every accident. Against somebody who may choose millions of entries it
-is weaker than a chain (lattice methods): what must be tamper-proof is in the hash chain.
+A sum of hashes finds every accident. Against an attacker who may choose millions of entries
+it is weaker than a chain (lattice methods): what must be tamper-evident is in the hash chain.
 """
 
 from __future__ import annotations

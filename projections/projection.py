@@ -1,8 +1,8 @@
-"""What a projection is: a pure fold of a run's records into something that is known.
+"""Projection, the base class of views, and `fold`, which runs projections over records.
 
-A projection names the events that it reads, begins with `initial()` and takes one record
-at a time with `apply`. Its state is a value: `apply` gives a new one and leaves the old one
-as it was. It reads no clock and no set order, so that folding again gives the same.
+A projection is a pure fold: it names the events that it reads, begins with `initial()` and
+takes one record at a time with `apply`. Its state is an immutable value. It reads no clock and
+no set order, so that folding again gives the same state.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ class Projection(ABC, Generic[S]):
 
     @abstractmethod
     def initial(self) -> S:
-        """What is known before the first event."""
+        """The state before the first event."""
 
     @abstractmethod
     def apply(self, state: S, record: Record) -> S:
-        """What is known after one more event of the kinds that it reads."""
+        """The state after one more event of the kinds in `reads`."""
 
     def apply_all(self, state: S, records: Sequence[Record]) -> S:
-        """What is known after these: as `apply` one by one, perhaps for less."""
+        """The state after these records: as `apply` one by one, and often faster."""
         for record in records:
             state = self.apply(state, record)
         return state
 
     def to_json(self, state: S) -> Any:
-        """The state as plain JSON, for people, diffs and storage."""
+        """The state as plain JSON, for people and diffs."""
         return as_json(state)
 
     def lazy_json(self, state: S) -> Any:
-        """The same JSON, in which a long list may be `Items` that are made when they are read."""
+        """The same JSON, in which long lists may be made item by item (`LazyList`)."""
         return self.to_json(state)
 
     @property
     def fingerprint(self) -> str:
-        """Which meaning a digest has: it changes with the version."""
+        """The name and version that a default digest begins with."""
         return f"{self.name}/{self.version}"
 
     def digest(self, state: S) -> bytes:
-        """The exact state in 32 bytes. Built-in views carry it along instead."""
+        """The exact state in 32 bytes. Built-in views work it out incrementally instead."""
         return combine(self.fingerprint, canonical(self.to_json(state)))
 
     def outcome(self, state: S) -> bytes:
-        """What of the state an uninterrupted run shares with a recovered one: no ids, no times."""
+        """What an uninterrupted run and a recovered one have in common: no ids, no times."""
         return b""
 
 
 class Folding(ABC, Generic[S]):
-    """A state while records are folded into it: the fold's own, so that it may change.
+    """A state while records are folded into it: private to the fold, so it may be changed.
 
-    Many records cost one new state that way. What the old state holds is left as it was.
+    Many records then cost one new state. The state that it began with stays as it was.
     """
 
     @abstractmethod
@@ -79,11 +79,11 @@ class Folding(ABC, Generic[S]):
 
     @abstractmethod
     def done(self) -> S:
-        """The state now. Nothing is taken after this."""
+        """The state now. `take` is not called after this."""
 
 
 class BulkProjection(Projection[S]):
-    """A projection that folds many records for less than one by one."""
+    """A projection that folds many records into one new state (see `Folding`)."""
 
     @abstractmethod
     def begin(self, state: S) -> Folding[S]: ...
@@ -102,18 +102,18 @@ class BulkProjection(Projection[S]):
 
 
 def as_json(value: Any) -> Any:
-    """A value as the JSON that it would be written as: objects, lists, text and numbers."""
+    """A value as plain JSON data: dicts, lists, text and numbers."""
     return msgspec.json.decode(canonical(value))
 
 
 def tags_read(projection: Projection[Any]) -> frozenset[str]:
-    """The tags of the events that it reads, and the retired tags that are read as them."""
+    """The tags of the events that a projection reads, retired ones included."""
     return tags_of(*projection.reads)
 
 
 @cache
 def tags_of(*reads: type[Event]) -> frozenset[str]:
-    """The tags of these events, old ones included."""
+    """The tags of these event types, and the retired tags that are upcast to them."""
     tags = {kind.tag for kind in reads}
     for retired in UPCASTERS:
         current = retired
@@ -125,7 +125,13 @@ def tags_of(*reads: type[Event]) -> frozenset[str]:
 
 
 def fold(records: Iterable[Record], projection: Projection[S], state: S | None = None) -> S:
-    """The state after these records, from the beginning or from a state before them."""
+    """The state after these records.
+
+    Args:
+        records: Records of one run, in order; those of kinds that it does not read are skipped.
+        projection: What to fold.
+        state: The state before these records; by default the initial one.
+    """
     current = projection.initial() if state is None else state
     return cast(S, fold_pages(records, (projection,), (current,))[0][0])
 
@@ -135,7 +141,7 @@ def fold_together(
     projections: Sequence[Projection[Any]],
     states: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Several projections in one pass over the records."""
+    """The states of several projections, in one pass over the records (see `fold`)."""
     current = [p.initial() for p in projections] if states is None else states
     return fold_pages(records, projections, current)[0]
 
@@ -166,7 +172,7 @@ def fold_pages(
 
 @lru_cache(maxsize=64)
 def _places(projections: tuple[Projection[Any], ...]) -> dict[str, tuple[int, ...]]:
-    """Who reads what: by tag, the places of those that read it."""
+    """By tag, the places of the projections that read it."""
     found: dict[str, tuple[int, ...]] = {}
     for place, projection in enumerate(projections):
         for tag in tags_read(projection):

@@ -1,25 +1,24 @@
-"""What an event says about what a run did, apart from what it says about the keeping of books.
+"""Normalizes events for comparison: drops ids, times and positions, and marks bookkeeping.
 
-Two runs that did the same have other ids, times and places in their records, so these are left
-out: of runs, sessions, requests, evaluations and messages; moments; versions, turns and
-sequence numbers, which an event more or less shifts for all that follow; the name of a worker;
-and `state_digest`, which covers all of these. A call is known by its place among the calls of
-the message that asked for it, and its arguments by their value, however they are spelled.
+Two runs that did the same have other ids (of runs, sessions, requests, evaluations, messages),
+times, workers and `state_digest`s, and other versions, turns and sequence numbers, which one
+event more shifts for all that follow. These are left out. A call is identified by its place
+among the calls of the message that asked for it, and its arguments are compared by value.
 
-The rest is compared, but some of it is **bookkeeping**: it is different though the run did the
-same, or repeats in short what other events say in full. A difference in bookkeeping never makes
-two runs different.
+The rest is compared, but some of it is **bookkeeping**: it differs though the runs did the same,
+or repeats what other events have in full. A difference in bookkeeping never makes two runs
+different.
 
-- Whole events: a claim, a resumption, checkpoints, and the start of a fork, whose parent has
-  said all. Also a failed model call that may be tried again, and the same call tried again: the
-  provider had a bad moment, and what comes of it is in the reply, or in an error that ends the
-  run. A tool that runs twice is no bookkeeping: the world may have noticed.
-- Fields: digests of what stands elsewhere in full (a prompt's is in its messages, a request's
-  in the conversation; both also cover the ids of calls), epochs and attempts, a run's tags, who
-  decided, and what a reply cost or brought along (tokens, a provider's ids and signatures).
+- Whole events: a claim, a resumption, checkpoints, and the start of a fork, which repeats its
+  parent's. Also a failed model call that may be retried, and its retries: what comes of them is
+  in the reply, or in an error that ends the run. A tool that runs twice is not bookkeeping: it
+  may have had an effect twice.
+- Fields: digests of what other events have in full (of a prompt, a request; both also cover the
+  ids of calls), epochs and attempts, a run's tags, the author of a decision, and the tokens, ids
+  and signatures of a provider's reply.
 
-The digest of the tools is substance: what a model was told about them stands nowhere else. So
-are the adapter and the model that was asked.
+The digest of the tools is compared: no other event has the descriptions that a model was sent.
+So are the adapter and the model.
 """
 
 from __future__ import annotations
@@ -75,14 +74,15 @@ BOOKKEEPING_EVENTS: Final = (
     CheckpointCleared,
 )
 
-# Nobody finds two substances with the same key.
+# Of a cryptographic hash, so that equal keys mean equal events.
 KEY_BYTES = 32
 
 
 class NormalizedEvent(NamedTuple):
-    """What an event says: `key` stands for its substance, `kind` is what it can be paired by.
+    """An event for comparison: `key` is a hash of its content without bookkeeping, and events of
+    the same `kind` can be paired.
 
-    Two runs are held as a whole to be compared, so the rest is held as text.
+    All events of two runs are held at once, so the content is kept as JSON text.
     """
 
     version: int
@@ -99,7 +99,7 @@ class NormalizedEvent(NamedTuple):
 
 
 class Normalizer:
-    """Hears a run's events in order, and remembers which calls were asked for where."""
+    """Normalizes a run's events in order; keeps the place of each call in its message."""
 
     def __init__(self) -> None:
         # By the id of a call and of a tool's message: the place of the call in its message.
@@ -107,8 +107,8 @@ class Normalizer:
         self._messages: dict[str, int | None] = {}
         self._kinds: dict[bytes, bytes] = {}
 
-    def after(self) -> Normalizer:
-        """Another that has heard the same, to hear how a fork went on."""
+    def copy(self) -> Normalizer:
+        """A copy, for the events of a fork from here on."""
         other = Normalizer()
         other._calls, other._messages = dict(self._calls), dict(self._messages)
         return other
@@ -119,7 +119,7 @@ class Normalizer:
     def _normalized(self, record: Record) -> NormalizedEvent:
         event = record.event
         content = self._content(event)
-        substance = {
+        compared = {
             name: value for name, value in content.items() if name not in BOOKKEEPING_FIELDS
         }
         kind = canonical(_kind(event))
@@ -127,7 +127,7 @@ class Normalizer:
             record.version,
             event.tag,
             msgspec.json.encode(content),
-            blake2b(canonical([event.tag, substance]), digest_size=KEY_BYTES).digest(),
+            blake2b(canonical([event.tag, compared]), digest_size=KEY_BYTES).digest(),
             self._kinds.setdefault(kind, kind),
             _is_bookkeeping(event),
         )
@@ -168,7 +168,7 @@ def _asked(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_shallow(value: Any) -> bool:
-    """Whether it is nested as events may be: a text from a model knows no limit."""
+    """Whether it is nested as events may be: JSON that a model wrote may be nested deeper."""
     level = [value]
     for _ in range(DEEPEST):
         level = [inner for one in level for inner in _inside(one)]
@@ -208,9 +208,9 @@ def _is_bookkeeping(event: Event) -> bool:
 
 
 def one_line(event: NormalizedEvent, longest: int) -> str:
-    """What an event says, for a line: a message as one says it, all else field by field.
+    """An event as one line: a message as its text and calls, any other field by field.
 
-    Bookkeeping and digests are no news to whoever reads a line.
+    Bookkeeping and digests are left out.
     """
     content = event.content
     if event.tag == MessageAppended.tag:

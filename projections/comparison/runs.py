@@ -1,9 +1,9 @@
-"""Two runs side by side: what they did the same, what differently, and where they first parted.
+"""Comparison of two runs: equal, changed and additional events, and the first divergence.
 
-Events are aligned by what they say (`comparison.normalize`), not by their versions. First
-those of substance: what both runs begin with, then equal events, then, between those, events of
-one kind, which have changed. So the first divergence is the first event of substance at which
-the runs are not equal, however the rest is aligned. Bookkeeping is aligned in between.
+Events are aligned by their normalized content (`comparison.normalize`), not by their versions.
+First those that are not bookkeeping: a common beginning, then equal events, then, between those,
+events of the same kind, which have changed. So the first divergence is the first such event
+that is not equal, however the rest is aligned. Bookkeeping is aligned in between.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ RowKind: TypeAlias = Literal["same", "changed", "only_first", "only_second"]
 class Row(msgspec.Struct, frozen=True, gc=False):
     """An event of both runs or of one: its version in each, and what differs.
 
-    `bookkeeping` rows say nothing about what a run did. `text` is what the event says, in
-    short, in the first run if it is in both. `changes` lead from the first run's event to the
-    second's, as the events are compared.
+    `bookkeeping` rows never make two runs different. `text` is the event in one line, of the
+    first run if it is in both. `changes` lead from the first run's normalized event to the
+    second's.
     """
 
     kind: RowKind
@@ -49,7 +49,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Divergence(msgspec.Struct, frozen=True, gc=False):
-    """Where two runs part: the versions of the events that stand at this place.
+    """The first divergence of two runs: the versions of the events at this place.
 
     Both are there if the event changed, or if each run does something else here; `rows` are
     the places in the comparison's rows, one or two.
@@ -82,7 +82,7 @@ class Comparison(msgspec.Struct, frozen=True):
     def counts(self) -> dict[str, int]:
         """How many rows of each kind there are; `bookkeeping` are those that differ, in that only.
 
-        The others are rows of substance, or the same.
+        The others are the same, or are not bookkeeping.
         """
         found = Counter(
             "bookkeeping" if row.bookkeeping and row.kind != "same" else row.kind
@@ -106,9 +106,15 @@ class StateComparison(msgspec.Struct, frozen=True):
 def compare(
     ledger: Ledger, first: RunId, second: RunId, *, other_ledger: Ledger | None = None
 ) -> Comparison:
-    """What two runs did the same and what not; the second may be in another ledger.
+    """Compare the events of two runs.
 
     Costs about what reading both costs. What a fork shares with its parent is read once.
+
+    Args:
+        ledger: The ledger that has the first run.
+        first: A run.
+        second: Another run.
+        other_ledger: The ledger that has the second run; by default the same.
     """
     one, other, shared = _normalized(ledger, first, second, other_ledger)
     rows = tuple(_rows(one, other, _pairs(one, other)))
@@ -127,7 +133,17 @@ def compare_states(
     other_ledger: Ledger | None = None,
     declarations: Declarations | None = None,
 ) -> StateComparison:
-    """What is known of one run at a version, and what is known of another otherwise."""
+    """Compare the state of one run at a version with that of another.
+
+    Args:
+        ledger: The ledger that has the first run.
+        first: A run.
+        first_version: Its version.
+        second: Another run, or the same.
+        second_version: Its version.
+        other_ledger: The ledger that has the second run; by default the same.
+        declarations: Types and reducers of the programs' slices; without, slices are plain JSON.
+    """
     one = state_at(ledger, first, first_version, declarations=declarations)
     other = state_at(other_ledger or ledger, second, second_version, declarations=declarations)
     return StateComparison(
@@ -146,12 +162,12 @@ def compare_states(
 def _normalized(
     ledger: Ledger, first: RunId, second: RunId, other_ledger: Ledger | None
 ) -> tuple[list[NormalizedEvent], list[NormalizedEvent], int]:
-    """What both runs say, and how many events they share; those are heard once."""
+    """The normalized events of both runs, and how many they share; those are read once."""
     shared = _shared(ledger, first, second) if other_ledger in (None, ledger) else 0
     records = ledger.read(first)
     normalizer = Normalizer()
     common = normalizer.normalize(islice(records, shared) if shared < NO_END else records)
-    going_on = normalizer.after()
+    going_on = normalizer.copy()
     one = [*common, *normalizer.normalize(records)]
     rest: Iterable[Record] = ()
     if shared < NO_END:
@@ -177,7 +193,7 @@ def _shared(ledger: Ledger, first: RunId, second: RunId) -> int:
 
 
 def _pairs(one: Sequence[NormalizedEvent], other: Sequence[NormalizedEvent]) -> list[Pair]:
-    """Which events belong together: those of substance, then the bookkeeping between them."""
+    """Which events belong together: first those that are not bookkeeping, then the others."""
     every, every_other = range(len(one)), range(len(other))
     pairs = _matched(
         one,
@@ -248,10 +264,10 @@ def _both(event: NormalizedEvent, mate: NormalizedEvent) -> Row:
 
 
 def _first_divergence(rows: Sequence[Row]) -> Divergence | None:
-    """The first row of substance that is not the same.
+    """The first row that is not the same and not bookkeeping.
 
     If it is in one run only, what the other run has in its place is looked for up to the next
-    event of substance that both have.
+    event that both have and that is not bookkeeping.
     """
     found: dict[RowKind, int] = {}
     for place, row in enumerate(rows):

@@ -94,9 +94,9 @@ Block: TypeAlias = TextBlock | MediaBlock | ToolUseBlock | ToolResultBlock
 class ChatTurn(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
 ):
-    """All that one side says before the other side speaks.
+    """All consecutive messages of one side.
 
-    A `synthetic` turn was said by nobody: it stands first where a conversation begins
+    A `synthetic` turn is a placeholder: it stands first where a conversation begins
     with the assistant, and a provider that needs no leading user is not sent it.
     """
 
@@ -110,5 +110,5 @@ SYNTHETIC_LEAD = ChatTurn("user", (TextBlock("[internal: conversation starts]"),
 
 
 def stub_for(call: ToolUseBlock) -> ToolResultBlock:
-    """The result of a call that nobody answered."""
+    """The result that stands in for a missing one."""
     return ToolResultBlock(call.call_id, STUB_TEXT, is_error=True)

@@ -1,4 +1,4 @@
-"""`MessageHistory`: a conversation that a provider will take, by construction, at every step.
+"""`MessageHistory`: a conversation that is valid for every provider after every message.
 
 `add` is the only way in and takes anything: what can't stand is repaired, and the repair is
 on record. A history is a value. Adding to one costs the same however long it is, and leaves
@@ -77,7 +77,7 @@ class MessageHistory:
 
     @classmethod
     def new(cls, system: str = "", *, synthetic_lead: bool = False) -> MessageHistory:
-        """An empty history; with `synthetic_lead` the user's turn is there that nobody said.
+        """An empty history; with `synthetic_lead` it has a placeholder for a first user's turn.
 
         The first message of a real user takes its place.
         """
@@ -134,12 +134,12 @@ class MessageHistory:
 
     @property
     def has_synthetic_lead(self) -> bool:
-        """Whether the first turn was said by nobody."""
+        """Whether the first turn is the placeholder."""
         return self._tip is not None and self._tip.led
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What is not in the history as it was handed in, in the order it was met."""
+        """The differences from the messages that were added, in the order of those."""
         return tuple(repair for one in in_order(self._repairs) for repair in _repairs_of(one))
 
     @property
@@ -181,10 +181,10 @@ class MessageHistory:
         if type(turn) is not UserTurn and turn is not None and turn.waits:
             fresh.append(ChatTurn("user", tuple(stub_for(call) for call in turn.open_calls())))
         while turn is not None:
-            said = turn.complete()
-            if turn.number <= len(sent) and sent[turn.number - 1] is said:
+            complete = turn.complete()
+            if turn.number <= len(sent) and sent[turn.number - 1] is complete:
                 break
-            fresh.append(said)
+            fresh.append(complete)
             turn = turn.before
         fresh.reverse()
         return (0 if turn is None else turn.number), fresh
@@ -196,7 +196,7 @@ class MessageHistory:
         if tip is None:
             return "no turns" + repaired
         if tip.led and tip.number == 1:
-            return "nobody has spoken: only the synthetic lead" + repaired
+            return "no messages: only the synthetic lead" + repaired
         lead = " after a synthetic lead" if tip.led else ""
         turns = _counted(tip.number - tip.led, "turn")
         who = "user" if isinstance(tip, UserTurn) else "assistant"
@@ -233,10 +233,10 @@ def add_turn(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn |
         if message.role == "user":
             tip = after_user(tip, message, found)
         else:
-            spoken_after = tip
+            before = tip
             tip = after_assistant(tip, message, found)
-            if tip is not spoken_after and type(spoken_after) is UserTurn and spoken_after.waits:
-                repairs = pushed(repairs, spoken_after)
+            if tip is not before and type(before) is UserTurn and before.waits:
+                repairs = pushed(repairs, before)
     for repair in found:
         repairs = pushed(repairs, repair)
     return tip, repairs

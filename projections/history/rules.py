@@ -1,7 +1,7 @@
-"""What a message does to the turns that are there: the rules of a conversation, one function each.
+"""Rules of a conversation: how a message changes the last turn of a history.
 
 Pure functions from the last turn and a checked message (projections/history/validate.py) to the
-new last turn. What a rule drops, joins or leaves out is added to `found`.
+new last turn. Each repair (something dropped, joined or added) is appended to `found`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def after_user(tip: Turn | None, message: ChatTurn, found: list[Repair]) -> Turn
     if not kept and others is blocks:
         found.append(Repair("empty_message", "nothing is left of the user's message"))
         return tip
-    # A result that finds its place is no repair, however many messages bring them.
+    # Results of one turn may come in several messages: that is not a repair.
     if joins and others is not blocks:
         found.append(Repair("merged", "the user's turn goes on"))
     led = message.synthetic if asked is None else asked.led
@@ -93,11 +93,11 @@ def after_assistant(tip: Turn | None, message: ChatTurn, found: list[Repair]) ->
     return assistant_turn(before, longer, calls)
 
 
-# --- the usual messages, told without a detour ---------------------------------------
+# --- fast paths for the usual messages ----------------------------------------------
 
 
 def after_result(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
-    """The last turn after a result that finds its place; None if it takes more than that."""
+    """The last turn after a result of an open call; None if the general rule is needed."""
     if isinstance(tip, AssistantTurn):
         asked, results, arrived, blocks = tip, NO_RESULTS, None, None
     elif type(tip) is UserTurn and tip.asked is not None:
@@ -117,7 +117,7 @@ def after_result(tip: Turn | None, result: ToolResultBlock) -> UserTurn | None:
 def after_reply(
     tip: UserTurn, text: str, asked: tuple[ToolCallRecord, ...]
 ) -> AssistantTurn | None:
-    """The last turn after a reply in which nothing is odd; None if something is."""
+    """The last turn after a well-formed reply; None if the general rule is needed."""
     blocks: Stack[Block] | None = None
     if text:
         if text.isspace() or not encodable(text):
@@ -150,11 +150,11 @@ def without_open_calls(tip: Turn) -> tuple[ChatTurn, ...]:
     if kept:
         turns.append(ChatTurn("assistant", kept))
     if isinstance(tip, UserTurn):
-        said = tip.turn()
+        last_turn = tip.turn()
         if not kept:
             # No call is left, so this turn has no results: it goes on from the user's turn before.
             earlier = turns.pop()
             if not earlier.synthetic:
-                said = ChatTurn("user", earlier.blocks + said.blocks)
-        turns.append(said)
+                last_turn = ChatTurn("user", earlier.blocks + last_turn.blocks)
+        turns.append(last_turn)
     return tuple(turns)

@@ -1,7 +1,8 @@
-"""The turns of a history while it grows: each knows the one before it and can be added to.
+"""Turns of a growing history: a linked list in which each turn knows the one before it.
 
 Adding gives a new turn beside the old one and shares all else, so that every earlier history
-stays as it was. A turn becomes a `ChatTurn`, or a digest, when somebody asks, and remembers it.
+stays as it was. A turn makes its `ChatTurn` and its digest when they are asked for, and keeps
+them.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class UserTurn:
         return ChatTurn("user", tuple(blocks), synthetic=self.synthetic)
 
     def digest(self, *, stubs: bool) -> bytes:
-        """Of its content. The calls say in which order results stand: a sum is enough."""
+        """Digest of its content. Results stand in the order of the calls: a sum is enough."""
         total = accumulated(self.arrived, 0, sum_results)
         count = len(self.results)
         if stubs and self.waits:

@@ -1,8 +1,7 @@
-"""What of a message can be kept at all, seen by itself: well-formed blocks under a known role.
+"""Validation of a single message: well-formed blocks under a known role, repairs for the rest.
 
-Total: whatever is handed in, an answer comes out, and every loss is a `Repair`. What a
-message means among the others (pairing, order, merging) is decided in
-`history.message_history`.
+Total: it accepts any value, and every loss is a `Repair`. Rules among several messages (pairing,
+order, merging) are in `history.rules`.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ RepairKind: TypeAlias = Literal[
     "orphan_result",  # dropped: the last assistant turn did not ask for it
     "repeated_result",  # dropped: the call has a result
     "empty_message",  # dropped: no block is left
-    "leading_assistant",  # dropped: nobody has spoken before
+    "leading_assistant",  # dropped: there is no turn before it
     "late_lead",  # dropped: a synthetic turn that would not be the first
     "replaced_text",  # changed: lone surrogates, which no provider takes, became U+FFFD
     "merged",  # joined to the turn before, which is of the same role
-    "stubbed",  # added: a result for a call that nobody answered
+    "stubbed",  # added: a result for a call that has none
 ]
 
 
 @final
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Something that is not in the history as it was handed in, and why."""
+    """A difference between a history and the messages that were added to it, and its reason."""
 
     kind: RepairKind
     detail: str
@@ -53,13 +52,13 @@ class Repair(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 _BLOCKS = (TextBlock, MediaBlock, ToolUseBlock, ToolResultBlock)
 _MODALITIES = frozenset(get_args(Modality))
-# Text for the model: mended if need be. Any other text is a name, and must be right.
+# Text for the model, which is fixed if need be. Any other text is a name, and must be valid.
 _PROSE = frozenset({"text", "content", "arguments", "prompt_hint"})
 _OPTIONAL = frozenset({"url", "blob", "mime", "prompt_hint", "id"})
 
 
 def checked(turn: object, repairs: list[Repair]) -> ChatTurn | None:
-    """The part of this that can be kept; None if it is not a turn at all. Adds to `repairs`.
+    """The valid part of a turn; None if it is not a turn. Appends to `repairs`.
 
     Its blocks are those that its role may have, in the order given; there may be none.
     """
@@ -84,7 +83,7 @@ def checked(turn: object, repairs: list[Repair]) -> ChatTurn | None:
 
 
 def _is_sound(turn: ChatTurn) -> bool:
-    """Whether it can be kept as it is. Almost all can: this is what an ordinary `add` costs."""
+    """Whether it is valid as it is. Almost all are: this is what an ordinary `add` costs."""
     role: object = turn.role  # what is declared is not always what is there
     blocks: object = turn.blocks
     if type(role) is not str or type(blocks) is not tuple or turn.synthetic is not False:
@@ -140,25 +139,23 @@ def _checked_block(block: object, role: TurnRole, repairs: list[Repair]) -> Bloc
         repairs.append(Repair("not_a_block", f"{_type_name(block)} is not a block"))
         return None
     assert isinstance(block, _BLOCKS)
-    mended = _mended(block, repairs)
-    if mended is None:
+    fixed = _fixed(block, repairs)
+    if fixed is None:
         return None
-    if isinstance(mended, TextBlock) and not mended.text.strip():
+    if isinstance(fixed, TextBlock) and not fixed.text.strip():
         repairs.append(Repair("empty_text", "a text without a visible character"))
         return None
-    if isinstance(mended, ToolUseBlock) and role == "user":
-        repairs.append(Repair("misplaced_call", "a user does not call tools", mended.call_id))
+    if isinstance(fixed, ToolUseBlock) and role == "user":
+        repairs.append(Repair("misplaced_call", "a user does not call tools", fixed.call_id))
         return None
-    if isinstance(mended, ToolResultBlock) and role == "assistant":
-        repairs.append(
-            Repair("misplaced_result", "results come in the user's turn", mended.call_id)
-        )
+    if isinstance(fixed, ToolResultBlock) and role == "assistant":
+        repairs.append(Repair("misplaced_result", "results come in the user's turn", fixed.call_id))
         return None
-    return mended
+    return fixed
 
 
-def _mended(block: Block, repairs: list[Repair]) -> Block | None:
-    """The block with each field as it must be; None if that can't be had."""
+def _fixed(block: Block, repairs: list[Repair]) -> Block | None:
+    """The block with its fields fixed; None if they can't be."""
     changes: dict[str, str] = {}
     for name in block.__struct_fields__:
         value: Any = getattr(block, name)

@@ -429,7 +429,7 @@ def _mapped(entries: dict[str, T]) -> PersistentMap[T]:
     return found
 
 
-# A map that is nearly always small: a plain dict that nobody changes, until it has grown.
+# A map that is nearly always small: a plain dict, never changed in place, until it has grown.
 SmallMap: TypeAlias = dict[str, T] | PersistentMap[T]
 
 

@@ -1,13 +1,13 @@
-"""Values as bytes and back, so that what comes back is written as the very same JSON.
+"""Pickling of states that keeps their JSON, and so their digests, to the byte.
 
-Plain pickle is not enough: msgspec leaves a field out of JSON if its value *is* the default,
-not if it equals it. A default that was pickled comes back as another object, so that the
-struct is still equal, but has another JSON and another digest.
+Plain pickle is not enough: msgspec omits a field from JSON if its value *is* the default object,
+not if it equals it. A default that was pickled comes back as another object: the struct is
+still equal, but has another JSON and another digest.
 """
 
 from __future__ import annotations
 
-import pickle  # of our own values, for this process or for who trusts the bytes as pickle's
+import pickle  # of our own values; bytes from elsewhere are as dangerous as with pickle
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out of a struct what is its default: the class gives it back."""
+    """Omits the fields of a struct that are its defaults: the class gives them back."""
 
     def reducer_override(self, value: Any) -> Any:
         if not isinstance(value, msgspec.Struct):
@@ -35,7 +35,7 @@ class _Pickler(pickle.Pickler):
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a struct with their defaults; none if plain pickle is exact for it."""
+    """The fields of a struct with their defaults; empty if plain pickle is exact for it."""
     names = kind.__struct_fields__
     defaults = kind.__struct_defaults__
     if all(map(_is_one_object, defaults)) or kind.__reduce__ is not msgspec.Struct.__reduce__:
@@ -45,10 +45,10 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
 
 
 def _is_one_object(default: Any) -> bool:
-    """Whether it comes back as itself, as None, small numbers and empty text do."""
+    """Whether pickle gives back the same object, as for None, small numbers and empty text."""
     try:
         return default is pickle.loads(pickle.dumps(default))  # noqa: S301 - its own bytes
-    except Exception:  # a factory is never a value, and of others pickle will say the same then
+    except Exception:  # a factory is never a value; anything else fails again when it is pickled
         return True
 
 
@@ -64,5 +64,5 @@ def packed(value: Any) -> bytes:
 
 
 def unpacked(content: bytes) -> Any:
-    """The value of such bytes. As with pickle, only for bytes of one's own."""
+    """The value that was packed. As with pickle, only for bytes from a trusted source."""
     return pickle.loads(content)  # noqa: S301 - see above

@@ -1,7 +1,7 @@
-"""Who set a value: the event that last changed what a JSON Pointer names in a state.
+"""Blame: the event that last changed the value that a JSON Pointer names in a state.
 
-It goes back from the end, page by page, and looks only where what is pointed at may have changed.
-States share what they have in common, so that one for each page of the run is little.
+It goes back from the end, page by page, and compares values only where they may have changed.
+States share what they have in common, so that holding one for each page takes little memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from turnledger.projections.session.declarations import Declarations
 
 
 class _Page(NamedTuple):
-    """A page of the run: what was known before it, and what was after."""
+    """A page of records: the states before and after it."""
 
     after: int
     until: int
@@ -44,15 +44,22 @@ def blame(
 ) -> Record:
     """The event that last set the value that a JSON Pointer names ("/usage/total/calls").
 
-    It reads the run, and then goes back from the end until it has found it. In the gaps of
-    the timeline it looks at all of them for each event on its way.
+    It reads the run, and then goes back from the end until it has found it. For a gap of the
+    timeline all gaps are worked out for each event on its way.
+
+    Args:
+        ledger: The ledger that has the run.
+        run_id: The run.
+        pointer: A JSON Pointer into the state, which begins with the name of a view.
+        at: The version of the state; by default the last.
+        declarations: Types and reducers of the program's slices; without, slices are plain JSON.
     """
     path = _parsed(pointer)
     projections = {p.name: p for p in built_in(declarations)}
     projection = projections.get(path[0]) if path else None
     if projection is None:
         raise InvalidInputError(
-            f"{pointer!r}: a pointer begins with a view, one of {', '.join(projections)}."
+            f"Unknown view in {pointer!r}: a pointer begins with one of {', '.join(projections)}."
         )
     pages = _pages(ledger, run_id, projection, at)
     search = _Search(ledger, run_id, projection, path[1:])
@@ -65,7 +72,7 @@ def blame(
 def _pages(
     ledger: Ledger, run_id: RunId, projection: Projection[Any], at: int | None
 ) -> list[_Page]:
-    """The run in pages, without those in which nothing is that the view reads."""
+    """The run in pages, without those that have no event of the view."""
     tags = tags_read(projection)
     pages: list[_Page] = []
     state, version = projection.initial(), 0
@@ -82,7 +89,7 @@ def _pages(
 
 
 class _Search:
-    """The way back through a run."""
+    """The search back through a run."""
 
     def __init__(
         self, ledger: Ledger, run_id: RunId, projection: Projection[Any], within: Sequence[str]
@@ -93,7 +100,7 @@ class _Search:
         self._within = within
 
     def last_change(self, pages: list[_Page]) -> Record | None:
-        """The record that set it; None if there is no such value at the end."""
+        """The record that set the value; None if there is no such value at the end."""
         value = self._value(pages[-1].then)
         if value is None:
             return None
@@ -105,7 +112,7 @@ class _Search:
                 states.append(self._projection.apply(states[-1], record))
             for place in range(len(records) - 1, -1, -1):
                 earliest = records[place]
-                # What was before the first event of all is nobody's doing.
+                # A value that was there before the first event is blamed on that event.
                 if page is pages[0] and place == 0:
                     break
                 before, then = states[place], states[place + 1]
@@ -119,11 +126,11 @@ class _Search:
         return [record for record in records if record.tag in tags]
 
     def _is_unchanged(self, before: Any, then: Any) -> bool:
-        outline = self._projection.lazy_json
-        return unchanged(outline(before), outline(then), self._within)
+        lazy_json = self._projection.lazy_json
+        return unchanged(lazy_json(before), lazy_json(then), self._within)
 
     def _value(self, state: Any) -> bytes | None:
-        """The value there, as its one JSON text; None if there is none."""
+        """The value as canonical JSON; None if it is missing."""
         found = resolve(self._projection.lazy_json(state), self._within)
         return None if found is MISSING else canonical(plain_json(found))
 

@@ -1,4 +1,4 @@
-"""Any moment of a run: its state at a version, and what changed between two."""
+"""State of a run at any version, and the difference between two versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from turnledger.projections.views.usage import Usage, UsageState
 
 
 def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any], ...]:
-    """Every view that comes with the package, in the order of `RunState`'s fields."""
+    """All built-in views, in the order of `RunState`'s fields."""
     return (
         Conversation(),
         PendingTools(),
@@ -39,7 +39,7 @@ def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any],
 
 @final
 class RunState:
-    """All that is known of a run at one version."""
+    """The state of a run at one version: all built-in views."""
 
     def __init__(
         self, version: int, projections: tuple[Projection[Any], ...], states: Iterable[Any]
@@ -61,7 +61,7 @@ class RunState:
         return cls(0, projections, (p.initial() for p in projections))
 
     def after(self, records: Iterable[Record]) -> RunState:
-        """The state some records later; this one stays as it is."""
+        """The state after more records; this one stays as it is."""
         states, last = fold_pages(records, self._projections, self._states)
         return RunState(last.version if last else self.version, self._projections, states)
 
@@ -71,7 +71,7 @@ class RunState:
         return RunState(self.version, built_in(declarations), states)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copied packed, so that all of it keeps its JSON and its digests."""
+        """Pickled so that it keeps its JSON and its digests."""
         return (_unpacked, (packed((self.version, self._projections, self._states)),))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RunState:
@@ -86,12 +86,12 @@ class RunState:
 
     @property
     def state_digest(self) -> str:
-        """Exactly this state, ids, times and attempts included."""
+        """Digest of exactly this state, ids and attempts included."""
         return combine("state", *self._parts(lambda p, state: p.digest(state))).hex()
 
     @property
     def outcome_digest(self) -> str:
-        """What an uninterrupted run and a recovered one have in common."""
+        """Digest of what an uninterrupted run and a recovered one have in common."""
         return combine("outcome", *self._parts(lambda p, state: p.outcome(state))).hex()
 
     def _parts(self, part: Any) -> list[bytes]:
@@ -103,7 +103,7 @@ class RunState:
         return {p.name: p.to_json(state) for p, state in pairs}
 
     def lazy_json(self) -> dict[str, Any]:
-        """The same, with long lists that are made when they are read (`persistent.lazy_json`)."""
+        """The same, with long lists that are made item by item (`persistent.lazy_json`)."""
         pairs = zip(self._projections, self._states, strict=True)
         return {p.name: p.lazy_json(state) for p, state in pairs}
 
@@ -119,7 +119,14 @@ def state_at(
     *,
     declarations: Declarations | None = None,
 ) -> RunState:
-    """A run's state after one of its versions, by default its last."""
+    """A run's state after one of its versions.
+
+    Args:
+        ledger: The ledger that has the run.
+        run_id: The run.
+        version: The last version to fold; by default all.
+        declarations: Types and reducers of the program's slices; without, slices are plain JSON.
+    """
     state = RunState.initial(declarations).after(ledger.read(run_id, until=version))
     if version is not None and state.version != version:
         raise RecordNotFoundError(str(run_id), version, ledger.head(run_id))

@@ -1,7 +1,6 @@
-"""What a program declares of its session state: types under names, and reducers.
+"""Declarations of session state: types under names, reducers, and their JSON.
 
-A name that is found in data is looked up here, and nothing is ever imported for it. Here is
-also how the values of declared types are written as JSON and read back.
+A name that is found in data is looked up here; nothing is ever imported for it.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class Declarations:
     """The slice and event types of a program, under their names, and their reducers."""
 
     def __init__(self) -> None:
-        # The names whose meaning changed, in order: whoever folded when there were fewer
-        # of them looks whether the new ones concern what was folded.
+        # The names whose meaning changed, in order: a journal that folded when there were fewer
+        # checks whether the new ones concern what it folded.
         self.changes: list[str] = []
         self._types: dict[str, type] = {}
         self._names: dict[type, str] = {}

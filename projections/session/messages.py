@@ -1,6 +1,6 @@
-"""Questions about a conversation that is kept as a session slice.
+"""Queries on the session slice of messages.
 
-They take anything that has `select_all(InnerMessage)`: a session, or a fake of one.
+They take anything with `select_all(InnerMessage)`: a session, or a test's replacement.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from turnledger.ledger.events.messages import ToolCallStatus
 
 
 class HasSlices(Protocol):
-    """What can be asked for the values of a slice."""
+    """Something that has slices: a session."""
 
     def select_all(self, slice_type: Any, /) -> tuple[Any, ...]: ...
 
@@ -32,9 +32,9 @@ def get_inner_messages(
 
 
 def get_latest_evaluation_id(session: HasSlices) -> str | None:
-    """The evaluation whose system message is the latest; None if there is none.
+    """The evaluation whose system message is the latest; None without one.
 
-    Of equal times the later in the slice is the later.
+    Of equal times the later one in the slice counts.
     """
     messages: tuple[InnerMessage, ...] = session.select_all(InnerMessage)
     system = [message for message in messages if message.role == "system"]

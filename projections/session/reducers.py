@@ -1,4 +1,4 @@
-"""How session state changes: reducers, from the values of a slice and an event to new values.
+"""Reducers: functions from the values of a slice and an event to new values.
 
 A reducer is a pure function `(values, event, *, context) -> values`. `append_all`,
 `replace_latest` and `inner_message_append` are folded in one step, however long the slice
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ReducerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the ledger the event stands; `session` is there while an agent runs."""
+    """The event's place in the ledger; `session` is set while an agent runs."""
 
     run_id: str = ""
     version: int = 0
@@ -28,7 +28,7 @@ class ReducerContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reducer(Protocol):
-    """What changes a slice."""
+    """A function that changes a slice."""
 
     def __call__(
         self, slice_values: tuple[Any, ...], event: Any, *, context: ReducerContext
@@ -36,14 +36,14 @@ class Reducer(Protocol):
 
 
 def append_all(slice_values: tuple[T, ...], event: T, *, context: ReducerContext) -> tuple[T, ...]:
-    """Keep everything."""
+    """Append the event to the slice."""
     return (*slice_values, event)
 
 
 def replace_latest(
     slice_values: tuple[T, ...], event: T, *, context: ReducerContext
 ) -> tuple[T, ...]:
-    """Keep only the latest."""
+    """Replace the slice by the event."""
     return (event,)
 
 

@@ -1,9 +1,9 @@
-"""Session state: slices of typed values, folded through the reducers that a program declares.
+"""View of session state: slices of typed values, folded through declared reducers.
 
-The ledger knows slices and events by declared names, never by import paths: a name that
-is found in data is looked up among what was declared, and nothing is imported.
-What nobody declared is folded as plain JSON, so that a run can be looked at without its code.
-A payload that does not fit its declared type changes nothing but a count.
+The ledger names slices and events by declared names, never by import paths: a name that is found
+in data is looked up among the declarations, and nothing is imported. Undeclared types are folded
+as plain JSON, so that a run can be read without its program. A payload that does not fit its
+declared type changes nothing but a count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """Of a slice of messages: which it has, and each evaluation's highest sequence."""
+    """Index of a slice of messages: their ids, and each evaluation's highest sequence."""
 
     ids: PersistentMap[bool] = PersistentMap()
     highest: PersistentMap[int] = PersistentMap()
@@ -46,7 +46,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Slice(Generic[T]):
-    """The values of one type. Reading them makes a tuple, once."""
+    """The values of one type; their tuple is made on first read."""
 
     __slots__ = ("_all", "items", "known")
 
@@ -79,9 +79,9 @@ def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:
 
 @final
 class SlicesState(msgspec.Struct, frozen=True):
-    """The slices by name, and how many events changed nothing.
+    """The slices by name, and the number of events that were not applied.
 
-    Those are the ones for which nobody declared a reducer, or that do not fit their type.
+    Those have no declared reducer, or do not fit their type.
     """
 
     slices: dict[str, Slice[Any]] = {}
@@ -252,7 +252,7 @@ def _appended(state: SlicesState, name: str, value: Any) -> SlicesState:
 
 
 def _message_appended(state: SlicesState, name: str, message: InnerMessage) -> SlicesState:
-    """What `inner_message_append` does: in one step, but for a message that comes too late."""
+    """`inner_message_append` in one step, except for a message out of order."""
     found = state.slices.get(name) or Slice(_no_items(name), _Known())
     known = found.known
     if known is None:

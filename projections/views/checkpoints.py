@@ -1,7 +1,7 @@
-"""The checkpoints of a run: its transaction boundaries, and which of them still counts.
+"""View of checkpoints: all of a run's, and the latest that was not cleared.
 
-The loop's own checkpoints and those that a user saved stand in one line. Clearing is a
-fact too: the latest checkpoint is then none, and the history stays.
+The loop's own checkpoints and those that a user saved are in one list. Clearing is recorded
+too: then there is no latest checkpoint, and the list stays.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CheckpointView(BulkProjection[CheckpointsState]):
 
 
 class _Folding(Folding[CheckpointsState]):
-    """Checkpoints while they are put in line."""
+    """Checkpoints while records are folded."""
 
     def __init__(self, state: CheckpointsState) -> None:
         self._before = state.entries

@@ -1,8 +1,8 @@
-"""The conversation of a run: its recorded messages, folded into histories that can be sent.
+"""View of the conversation: recorded messages, folded into histories that can be sent.
 
-One history is one evaluation's. `history()` is the latest that was not superseded.
-Nothing of a recorded conversation is dropped because it begins with the assistant: such
-a history has the synthetic leading turn that encoders may leave out.
+Each evaluation has its own history. `history()` is that of the latest evaluation that was not
+superseded. A recorded conversation that begins with the assistant keeps its first message: such
+a history has a synthetic leading turn, which encoders may leave out.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What identifies a message beside its content.
+    """A message without its content.
 
-    Of a tool's message also the call that it answers, and the turn where the result stands:
-    0 if it found no place.
+    A tool message also has the call that it answers, and the number of the turn with the
+    result: 0 if the history has no such call.
     """
 
     message_id: UUID
@@ -52,7 +52,7 @@ class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class _LastResult(NamedTuple):
     """The last tool message, the history before it and the messages after it.
 
-    What is amended is nearly always this one, and then costs only what came since.
+    An amendment is nearly always of this message, and then costs only what came since.
     """
 
     message: InnerMessage
@@ -67,7 +67,7 @@ def _history_digest(history: MessageHistory) -> bytes:
 
 @final
 class ConversationState(msgspec.Struct, frozen=True):
-    """All evaluations of a run, the current one apart."""
+    """The histories of all evaluations of a run: the current one, and the earlier ones."""
 
     evaluation_id: str = ""
     current: MessageHistory = MessageHistory.new()
@@ -77,7 +77,7 @@ class ConversationState(msgspec.Struct, frozen=True):
     last_result: _LastResult | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copied without the last result: it is a chain of turns, and only saves time."""
+        """Pickled without the last result: its chain of turns would recurse."""
         parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.messages)
         return (ConversationState, parts)
 
@@ -146,7 +146,7 @@ class Conversation(BulkProjection[ConversationState]):
 
 
 def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
-    """How many turns two histories share. The last one is told otherwise once another follows."""
+    """How many turns two histories share; not the last one, which changes when another follows."""
     one, other = earlier._tip, later._tip
     if one is other:
         return len(earlier)
@@ -164,24 +164,24 @@ def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
 
 
 class _Folding(Folding[ConversationState]):
-    """A conversation while it is told."""
+    """A conversation while records are folded."""
 
     def __init__(self, state: ConversationState) -> None:
         self._evaluation_id = state.evaluation_id
-        self._turn_on(state.current)
+        self._switch_history(state.current)
         self._earlier = state.earlier
         self._superseded = state.superseded
         self._before = state.messages
         self._added: list[MessageEntry] = []
-        self._remember(state.last_result)
+        self._keep_last(state.last_result)
 
-    def _remember(self, last: _LastResult | None) -> None:
-        """The last tool message; what is said from now on comes after what came after it."""
+    def _keep_last(self, last: _LastResult | None) -> None:
+        """Keep the last tool message; messages from now on are added to those after it."""
         self._last = None if last is None else (last.message, last.tip, last.repairs)
         self._after = None if last is None else last.after
         self._since: list[InnerMessage] = []
 
-    def _turn_on(self, history: MessageHistory) -> None:
+    def _switch_history(self, history: MessageHistory) -> None:
         self._history: MessageHistory | None = history
         self._tip = history._tip
         self._system = history._system
@@ -198,7 +198,7 @@ class _Folding(Folding[ConversationState]):
         if type(event) is MessageAppended:
             self._append(event.message)
         elif isinstance(event, EvaluationStarted):
-            self._turn_to(event.evaluation_id)
+            self._switch_evaluation(event.evaluation_id)
         elif isinstance(event, ToolMessageAmended):
             self._amend(event.message_id, event.content)
         elif isinstance(event, EvaluationSuperseded):
@@ -217,7 +217,7 @@ class _Folding(Folding[ConversationState]):
             self._last_result(),
         )
 
-    def _turn_to(self, evaluation_id: str) -> None:
+    def _switch_evaluation(self, evaluation_id: str) -> None:
         begun = bool(self._evaluation_id or self._tip is not None)
         if begun and evaluation_id == self._evaluation_id:
             return
@@ -226,13 +226,13 @@ class _Folding(Folding[ConversationState]):
         if begun:
             self._earlier = self._earlier.put(self._evaluation_id, self._current)
         self._evaluation_id = evaluation_id
-        self._turn_on(current)
-        self._remember(None)
+        self._switch_history(current)
+        self._keep_last(None)
 
     def _append(self, message: InnerMessage) -> None:
         evaluation_id, role = message.evaluation_id, message.role
         if evaluation_id != self._evaluation_id or not evaluation_id:
-            self._turn_to(evaluation_id)
+            self._switch_evaluation(evaluation_id)
         place = 0
         if role == "tool":
             before = self._tip
@@ -245,7 +245,7 @@ class _Folding(Folding[ConversationState]):
         else:
             self._since.append(message)
             if role == "system":
-                self._turn_on(self._current.with_system(message.content))
+                self._switch_history(self._current.with_system(message.content))
             else:
                 self._tip, self._repairs = add_message(self._tip, self._repairs, message)
                 self._history = None
@@ -281,8 +281,8 @@ class _Folding(Folding[ConversationState]):
         if result is None:
             return
         if result.evaluation_id == self._evaluation_id:
-            self._turn_on(_amended(self._current, result, text))
-            self._remember(None)
+            self._switch_history(_amended(self._current, result, text))
+            self._keep_last(None)
             return
         earlier = self._earlier.get(result.evaluation_id) or MessageHistory.new()
         amended = _amended(earlier, result, text)
@@ -294,8 +294,8 @@ class _Folding(Folding[ConversationState]):
         for later in in_order(last.after):
             if later.role != "system":
                 tip, repairs = add_message(tip, repairs, later)
-        self._turn_on(MessageHistory(tip, self._system, repairs))
-        self._remember(_LastResult(message, last.tip, last.repairs, last.after))
+        self._switch_history(MessageHistory(tip, self._system, repairs))
+        self._keep_last(_LastResult(message, last.tip, last.repairs, last.after))
 
     def _entry_of(self, message_id: UUID) -> MessageEntry | None:
         """The tool message with this id, if its result has a place."""
@@ -306,7 +306,7 @@ class _Folding(Folding[ConversationState]):
 
 
 def _amended(history: MessageHistory, result: MessageEntry, text: str) -> MessageHistory:
-    """The history with another text in one result. It costs the history, as nothing else does."""
+    """The history with another text in one result. It costs the whole history, and is rare."""
     turns = history.to_list()
     turn = turns[result.place - 1]
     turns[result.place - 1] = ChatTurn(
@@ -319,5 +319,5 @@ def _amended(history: MessageHistory, result: MessageEntry, text: str) -> Messag
         ),
         turn.synthetic,
     )
-    told = MessageHistory.from_list(turns)
-    return MessageHistory(told._tip, history._system, history._repairs)
+    amended = MessageHistory.from_list(turns)
+    return MessageHistory(amended._tip, history._system, history._repairs)

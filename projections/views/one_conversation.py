@@ -1,7 +1,7 @@
-"""One evaluation's conversation out of a run that may have thousands of them.
+"""One evaluation's conversation, from a run that may have thousands of evaluations.
 
-`Conversation` folds all of them, and then holds what was said in each. Here the others are
-passed over: only their names are remembered.
+`Conversation` folds all of them and holds every message. Here the messages of other evaluations
+are skipped: only their names are kept.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class OneConversation:
         self.evaluation_id = evaluation_id
         self.history = MessageHistory.new()
         self.superseded: set[str] = set()
-        # In the order in which they last said something.
+        # In the order of their last messages.
         self._names: dict[str, None] = {}
-        self._speaking: str | None = None
+        self._current: str | None = None
 
     @property
     def evaluations(self) -> tuple[str, ...]:
-        """Those that said something, the last one last."""
+        """The evaluations with messages, in the order of their last ones."""
         return tuple(name for name in self._names if name)
 
     def fold(self, records: Iterable[Record]) -> OneConversation:
@@ -49,7 +49,7 @@ class OneConversation:
         return self
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The records that its history follows from."""
+        """The records that this history follows from."""
         for record in records:
             if record.tag not in _TAGS:
                 continue
@@ -62,8 +62,8 @@ class OneConversation:
                 self._note(event)
                 yield record
                 continue
-            if name != self._speaking:
-                self._speaking = name
+            if name != self._current:
+                self._current = name
                 self._names.pop(name, None)
                 self._names[name] = None
             if name == self.evaluation_id:
@@ -75,15 +75,19 @@ class OneConversation:
         elif isinstance(event, RunStarted) and event.kind == "continuation":
             self.superseded.clear()
             self._names.clear()
-            self._speaking = None
+            self._current = None
 
 
 def one_conversation(
     ledger: Ledger, run_id: RunId, evaluation_id: str | None = None, *, until: int | None = None
 ) -> OneConversation:
-    """An evaluation's conversation; by default the latest's that was not superseded.
+    """An evaluation's conversation: the same history as `Conversation` has, and nothing else.
 
-    The same history as `Conversation` folds, in memory for what was said in it.
+    Args:
+        ledger: The ledger that has the run.
+        run_id: The run.
+        evaluation_id: The evaluation; by default the latest that was not superseded.
+        until: The last version to read; by default all.
     """
     if evaluation_id is None:
         superseded = _superseded(ledger.read(run_id, until=until))
@@ -92,7 +96,7 @@ def one_conversation(
 
 
 def _superseded(records: Iterable[Record]) -> set[str]:
-    """The evaluations that no longer count; an evaluation may go on after that was said."""
+    """The superseded evaluations. They may go on after that, so all records are read."""
     found: set[str] = set()
     for record in records:
         if record.tag in _SUPERSEDING:
@@ -105,7 +109,7 @@ def _superseded(records: Iterable[Record]) -> set[str]:
 
 
 def _latest(backwards: Iterable[Record], superseded: set[str]) -> str:
-    """The last evaluation that said something and was not superseded; "" if there is none."""
+    """The last evaluation with a message that was not superseded; "" without one."""
     for record in backwards:
         if record.tag not in _TAGS:
             continue

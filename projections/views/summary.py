@@ -1,4 +1,4 @@
-"""Where a run stands, on one screen: what it is, how it goes, and how it ended."""
+"""View of a run's summary: request, status, limits, attempts, output or error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from turnledger.projections.projection import Projection, as_json
 
 @final
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the run's own events say of it."""
+    """The summary of a run."""
 
     status: RunStatus = "running"
     kind: str = "run"
@@ -71,7 +71,7 @@ _Read = (
 
 
 class RunSummary(Projection[Summary]):
-    """Folds the life of a run."""
+    """Folds a run's start, claims, evaluations and end."""
 
     name = "summary"
     reads = (
@@ -146,7 +146,7 @@ class RunSummary(Projection[Summary]):
         return {"status": state.status, **as_json(state)}
 
     def digest(self, state: Summary) -> bytes:
-        # Without the times that the store gives: a digest is made before they are known.
+        # Without the times: the store sets them after a digest is made.
         timeless = msgspec.structs.replace(state, started_at=None, ended_at=None)
         return combine("summary", canonical(timeless))
 

@@ -1,6 +1,6 @@
-"""When a run did what: spans of model calls and tools, for people to look at.
+"""View of the timeline: spans of model calls and tool calls, and the gaps between them.
 
-What no span covers is a gap: the run's own code, a wait, or a process that was gone.
+In a gap the run's own code ran, the run waited, or no process worked on it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Something that took time."""
+    """A model call or a tool call, from its start to its end."""
 
     kind: SpanKind
     name: str
@@ -64,7 +64,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 def _plain(span: Span) -> tuple[object, ...]:
-    """What a digest is of. Not the times: the store gives them, after a digest is made."""
+    """What the digest of a span is of. Not the times: the store sets them afterwards."""
     return (
         span.kind,
         span.name,
@@ -125,7 +125,7 @@ def _gaps(spans: Iterable[Span]) -> Iterator[Gap]:
 
 
 class Timeline(BulkProjection[TimelineState]):
-    """Pairs beginnings with ends."""
+    """Pairs starts with ends."""
 
     name = "timeline"
     reads = (
@@ -159,7 +159,7 @@ class Timeline(BulkProjection[TimelineState]):
 
 
 class _Folding(Folding[TimelineState]):
-    """Spans while they are paired."""
+    """Spans while records are folded."""
 
     def __init__(self, state: TimelineState) -> None:
         self._spans = ListBuilder(state.spans)

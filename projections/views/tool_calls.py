@@ -1,4 +1,4 @@
-"""Tool calls as they are known: one call, and all calls of a run with what is expected of them."""
+"""State of the view of tool calls: one call, and all calls of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 
 
 class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One call: who asked for what, how often it was tried, and its outcome.
+    """One tool call: its arguments, attempts and outcome.
 
     `number` counts the run's calls. `message_id` is the tool message's that answered it.
     """
@@ -50,8 +50,11 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def plain_call(call: ToolCallView) -> tuple[object, ...]:
-    """What a digest is of. Not the times: the store gives them, after a digest is made.
-    Not the result: the message that `message_id` names is in the conversation's digest."""
+    """What the digest of a call is of.
+
+    Not the times: the store sets them, after a digest is made. Not the result: the message that
+    `message_id` names is in the conversation's digest.
+    """
     return (
         call.call_id,
         call.name,
@@ -83,19 +86,19 @@ def itself(value: bool) -> bool:
 
 @final
 class ToolsState(msgspec.Struct, frozen=True):
-    """The calls: those of which nothing more is expected, and by key those that go on."""
+    """The calls of a run: all in order, and by key those that events may still change."""
 
     settled: HashedList[ToolCallView] = HashedList("tool calls", add_call)
-    # Not completed and not failed.
+    # Neither completed nor failed.
     open: OpenItems[ToolCallView] = {}
-    # Completed or failed in the assistant's last turn: what is still missing of them may come.
+    # Completed or failed in the assistant's last turn: a result or an end may still come.
     ended: OpenItems[ToolCallView] = {}
     superseded: OpenItems[bool] = {}
     # What tool messages were changed to: message id and text; and the last text by message id.
     amended: HashedList[tuple[UUID, str]] = HashedList("amended tool messages")
     texts: PersistentMap[str] = PersistentMap()
-    # The evaluation and turn in which the assistant last spoke.
-    spoke: str = ""
+    # The evaluation and turn of the assistant's last message.
+    last_turn: str = ""
     # All calls by their numbers, in the order in which they were asked for: whatever becomes
     # known of a call replaces it where it stands.
     calls: PersistentList[ToolCallView] = PersistentList()
@@ -103,7 +106,7 @@ class ToolsState(msgspec.Struct, frozen=True):
     first: PersistentMap[int] = PersistentMap()
 
     def last_completed(self, evaluation_id: str) -> ToolCallView | None:
-        """The call that was asked for last of those that an evaluation has completed answers of.
+        """The last call of an evaluation that is completed and has a tool message.
 
         It costs the calls since that evaluation began, not the run.
         """
@@ -120,7 +123,7 @@ class ToolsState(msgspec.Struct, frozen=True):
         return None
 
     def pending(self) -> tuple[ToolCallView, ...]:
-        """The calls that somebody still has to see to: not completed, failed or superseded."""
+        """The calls that are not completed, failed or superseded."""
         return tuple(call for call in self.open.values() if not call.superseded)
 
     def get(self, call_id: str, evaluation_id: str | None = None) -> ToolCallView | None:

@@ -1,9 +1,9 @@
-"""The tool calls of a run: what the assistant asked for, and what became of each.
+"""View of tool calls: requested, started, completed, failed, in doubt, decided.
 
-A call is pending until its handler starts, and in doubt if that was the last that was
-heard of it. A tool's message alone closes its call, with or without a status event. The
-calls of an evaluation that was superseded wait for nobody. Once the assistant speaks in
-another turn, what has ended is settled: the same id then means another call.
+A call is pending until its handler starts, and in doubt if its start is the last that was
+recorded. A tool message alone closes its call, with or without a status event. The calls of a
+superseded evaluation are not pending. With the assistant's message of another turn, ended
+calls are settled: the same id then means another call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = ["CallStatus", "PendingTools", "ToolCallView", "ToolsState"]
 
 
 class PendingTools(BulkProjection[ToolsState]):
-    """Folds calls, starts and ends."""
+    """Folds tool calls from messages and status events."""
 
     name = "tools"
     reads = (
@@ -81,7 +81,7 @@ class PendingTools(BulkProjection[ToolsState]):
             open_digest(state.superseded, itself),
             state.amended.digest,
             b"%d" % len(state.calls),
-            state.spoke.encode(),
+            state.last_turn.encode(),
         )
 
 
@@ -90,7 +90,7 @@ def _call_json(call: ToolCallView) -> Any:
 
 
 class _Folding(Folding[ToolsState]):
-    """Calls while their ends are found."""
+    """Tool calls while records are folded."""
 
     def __init__(self, state: ToolsState) -> None:
         self._settled = state.settled
@@ -100,7 +100,7 @@ class _Folding(Folding[ToolsState]):
         self._superseded = state.superseded
         self._amended = state.amended
         self._texts = state.texts
-        self._spoke = state.spoke
+        self._last_turn = state.last_turn
         self._calls = ListBuilder(state.calls)
         self._first = state.first
 
@@ -116,7 +116,7 @@ class _Folding(Folding[ToolsState]):
             self._superseded,
             self._amended,
             self._texts,
-            self._spoke,
+            self._last_turn,
             self._calls.done(),
             self._first,
         )
@@ -126,10 +126,10 @@ class _Folding(Folding[ToolsState]):
     def _message(self, event: MessageAppended, record: Record) -> None:
         message = event.message
         if message.role == "assistant":
-            spoke = f"{message.evaluation_id}\n{message.turn}"
-            if spoke != self._spoke:
+            this_turn = f"{message.evaluation_id}\n{message.turn}"
+            if this_turn != self._last_turn:
                 self._newly.extend(self._ended.values())
-                self._ended, self._spoke = {}, spoke
+                self._ended, self._last_turn = {}, this_turn
             for asked in message.tool_calls:
                 self._ask(message, asked, record)
         elif message.role == "tool" and message.tool_call_id is not None:
@@ -192,7 +192,7 @@ class _Folding(Folding[ToolsState]):
         else:
             self._calls.replace(call.number - 1, call)
 
-    # --- what became of it ---
+    # --- status ---
 
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
@@ -204,7 +204,7 @@ class _Folding(Folding[ToolsState]):
             self._open = with_item(self._open, key, call, plain_call)
 
     def _known(self, event: _StatusEvent) -> tuple[str, ToolCallView]:
-        """The call that an event is about; one that nobody asked for is a call too."""
+        """The call that an event is about; without a message that asked for it, a new one."""
         key = call_key(event.evaluation_id, event.call_id)
         call = self._open.get(key) or self._ended.get(key)
         if call is None:
@@ -220,7 +220,7 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        # What a person decided was about an earlier attempt.
+        # A decision was about an earlier attempt.
         started = msgspec.structs.replace(
             call,
             status="started",
@@ -302,5 +302,5 @@ _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
 
 
 def _doubted(call: ToolCallView) -> ToolCallView:
-    """In doubt. Somebody may have decided already what became of it."""
+    """The call in doubt. It may have a decision already."""
     return msgspec.structs.replace(call, status="in_doubt")

@@ -1,4 +1,4 @@
-"""What a run used: tokens by model, and per turn. Sums, never replacements."""
+"""View of token usage: totals, by model, and per turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):
-    """A sum of model calls."""
+    """Tokens of several model calls, added up."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -37,7 +37,7 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
 
 
 class TurnUsage(msgspec.Struct, frozen=True, gc=False):
-    """What one model reply used."""
+    """Tokens of one model reply."""
 
     evaluation_id: str
     turn: int
@@ -47,7 +47,7 @@ class TurnUsage(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class UsageState(msgspec.Struct, frozen=True):
-    """The sums so far; the models in the order in which they were first used."""
+    """Token usage of a run; models in the order of their first use."""
 
     total: Tokens = Tokens()
     by_model: dict[str, Tokens] = {}
@@ -56,7 +56,7 @@ class UsageState(msgspec.Struct, frozen=True):
 
 
 class Usage(BulkProjection[UsageState]):
-    """Adds up what model replies say that they used."""
+    """Adds up the token usage of model replies."""
 
     name = "usage"
     reads = (RunStarted, ModelReplied, ModelCallFailed)
@@ -89,7 +89,7 @@ class Usage(BulkProjection[UsageState]):
 
 
 class _Folding(Folding[UsageState]):
-    """Sums while they are added up."""
+    """Token usage while records are folded."""
 
     def __init__(self, state: UsageState) -> None:
         self._total = state.total

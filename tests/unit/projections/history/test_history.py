@@ -201,7 +201,7 @@ def test_the_system_text_stands_apart() -> None:
 def test_it_describes_itself_in_a_line() -> None:
     """How long it is, who spoke last, what it waits for, how much was repaired."""
     history = MessageHistory.new(synthetic_lead=True)
-    assert history.describe() == "nobody has spoken: only the synthetic lead"
+    assert history.describe() == "no messages: only the synthetic lead"
     history = history.add_assistant(X, Y)
     assert history.describe() == (
         "1 turn after a synthetic lead, the assistant spoke last; waiting for 2 tools:"
