@@ -15,6 +15,7 @@ import pytest
 
 import turnledger
 from turnledger import ledger
+from turnledger._lazy import _homes
 from turnledger.ledger import errors
 from turnledger.ledger.events import types as events
 
@@ -104,6 +105,16 @@ def test_a_lazy_package_exports_what_its_stub_says(package: str) -> None:
 
 
 @pytest.mark.process
+def test_a_stub_may_wrap_its_lines_and_have_comments() -> None:
+    """A formatter wraps what is long; a comment is no import."""
+    stub = (
+        "# from nowhere import nothing as nothing\n"
+        "from a.b import One as One  # import it as it is\n"
+        "from c import (\n    Two as Two,\n    three as Three,\n)\n"
+    )
+    assert _homes(stub) == {"One": ("a.b", "One"), "Two": ("c", "Two"), "Three": ("c", "three")}
+
+
 def test_a_lazy_package_imports_nothing_that_is_not_used() -> None:
     """Not even typing; and a name brings in what it needs."""
     code = (
