@@ -11,6 +11,7 @@ from turnledger.runtime.agent.models import BudgetTracker as BudgetTracker
 from turnledger.runtime.agent.models import Deadline as Deadline
 from turnledger.runtime.agent.models import Reply as Reply
 from turnledger.runtime.agent.models import Request as Request
+from turnledger.runtime.agent.models import Sending as Sending
 from turnledger.runtime.agent.models import ThrottlePolicy as ThrottlePolicy
 from turnledger.runtime.agent.models import ToolCall as ToolCall
 from turnledger.runtime.agent.prompts import MarkdownSection as MarkdownSection
