@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 from turnledger.ledger import TurnledgerError
-from turnledger.runtime.agent.models import RetryAdvice
-from turnledger.runtime.agent.models.retry import retry_advice
+from turnledger.runtime.agent.models import RetryAdvice, retry_advice
 from turnledger.runtime.loop.failures import BadReplyError
 
 # Timeouts, conflicts and too many requests; what the server did wrong is all from 500 on.

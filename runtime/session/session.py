@@ -154,6 +154,15 @@ class Session:
         """
         return self._observers.add(self.install(kind), observer)
 
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Call no observers of the session within this `with` block."""
+        observers, self._observers = self._observers, Observers()
+        try:
+            yield
+        finally:
+            self._observers = observers
+
     def clone(self, *, bus: EventBus | None = None) -> Session:
         """Return an independent session with the same state, conversation, types and tags."""
         scope = scope_of(self)

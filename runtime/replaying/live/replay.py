@@ -43,7 +43,6 @@ from turnledger.runtime.replaying.live.selection import (
     offered,
 )
 from turnledger.runtime.replaying.replay import check_chain
-from turnledger.runtime.session.observers import Observers
 from turnledger.runtime.session.session import Session
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _forks_host(
 
         def create_session() -> Session:
             session = host.create_session()
-            stack.enter_context(_unobserved(session))
+            stack.enter_context(session.unobserved())
             return session
 
         yield replace(
@@ -230,16 +229,6 @@ def _forks_host(
             backend=None,
             evaluate=evaluate_with(effects, host.adapter),
         )
-
-
-@contextmanager
-def _unobserved(session: Session) -> Iterator[None]:
-    """Observers of the session are not called within."""
-    observers, session._observers = session._observers, Observers()
-    try:
-        yield
-    finally:
-        session._observers = observers
 
 
 def _first_difference(ledger: Ledger, run: UUID, fork: UUID, status: Status) -> Divergence | None:
