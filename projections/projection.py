@@ -53,14 +53,9 @@ class Projection(ABC, Generic[S]):
         """The same JSON, in which long lists may be made item by item (`LazyList`)."""
         return self.to_json(state)
 
-    @property
-    def fingerprint(self) -> str:
-        """The name and version that a default digest begins with."""
-        return f"{self.name}/{self.version}"
-
     def digest(self, state: S) -> bytes:
         """The exact state in 32 bytes. Built-in views work it out incrementally instead."""
-        return combine(self.fingerprint, canonical(self.to_json(state)))
+        return combine(f"{self.name}/{self.version}", canonical(self.to_json(state)))
 
     def outcome(self, state: S) -> bytes:
         """What an uninterrupted run and a recovered one have in common: no ids, no times."""

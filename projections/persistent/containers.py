@@ -356,13 +356,11 @@ class ListBuilder(Generic[T]):
     def __len__(self) -> int:
         return len(self._before) + len(self._added)
 
-    def __reversed__(self) -> Iterator[tuple[int, T]]:
-        """Places and items, the last one first."""
-        size, changed = len(self._before), self._changed
-        for place in range(len(self._added) - 1, -1, -1):
-            yield size + place, self._added[place]
-        for place, item in zip(range(size - 1, -1, -1), reversed(self._before), strict=True):
-            yield place, changed.get(place, item)
+    def __reversed__(self) -> Iterator[T]:
+        yield from reversed(self._added)
+        places = range(len(self._before) - 1, -1, -1)
+        for place, item in zip(places, reversed(self._before), strict=True):
+            yield self._changed.get(place, item)
 
     def done(self) -> PersistentList[T]:
         found = self._before

@@ -178,7 +178,7 @@ class _Folding(Folding[ToolsState]):
         self._amended = self._amended.append((event.message_id, event.content))
         self._texts = self._texts.put(str(event.message_id), event.content)
         # Nearly always it is the last answer that is amended.
-        for _, call in reversed(self._calls):
+        for call in reversed(self._calls):
             if call.message_id == event.message_id:
                 self._show_amended(msgspec.structs.replace(call, result=event.content))
                 return

@@ -11,10 +11,12 @@ from tests.unit.projections.given import (
     folded,
     forks,
     moment,
+    records,
     replies,
     starts,
 )
 from turnledger.ledger import ModelCalled, ModelCallFailed, RunStarted
+from turnledger.projections import RunState
 from turnledger.projections.views.timeline import Gap, Span
 
 MODEL_FAILED = ModelCallFailed(
@@ -74,6 +76,17 @@ def test_tools_that_run_side_by_side_end_in_any_order() -> None:
     """Spans stand in the order in which they began."""
     spans = folded(starts("c1"), starts("c2"), completes("c2"), completes("c1")).timeline.spans
     assert [(span.from_version, span.to_version) for span in spans] == [(1, 4), (2, 3)]
+
+
+def test_an_end_replaces_its_span_in_every_later_state_only() -> None:
+    """Also a span of long ago, among hundreds that began since; the states before it stay."""
+    many = [event for n in range(400) for event in (starts(f"d{n}"), completes(f"d{n}"))]
+    all_records = records([starts("c1"), *many, completes("c1")])
+    before = RunState.initial().after(all_records[:-1])
+    after = before.after(all_records[-1:])
+    assert [state.timeline.spans[0].outcome for state in (before, after)] == ["running", "ok"]
+    assert before.timeline.spans[1:] == after.timeline.spans[1:]
+    assert after.timeline.spans[0].to_version == len(all_records)
 
 
 def test_an_end_without_a_beginning_is_no_span() -> None:

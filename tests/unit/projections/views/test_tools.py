@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +33,8 @@ from turnledger.ledger import (
     ToolCallDecided,
     ToolMessageAmended,
 )
-from turnledger.projections import PendingTools, ToolCallView, fold
+from turnledger.projections import PendingTools, RunState, ToolCallView, fold
+from turnledger.projections.persistent.containers import PersistentList
 from turnledger.projections.views.tools import ToolsState
 
 
@@ -146,6 +149,54 @@ def test_an_amended_message_is_the_calls_result() -> None:
     begin = (asks(1, "c1", "c2"), answers(2, "c1", "A"), answers(3, "c2", "B"))
     tools = folded(*begin, amends(3, "new B"), amends(2, "new A"), amends(99, "x")).tools
     assert [call.result for call in tools.calls] == ["new A", "new B"]
+
+
+def test_calls_stand_in_the_order_in_which_they_were_asked_for() -> None:
+    """Whenever they start, end, are amended or settle, and however the records are cut in pages."""
+    events = (
+        asks(1, "c1", "c2", "c3"),
+        starts("c3"),
+        completes("c3", message=2),
+        answers(2, "c3", "C"),
+        answers(3, "c1", "A"),
+        said("assistant", "and", 4, turn=2),
+        asks(5, "c4", turn=3),
+        amends(2, "new C"),
+        answers(6, "c2", "B"),
+    )
+    at_once = folded(*events).tools
+    step_by_step = RunState.initial()
+    for record in records(list(events)):
+        step_by_step = step_by_step.after([record])
+    for tools in (at_once, step_by_step.tools):
+        assert [call.number for call in tools.calls] == [1, 2, 3, 4]
+        assert [call.result for call in tools.calls] == ["A", "B", "new C", None]
+
+
+def test_a_message_that_was_amended_before_it_came_is_shown_as_amended() -> None:
+    """Records may be read in an order in which no loop writes them."""
+    tools = folded(asks(1, "c1"), amends(2, "amended"), answers(2, "c1", "A")).tools
+    assert only(tools).result == "amended"
+
+
+def test_the_end_of_an_evaluation_does_not_look_at_the_run() -> None:
+    """Its last completed call is found among the calls since it began."""
+    others = [
+        event
+        for number in range(400)
+        for event in (
+            asks(2 * number, f"c{number}", turn=number, evaluation_id="e1"),
+            answers(2 * number + 1, f"c{number}", evaluation_id="e1"),
+        )
+    ]
+    ours = (asks(900, "ours", evaluation_id="e2"), answers(901, "ours", evaluation_id="e2"))
+    tools = folded(*others, *ours, asks(902, "open", evaluation_id="e2")).tools
+    with patch.object(PersistentList, "_leaf", side_effect=AssertionError("it looked back")):
+        found = tools.last_completed("e2")
+        assert found is not None
+        assert found.call_id == "ours"
+        with pytest.raises(AssertionError, match="looked back"):
+            tools.get("c0")
 
 
 # --- in doubt ------------------------------------------------------------------------
