@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 
 import click
 
@@ -89,9 +90,10 @@ def _version() -> str:
     everything else that `--version` needs.
     """
     for place in filter(os.path.isdir, sys.path):
-        for name in os.listdir(place):
-            if name.startswith(f"{NAME}-") and name.endswith(".dist-info"):
-                return name.removeprefix(f"{NAME}-").removesuffix(".dist-info")
+        with suppress(OSError):
+            for name in os.listdir(place):
+                if name.startswith(f"{NAME}-") and name.endswith(".dist-info"):
+                    return name.removeprefix(f"{NAME}-").removesuffix(".dist-info")
     from importlib.metadata import version  # e.g. a zipped installation
 
     return version(NAME)

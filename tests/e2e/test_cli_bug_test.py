@@ -20,12 +20,12 @@ APP = "tests.shop_agent:loop"
 
 
 def no_loop() -> str:
-    """What is no factory of a loop."""
+    """A factory that returns no loop."""
     return "no loop"
 
 
 def broken() -> None:
-    """What is none either."""
+    """A factory that raises."""
     raise ZeroDivisionError("no keys")
 
 
@@ -187,7 +187,7 @@ def test_options_that_do_not_go_together(
 
 
 def test_no_such_run_writes_nothing(cli: InProcess, run: UUID, here: Path) -> None:
-    """Exit 3; also for a run that nobody asked a loop for there is no test."""
+    """Exit 3; also for a run without a request."""
     assert cli("export", new_run_id(), "--test", "t/test_bug.py", "--app", APP).code == 3
     with cli.ledger() as ledger:
         bare = new_run_id()
@@ -254,7 +254,7 @@ def test_if_one_file_can_not_be_put_there_neither_is(
 def test_a_file_that_comes_in_between_is_not_replaced(
     cli: InProcess, run: UUID, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody was faster: theirs stays, and there is no half of ours."""
+    """A file that appears meanwhile stays, and nothing of ours is left."""
     link = os.link
 
     def slower(source: Path, target: Path) -> None:

@@ -66,7 +66,7 @@ def test_doctor_shows_facts_and_checks(cli: InProcess) -> None:
 
 
 def test_doctor_looks_at_a_ledger_that_may_only_be_read() -> None:
-    """A file in a folder of somebody else's is opened for reading, and that is said."""
+    """A file in another user's folder is opened read-only, and reported so."""
     with tempfile.TemporaryDirectory(prefix="tl", dir=ROOT) as name:
         folder = Path(name)
         make(folder / "runs.db")
@@ -82,7 +82,7 @@ def test_doctor_looks_at_a_ledger_that_may_only_be_read() -> None:
 
 
 def test_doctor_says_why_a_ledger_can_not_be_opened(cli: InProcess) -> None:
-    """A file that is no ledger is a failed check, with the state of its disk."""
+    """A file that is not a ledger is a failed check, with the state of its disk."""
     cli.db.write_text("something else, and long enough to be taken for a database's header")
     done = cli("doctor", "-o", "json")
     assert (done.code, done.json["facts"]) == (1, {})

@@ -320,7 +320,7 @@ def test_a_person_sees_how_far_it_is(
         )
     os.close(slave)
     shown = bytearray()
-    with suppress(OSError):  # how a terminal says that nobody is left
+    with suppress(OSError):  # how a terminal reports the end
         while chunk := os.read(master, 4096):
             shown += chunk
     os.close(master)

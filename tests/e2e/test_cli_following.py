@@ -1,4 +1,4 @@
-"""`log -f` and `tail -f`: what other processes append, until somebody has had enough."""
+"""`log -f` and `tail -f`: events that other processes append, until the command is stopped."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_follower_ends_when_its_reader_is_gone(
 
 
 def test_a_broken_pipe_is_quiet(processes: Processes, run: UUID) -> None:
-    """A reader that went away is no traceback; the exit code is the shell's for it."""
+    """A closed pipe gives no traceback; the exit code is the shell's for it."""
     with Ledger.open(processes.db) as ledger:
         for _ in range(20):
             ledger.append(run, [CustomEvent(kind="a.b", data="x" * 1000)] * 500, ANY)

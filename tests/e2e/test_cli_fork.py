@@ -201,7 +201,7 @@ def test_run_refuses(cli: InProcess, db: Path) -> None:
 
 
 def test_another_workers_fork_is_left_alone(processes: Processes) -> None:
-    """7, with --yes too: a call that somebody is at is not in doubt."""
+    """7, with --yes too: a call that a worker is running is not in doubt."""
     run = travelled(processes.db, dies="b1")
     with Ledger.open(processes.db) as ledger:
         fork = ledger.fork(run, ledger.head(run))

@@ -323,7 +323,7 @@ def test_no_control_character_is_printed(cli: InProcess, form: str) -> None:
 
 
 def test_a_bar_is_drawn_on_a_terminal_only(processes: Processes, cli: InProcess) -> None:
-    """For whoever waits; a program gets nothing but data."""
+    """A person sees progress; a program gets nothing but data."""
     record(cli, story())
     for arguments, title in (
         (("rebuild", "usage-by-day"), "usage-by-day"),

@@ -203,7 +203,7 @@ def test_recover_all_ends_with_the_highest_code(
 def test_another_workers_run_is_left_alone(
     processes: Processes, killed: Callable[..., UUID]
 ) -> None:
-    """7 for recover, abandon and resolve of a call that somebody is at; nothing is changed."""
+    """7 for recover, abandon and resolve of a call that a worker is running; nothing is changed."""
     run = killed()
     hold(processes, run)
     with Ledger.open(processes.db) as ledger:

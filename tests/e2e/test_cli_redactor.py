@@ -140,7 +140,7 @@ def test_without_a_redactor_everything_is_kept(cli: InProcess, rules: Path) -> N
 def test_a_file_that_is_wrong_is_an_error_and_nothing_is_written(
     cli: InProcess, tmp_path: Path, content: str | None, says: str
 ) -> None:
-    """To go on without the rules that somebody asked for would be to keep their secrets."""
+    """Continuing without the requested rules would record the secrets."""
     file = tmp_path / "redactor.toml"
     if content is not None:
         file.write_text(content)
@@ -167,7 +167,7 @@ def test_a_file_that_is_wrong_is_an_error_and_nothing_is_written(
 def test_what_went_wrong_is_said_without_the_secret(
     cli: InProcess, command: list[str], stdin: str
 ) -> None:
-    """A secret in the wrong place is quoted by whoever complains, on a screen or in a CI log."""
+    """A secret in the wrong place is masked in the error that quotes it."""
     done = cli(*command, stdin=stdin)
     assert done.code != 0
     assert KEY not in done.err + done.out

@@ -116,7 +116,7 @@ def test_a_record_that_was_changed_is_no_divergence(cli: InProcess, run: UUID) -
 
 
 def test_what_can_not_be_replayed_is_told(cli: InProcess, run: UUID) -> None:
-    """No such run, no such program, a program that is no loop, live parts without a program."""
+    """No such run, no such program, a factory without a loop, live parts without a program."""
     assert cli("replay", NOBODY).code == 3
     assert cli("replay", run, "--app", "no.such.module:loop").code == 2
     assert cli("replay", run, "--app", "tests.e2e.agent_for_cli:no_loop").code == 2
@@ -145,7 +145,7 @@ def test_chosen_parts_are_live_and_go_to_a_fork(cli: InProcess, run: UUID, bank:
 
 
 def test_a_part_that_can_not_be_live_is_told(cli: InProcess, run: UUID) -> None:
-    """An unknown tool with those that there are, and what is no part."""
+    """An unknown tool with those that there are, and an invalid part."""
     unknown = cli("replay", run, "--app", APP, "--live", "tool:sing")
     assert unknown.code == 1
     assert "Its tools are: pay" in unknown.err

@@ -1,4 +1,4 @@
-"""What is in a ledger can't steer the terminal of whoever looks at it."""
+"""Content of a ledger can't control the terminal that it is printed on."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_usage_of_all_runs(cli: InProcess, run: UUID) -> None:
 
 
 def test_nothing_was_used(cli: InProcess) -> None:
-    """Runs that called no model have used nothing, and that is no error."""
+    """Runs that called no model have used nothing, without an error."""
     run = record_custom_only(cli)
     for arguments in (("usage",), ("usage", run)):
         assert table(cli(*arguments).out)[1:] == [["all", "0", "0", "0", "0", "0", "0"]]

@@ -287,7 +287,7 @@ def test_the_same_format_gives_the_same_body(cli: InProcess) -> None:
 
 
 def test_several_runs_are_json_lines(cli: InProcess, tmp_path: Path) -> None:
-    """And with --all, runs in which nobody speaks are left out."""
+    """And with --all, runs without messages are left out."""
     runs = [run_of(cli, CHAT), run_of(cli, HELLO)]
     with cli.ledger() as ledger:
         ledger.append(new_run_id(), [RunStarted()], NEW)
@@ -311,7 +311,7 @@ def test_a_model_of_another_provider_is_not_named(cli: InProcess) -> None:
 
 @pytest.mark.parametrize(("incomplete", "count"), [("stub", 4), ("skip", 2)])
 def test_calls_at_the_end(cli: InProcess, incomplete: str, count: int) -> None:
-    """Those that nobody answered get a stub, or are left out."""
+    """Calls without a result get a stub, or are left out."""
     run = run_of(cli, CHAT["messages"][:3])
     body = cli("export", "--format", "openai-chat", run, "--incomplete", incomplete).json
     assert len(body["messages"]) == count
@@ -418,7 +418,7 @@ def test_usage_errors_exit_2(cli: InProcess, arguments: tuple[str, ...]) -> None
 def test_a_transcript_that_is_taken_for_an_export_is_told_how_to_say_so(
     cli: InProcess, tmp_path: Path
 ) -> None:
-    """The file is no export, and the formats that it may be of are named."""
+    """The file is not an export, and the formats that it may be of are named."""
     file = tmp_path / "chat.json"
     file.write_text('[{"role": "user", "content": "Hello."}]')
     done = cli("import", file)

@@ -64,7 +64,7 @@ def test_a_false_claim_ends_the_demo(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_a_short_program() -> None:
-    """Somebody who wants to know how it is done can read it in one go."""
+    """The demo is short enough to be read in one go."""
     assert len(DEMO.read_text().splitlines()) < 200
 
 

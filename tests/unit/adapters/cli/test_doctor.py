@@ -323,7 +323,7 @@ def test_the_clock_is_compared(facts: dict[str, str], now: int, words: str) -> N
     [(str(NOW), "2027-01-15T08:00:00.000+00:00"), ("0", "never"), ("9" * 20, "9" * 20)],
 )
 def test_moments_are_shown_as_dates(micros: str, shown: str) -> None:
-    """A person does not count microseconds; what is no date of any year stays a number."""
+    """Microseconds are shown as dates; a number beyond any date stays."""
     facts = {"store": "sqlite", "newest_recorded_at": micros}
     assert readable(facts) == {"store": "sqlite", "newest_recorded_at": shown}
 
