@@ -104,7 +104,6 @@ def test_a_lazy_package_exports_what_its_stub_says(package: str) -> None:
         module.Nothing  # noqa: B018
 
 
-@pytest.mark.process
 def test_a_stub_may_wrap_its_lines_and_have_comments() -> None:
     """A formatter wraps what is long; a comment is no import."""
     stub = (
@@ -115,6 +114,7 @@ def test_a_stub_may_wrap_its_lines_and_have_comments() -> None:
     assert _homes(stub) == {"One": ("a.b", "One"), "Two": ("c", "Two"), "Three": ("c", "three")}
 
 
+@pytest.mark.process
 def test_a_lazy_package_imports_nothing_that_is_not_used() -> None:
     """Not even typing; and a name brings in what it needs."""
     code = (
