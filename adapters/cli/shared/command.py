@@ -31,24 +31,14 @@ REDACTOR_VARIABLE = "TURNLEDGER_REDACTOR"
 _DB, _FORM, _RULES = "turnledger.db", "turnledger.output", "turnledger.redactor_file"
 
 
-def _remember_db(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_DB] = value
+def _remember(key: str, convert: Callable[[Any], Any]) -> Callable[..., None]:
+    """A click callback that keeps an option's value in the context, if the option is given."""
 
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        if value is not None and value is not False:
+            ctx.meta[key] = convert(value)
 
-def _remember_form(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_FORM] = Format(value)
-
-
-def _remember_redactor(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.meta[_RULES] = value
-
-
-def _remember_none(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.meta[_RULES] = None
+    return callback
 
 
 def common_options(*, before_command: bool = False) -> list[click.Parameter]:
@@ -59,7 +49,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             metavar="URL",
             envvar=DB_VARIABLE if before_command else None,
             expose_value=False,
-            callback=_remember_db,
+            callback=_remember(_DB, str),
             help="Ledger: a path, sqlite:///FILE or postgresql://... "
             f"Default: ${DB_VARIABLE}, or {DEFAULT_DB} in the current folder.",
         ),
@@ -67,7 +57,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             ["-o", "--output"],
             type=click.Choice([form.value for form in Format]),
             expose_value=False,
-            callback=_remember_form,
+            callback=_remember(_FORM, Format),
             help="Output format of the data on stdout. Default: table.",
         ),
         click.Option(
@@ -75,7 +65,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             metavar="FILE",
             envvar=REDACTOR_VARIABLE if before_command else None,
             expose_value=False,
-            callback=_remember_redactor,
+            callback=_remember(_RULES, str),
             help="TOML file with rules for secrets, besides or instead of known formats. Secrets "
             f"are masked and never written. Default: ${REDACTOR_VARIABLE}, or all known formats.",
         ),
@@ -83,7 +73,7 @@ def common_options(*, before_command: bool = False) -> list[click.Parameter]:
             ["--no-redactor"],
             is_flag=True,
             expose_value=False,
-            callback=_remember_none,
+            callback=_remember(_RULES, lambda given: None),
             help="Do not mask secrets: write and compare everything as it is.",
         ),
     ]

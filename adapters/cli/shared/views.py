@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from turnledger.ledger import Ledger, Record, RecordNotFoundError
 from turnledger.ledger.clock import moment_text
-from turnledger.projections import Projection, fold
+
+if TYPE_CHECKING:  # slow to import, and `log` and `append` need no view
+    from turnledger.projections import Projection
 
 S = TypeVar("S")
 
@@ -57,4 +59,6 @@ def records_until(ledger: Ledger, run: UUID, at: int | None) -> Iterator[Record]
 
 def view_at(ledger: Ledger, run: UUID, at: int | None, view: Projection[S]) -> S:
     """One view of a run at a version; other views are not folded."""
+    from turnledger.projections import fold
+
     return fold(records_until(ledger, run, at), view)

@@ -55,17 +55,11 @@ DURABILITY_RULES = (
     Rule(
         "PostgreSQL",
         fact("server_version"),
-        warn(
-            _is_old,
-            "This version gets no more fixes. Upgrade, and stay on the newest minor version.",
-        ),
+        warn(_is_old, "This version gets no more fixes. Upgrade, also to new minor versions."),
     ),
     _setting(
         "fsync",
-        fail(
-            differs("fsync", "on"),
-            "A crash of the machine can destroy the database. Set fsync = on.",
-        ),
+        fail(differs("fsync", "on"), "A power cut can destroy the database. Set fsync = on."),
     ),
     _setting(
         "synchronous_commit",

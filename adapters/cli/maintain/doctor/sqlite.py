@@ -67,10 +67,7 @@ SETTINGS_RULES = (
     Rule(
         "journal mode",
         fact("journal_mode"),
-        fail(
-            differs("journal_mode", "wal"),
-            "The file is not in WAL mode. Check that its file system is writable.",
-        ),
+        fail(differs("journal_mode", "wal"), "Not in WAL mode: check that the disk is writable."),
         applies=differs("access", "read only"),
     ),
     Rule(
@@ -84,10 +81,7 @@ SETTINGS_RULES = (
     Rule(
         "size of the WAL",
         lambda s: f"{(s.number('wal_bytes') or 0) / MIB:.0f} MiB",
-        warn(
-            above("wal_bytes", LARGE_WAL),
-            "A long-lived reader keeps the WAL from shrinking: end it.",
-        ),
+        warn(above("wal_bytes", LARGE_WAL), "A long reader keeps the WAL from shrinking: end it."),
     ),
 )
 
