@@ -124,7 +124,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             ledger = _ledger_of(recovery.backend)
         self._ledger = ledger
         self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
-        self._resources = resources
+        self._given_resources = resources
         self._clock = clock or SystemClock()
         self._lease = lease
         self.request_type = request_type_of(self, MainLoop, request_type)
@@ -169,21 +169,21 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
         try:
-            return recover(self.host, run_id, deadline)
+            return recover(self.loop_host, run_id, deadline)
         except Exception as error:
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise
 
     def list_recoverable(self) -> Sequence[RecoverableRun]:
         """The interrupted runs that no worker has claimed, oldest first."""
-        return recoverable(self.host)
+        return recoverable(self.loop_host)
 
     def abandon(self, run: RecoverableRun | UUID | str, *, reason: str = "") -> None:
         """Abandon a run: it can't be recovered any more. One that a worker has is left alone."""
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
-                with claimed(self.host, run_id) as journal:
+                with claimed(self.loop_host, run_id) as journal:
                     if journal.state.summary.status not in ("completed", "abandoned"):
                         journal.add(RunAbandoned(reason=reason))
                     if journal.state.checkpoints.latest is not None:
@@ -191,7 +191,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                     journal.commit()
             except RunClaimedError:
                 return
-        backend = self.host.backend
+        backend = self.loop_host.backend
         if backend is not None:
             backend.delete(run_id)
 
@@ -208,7 +208,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         return LedgerCheckpointBackend(self._ledger)
 
     @property
-    def host(self) -> LoopHost:
+    def loop_host(self) -> LoopHost:
         """What running a run needs of this loop, as it is now."""
         backend = self._recovery.backend if self._recovery is not None else None
         in_ledger = self._ledger is not None and _ledger_of(backend) is self._ledger
@@ -228,7 +228,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         )
 
     def _made_resources(self) -> Mapping[str, Any]:
-        given = self._resources
+        given = self._given_resources
         return (given() if callable(given) else given) or {}
 
     def _handle(self, asked: MainLoopRequest[UserRequestT]) -> None:
@@ -260,7 +260,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         entry, started, request = self._recorded(run, self._started(asked, session), asked.request)
         with self._journal(run, entry or started, session) as journal:
             work = RunWork(
-                host=self.host,
+                host=self.loop_host,
                 run_id=run,
                 journal=journal,
                 session=session,
@@ -337,7 +337,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with claimed(self.host, run, session, claim=claim) as journal:
+        with claimed(self.loop_host, run, session, claim=claim) as journal:
             session.attach(journal)
             yield journal
 

@@ -1,6 +1,6 @@
 """`LoopHost`: everything that running one run needs of the loop that it belongs to.
 
-`MainLoop.host` makes one for live work. A replay takes that one and replaces what must not be
+`MainLoop.loop_host` makes one for live work. A replay takes that one and replaces what must not be
 reached again: the bus, the resources, the checkpoint files, and the effects.
 """
 

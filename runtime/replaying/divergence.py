@@ -99,9 +99,9 @@ class Divergence:
     @classmethod
     def of_a_fold(cls, record: Record, error: Exception) -> Divergence:
         """An event that can't be folded any more: a reducer raises that did not."""
-        said = error_text(error)
+        text = error_text(error)
         recorded = plain(record.event)
-        return cls(record.version, record.tag, "reducer changed", recorded, said, said, said)
+        return cls(record.version, record.tag, "reducer changed", recorded, text, text, text)
 
     @classmethod
     def of_a_step(cls, record: Record, found: str, cause: Cause = "decision changed") -> Divergence:

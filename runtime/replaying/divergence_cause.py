@@ -89,11 +89,11 @@ def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
     diff = diff_of(was, now)
     if isinstance(made, EvaluationStarted):
         text = probe.system_text()
-        said, says = probe.opening_messages()
+        recorded_messages, made_messages = probe.opening_messages()
         if text is not None and probe.prompt_text is not None and text != probe.prompt_text:
             diff = diff_of(text, probe.prompt_text)
-        elif said != says:
-            diff = diff_of(said, says)
+        elif recorded_messages != made_messages:
+            diff = diff_of(recorded_messages, made_messages)
     elif isinstance(made, CheckpointReached):
         values = {name: probe.slice_value(name) for name in probe.slices_touched}
         diff = f"{diff}\n\nslices changed since the last checkpoint, as they are now:\n" + pretty(
@@ -136,8 +136,12 @@ def _of_an_evaluation(
         if not recorded.tools and recorded.tools_digest != NO_TOOLS:
             return "tool schema changed", ""  # an old record that does not name them
         return _of_tools(recorded.tools, made.tools)
-    said, says = probe.opening_messages()
-    return ("opening messages changed" if said != says else "output schema changed"), ""
+    recorded_messages, made_messages = probe.opening_messages()
+    return (
+        "opening messages changed"
+        if recorded_messages != made_messages
+        else "output schema changed"
+    ), ""
 
 
 def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> tuple[Cause, str]:

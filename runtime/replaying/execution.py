@@ -66,7 +66,7 @@ class Execution:
         # The user's code without its listeners, resources and checkpoint files: listeners heard
         # of the run when it was live, and what files were is on record.
         self._host = replace(
-            loop.host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
+            loop.loop_host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
         )
         self._session = self._host.create_session()
         if self._session.was_attached:

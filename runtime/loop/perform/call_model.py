@@ -158,9 +158,9 @@ def _status(error: Exception) -> int | None:
 def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
     """Add the reply's message, then the rest of it. The next commit writes both."""
     calls = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in reply.tool_calls)
-    said = context.message("assistant", reply.text or "", tool_calls=calls)
-    message_id: UUID = said.message.message_id
-    evaluation_id = said.message.evaluation_id
+    message = context.message("assistant", reply.text or "", tool_calls=calls)
+    message_id: UUID = message.message.message_id
+    evaluation_id = message.message.evaluation_id
 
     def replied(known: Known) -> ModelReplied:
         place = len(known.run.conversation.history(evaluation_id))
@@ -175,7 +175,7 @@ def _record(context: EvaluationContext[Any], turn: int, reply: Reply) -> None:
         )
 
     try:
-        context.journal.add(said, replied)
+        context.journal.add(message, replied)
     except (InvalidInputError, SessionError) as error:
         raise BadReplyError(f"The reply can't be recorded: {failure_text(error)}") from error
     if context.options.budget_tracker is not None:

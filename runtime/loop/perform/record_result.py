@@ -87,8 +87,8 @@ def _add_outcome(
         # Too large, or a reducer fails on it after what parallel tools changed.
         overlay.close()
         _put_back(context)
-        said = f"its result can't be recorded: {error_text(error)}"
-        unrecordable = failed(call.name, invocation.params, type(error).__name__, said)
+        why = f"its result can't be recorded: {error_text(error)}"
+        unrecordable = failed(call.name, invocation.params, type(error).__name__, why)
         add_result(context, call, unrecordable.text, error=_error_of(unrecordable))
 
 
@@ -149,8 +149,8 @@ def add_result(
         "attempt": max(call.attempts, 1),
     }
     if error is not None:
-        kind, said = error
-        outcome = ToolCallFailed(error_type=kind, error_message=said, **common)
+        kind, message_text = error
+        outcome = ToolCallFailed(error_type=kind, error_message=message_text, **common)
         journal.add(*first, outcome, message, blobs=blobs)
         return
     completed = ToolCallCompleted(value=value, **common)

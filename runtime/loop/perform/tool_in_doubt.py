@@ -64,6 +64,7 @@ def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallV
     ids = tuple(call.call_id for call in calls)
     summary = journal.state.summary
     if summary.status != "waiting" or summary.waiting_for != ids:
+        # Recorded words: a replay compares them, so they stay as they are.
         journal.add(RunWaiting(reason="nobody knows how these calls ended", call_ids=ids))
     journal.commit()
     raise DecisionRequiredError(str(journal.run_id), ids)

@@ -110,7 +110,7 @@ class _Collector:
         # Calls that were asked for, with their turn, and those that were started and not ended.
         self._asked: dict[tuple[str, str], tuple[int, ToolCallRecord]] = {}
         self._started: dict[tuple[str, str], None] = {}
-        self._said: InnerMessage | None = None
+        self._reply_message: InnerMessage | None = None
         self._answer: UUID | None = None
         self._failed: Record | None = None
         # What may be a tool's changes, in the commit that is read.
@@ -139,7 +139,7 @@ class _Collector:
             return
         self._changes.append(event)
         if message.role == "assistant":
-            self._said = message
+            self._reply_message = message
             for call in message.tool_calls:
                 self._asked[message.evaluation_id, call.call_id] = (message.turn, call)
 
@@ -177,10 +177,14 @@ class _Collector:
                     self._end(key, Outcome(record.version, event.evaluation_id, event))
 
     def _reply(self, record: Record, event: ModelReplied) -> None:
-        said, self._failed = self._said, None
-        if said is None or said.message_id != event.message_id or record.version <= self._after:
+        message, self._failed = self._reply_message, None
+        if (
+            message is None
+            or message.message_id != event.message_id
+            or record.version <= self._after
+        ):
             return
-        reply = _reply_of(said, event)
+        reply = _reply_of(message, event)
         self.replies[self._evaluations, event.turn] = Replied(record.version, reply)
 
     def _gave_up(self) -> None:

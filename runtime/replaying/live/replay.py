@@ -109,7 +109,7 @@ def replay_live(
     """
     run, chosen = UUID(canonical_id(run_id)), Live.of(live)
     check_chain(ledger, run)
-    host = loop.host
+    host = loop.loop_host
     request = _request(ledger, run, host)
     records = list(ledger.read(run))
     own = [record for record in records if str(record.run_id) == str(run)]

@@ -1,7 +1,7 @@
-"""Which events of a commit are one fact: a reply and its message, a tool's result and all of it.
+"""Groups the events of a commit: a reply with its message, a tool's result with its changes.
 
-A loop commits what happened together with what it decided next. Whoever changes what happened
-needs to know which of the rest goes with it, and which has to be decided again.
+A loop commits what happened together with what it decided next. If an event is changed, the rest
+of its group goes with it, and what the loop decided afterwards has to be decided again.
 """
 
 from __future__ import annotations
@@ -28,26 +28,31 @@ _Outcome = ToolCallCompleted | ToolCallFailed
 def belonging(
     events: Sequence[Event], place: int, under_way: Collection[tuple[str, str]]
 ) -> list[int]:
-    """The places after `place` whose events stay true if the event there says something else.
+    """The places after `place` whose events stay true if the event there is changed.
 
-    Those are the rest of its own fact, and how other calls ended: `under_way` are the calls
-    (evaluation and call id) that ran before the commit, so that it could not matter to them.
+    These are the rest of its own group, and the outcomes of other calls that ran already.
+
+    Args:
+        events: The events of the commit.
+        place: Where the changed event is.
+        under_way: Calls (evaluation and call id) that were started before the commit: the change
+            can't have mattered to them.
     """
-    facts = _facts(events)
-    own = facts[place]
+    groups = _groups(events)
+    own = groups[place]
     kept = {
-        fact
-        for event, fact in zip(events, facts, strict=True)
+        group
+        for event, group in zip(events, groups, strict=True)
         if isinstance(event, _Outcome) and (event.evaluation_id, event.call_id) in under_way
     }
     if own is not None:
         kept.add(own)
-    return [at for at in range(place + 1, len(events)) if facts[at] in kept]
+    return [at for at in range(place + 1, len(events)) if groups[at] in kept]
 
 
-def _facts(events: Sequence[Event]) -> list[Hashable]:
-    """For each event what it is a part of; None if it is decided by what came before."""
-    facts: list[Hashable] = [None] * len(events)
+def _groups(events: Sequence[Event]) -> list[Hashable]:
+    """The group of each event; None if the loop decided it from what came before."""
+    groups: list[Hashable] = [None] * len(events)
     messages = {
         event.message.message_id: at
         for at, event in enumerate(events)
@@ -55,36 +60,36 @@ def _facts(events: Sequence[Event]) -> list[Hashable]:
     }
     for at, event in enumerate(events):
         if isinstance(event, ModelReplied):
-            _mark(facts, ("reply", at), at, messages.get(event.message_id))
+            _mark(groups, ("reply", at), at, messages.get(event.message_id))
     answered = {e.message_id for e in events if isinstance(e, _Outcome)}
     for at, event in enumerate(events):
         if isinstance(event, _Outcome):
-            _mark_outcome(events, facts, at, messages.get(event.message_id), answered)
+            _mark_outcome(events, groups, at, messages.get(event.message_id), answered)
     for at, event in enumerate(events):
-        if facts[at] is None:
-            facts[at] = _by_kind(events, facts, at, event)
-    return facts
+        if groups[at] is None:
+            groups[at] = _by_kind(events, groups, at, event)
+    return groups
 
 
-def _mark(facts: list[Hashable], fact: Hashable, *places: int | None) -> None:
+def _mark(groups: list[Hashable], group: Hashable, *places: int | None) -> None:
     for at in places:
         if at is not None:
-            facts[at] = fact
+            groups[at] = group
 
 
 def _mark_outcome(
     events: Sequence[Event],
-    facts: list[Hashable],
+    groups: list[Hashable],
     at: int,
     message: int | None,
     answered: Collection[UUID],
 ) -> None:
-    """What the tool changed before its result, the message after it, and the checkpoint then."""
-    outcome, fact = events[at], ("outcome", at)
+    """Group a result with the tool's changes before it, its message, and the checkpoint after."""
+    outcome, group = events[at], ("outcome", at)
     assert isinstance(outcome, _Outcome)
-    _mark(facts, fact, at, message)
+    _mark(groups, group, at, message)
     before = at - 1
-    while before >= 0 and facts[before] is None:
+    while before >= 0 and groups[before] is None:
         event = events[before]
         by_tool = isinstance(event, ResourceSnapshotted | StateRestored)
         if isinstance(event, SliceEventApplied):
@@ -93,16 +98,18 @@ def _mark_outcome(
             by_tool = event.message.message_id not in answered
         if not by_tool:
             break
-        facts[before] = fact
+        groups[before] = group
         before -= 1
     last = max(at, message or 0) + 1
     if last < len(events) and isinstance(events[last], CheckpointReached):
-        facts[last] = fact
+        groups[last] = group
 
 
-def _by_kind(events: Sequence[Event], facts: Sequence[Hashable], at: int, event: Event) -> Hashable:
-    """The fact of an event that is neither of a reply nor of a tool: it may go on with the last."""
-    before = facts[at - 1] if at else None
+def _by_kind(
+    events: Sequence[Event], groups: Sequence[Hashable], at: int, event: Event
+) -> Hashable:
+    """The group of an event that belongs to no reply or tool: perhaps that of the one before."""
+    before = groups[at - 1] if at else None
     match event:
         case SliceEventApplied() | StateRestored() | ResourceSnapshotted():
             whose = event.call_id if isinstance(event, SliceEventApplied) else None

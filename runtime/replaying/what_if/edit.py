@@ -1,7 +1,7 @@
-"""An event that says something else: JSON pointers into its data, and what of it may be changed.
+"""Edits an event: new values at JSON pointers into its data, where they may be changed.
 
-What somebody said, what a tool gave back and what a person decided may be changed. What follows
-from that may not: ids, places, digests, and whatever the loop decides by itself.
+Messages, tool results and decisions of people may be changed. What follows from them may not:
+ids, versions, digests, and everything that the loop decides by itself.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _OF_AN_EVENT: Mapping[type[Event], tuple[str, ...]] = {
     CustomEvent: ("data",),
 }
 _WHY_NOT: Mapping[type[Event], str] = {
-    RunClaimed: "a claim is granted to a worker and is none of a fork's.",
+    RunClaimed: "a claim belongs to the worker of the run, not to a fork.",
     CheckpointReached: "a checkpoint follows from the state: change what led to it.",
     CheckpointStored: "a checkpoint that was saved belongs to its run: change what led to it.",
-    CheckpointCleared: "whether a checkpoint counts is none of a fork's: it begins without one.",
+    CheckpointCleared: "a fork begins without the checkpoints of the run.",
     EvaluationStarted: "it follows from the prompt: change the system message after it.",
-    ResourceSnapshotted: "files are known by their digests: change what was said about them.",
+    ResourceSnapshotted: "files are known by their digests: change the messages about them.",
 }
 _DECIDED_BY_THE_LOOP = "the loop decides this by itself: change what it was decided from."
 
@@ -152,7 +152,7 @@ def _parts(pointer: str, version: int) -> list[str]:
 
 
 def _check_open(event: Event, pointer: str, parts: Sequence[str], version: int) -> None:
-    """Refuse what is not for anybody to choose."""
+    """Refuse parts of an event that can't be chosen."""
     open_to_change = _open_parts(event)
     if not open_to_change:
         why = _WHY_NOT.get(type(event), _DECIDED_BY_THE_LOOP)
@@ -187,7 +187,7 @@ def _open_parts(event: Event) -> list[list[str]]:
 
 
 def _sensible(message: InnerMessage, names: set[str], version: int) -> InnerMessage:
-    """The changed message, its text that of its parts; refused if no model says such a thing."""
+    """The changed message with the text of its parts; refused if no model could send it."""
     if message.parts and "content" in names and "parts" not in names:
         raise ChangeRefusedError(
             "what a model is shown of this message are its parts: set /message/parts/0/text, say.",
@@ -215,7 +215,7 @@ def _sensible(message: InnerMessage, names: set[str], version: int) -> InnerMess
 
 
 def _text_of_parts(message: InnerMessage) -> str:
-    # They take their time to import, and few changes need them.
+    # Slow to import, and few changes need it.
     from turnledger.runtime.agent.messages.convert import built, from_inner_message
 
     said = from_inner_message(msgspec.structs.replace(message, tool_calls=()))
@@ -227,7 +227,7 @@ def _text_of_parts(message: InnerMessage) -> str:
 
 
 def _put(data: Any, parts: Sequence[str], value: Any, pointer: str, version: int) -> None:
-    """Set the value at a place; its surroundings must be there."""
+    """Set the value at a pointer; what holds it must exist."""
     for depth, part in enumerate(parts[:-1]):
         if isinstance(data, dict):
             found = data.get(part)

@@ -1,8 +1,8 @@
-"""What if: a fork in which one event says something else, and the run goes on from there.
+"""`what_if`: forks a run at an event, with that event changed.
 
-The fork shares everything before the commit of that event. The rest of the commit is made anew:
-what belongs to the changed event comes along, and fits it; what the loop decided afterwards does
-not, because it decides again when the fork is run. The run that was forked stays as it was.
+The fork shares everything before the commit of the event. The rest of the commit is rebuilt: what
+belongs to the changed event comes along and is made to fit it; what the loop decided afterwards
+is dropped, because the loop decides again when the fork is run. The run itself stays as it was.
 """
 
 from __future__ import annotations
@@ -75,11 +75,20 @@ def what_if(
     declarations: Declarations | None = None,
     clock: Clock | None = None,
 ) -> UUID:
-    """Fork a run where an event of it is, with other values at JSON pointers into its data.
+    """Fork a run at an event, with other values at JSON pointers into its data.
 
-    The fork's id; `MainLoop.recover` goes on with it. ChangeRefusedError, and nothing written,
-    if the event can't be changed like that. `declarations` are the session's: with them a
-    checkpoint comes along; without, only one that does not depend on the program's reducers.
+    Returns the fork's id; `MainLoop.recover` runs it. ChangeRefusedError, and nothing written, if
+    the event can't be changed like that.
+
+    Args:
+        ledger: Where the run is, and the fork will be.
+        run_id: The run.
+        version: The version of the event.
+        changes: New values by JSON pointer.
+        tags: Tags of the fork.
+        declarations: Those of the session. With them a checkpoint comes along; without, only one
+            that does not depend on reducers of the program's own.
+        clock: Time and ids.
     """
     run = UUID(canonical_id(run_id))
     clock = clock or SystemClock()
@@ -88,10 +97,10 @@ def what_if(
     commit = _commit_of(ledger, run, record)
     started = RunStarted(parent=run, at=_before(commit, record), kind="fork", tags=dict(tags or {}))
     if isinstance(changed, RunStarted):
-        started = _asked_anew(started, changed, version, clock)
+        started = _with_request(started, changed, version, clock)
         pairs: list[tuple[Record, Event]] = []
     else:
-        pairs = _made_anew(ledger, run, commit, record, changed)
+        pairs = _rebuilt(ledger, run, commit, record, changed)
     child = UUID(clock.new_id())
     fork = _Fork(ledger, started, child, version, clock)
     ledger.append(child, fork.entries(commit, pairs, declarations), expected_version=NEW)
@@ -113,7 +122,7 @@ def _commit_of(ledger: Ledger, run: UUID, record: Record) -> list[Record]:
 
 
 def _before(commit: Sequence[Record], record: Record) -> int:
-    """The version that the fork goes on from."""
+    """The version to fork at."""
     first, version = commit[0].event, record.version
     if isinstance(record.event, RunStarted):
         if len(commit) > 1:
@@ -126,14 +135,16 @@ def _before(commit: Sequence[Record], record: Record) -> int:
     if commit[0].version == 1 or (isinstance(first, RunStarted) and first.kind != "fork"):
         raise ChangeRefusedError(
             f"versions {commit[0].version} to {commit[-1].version} were appended together, and "
-            "the run begins with them: there is nothing before that a fork could go on from.",
+            "the run begins with them: there is no version before them to fork at.",
             version=version,
         )
     return commit[0].version - 1
 
 
-def _asked_anew(started: RunStarted, changed: RunStarted, version: int, clock: Clock) -> RunStarted:
-    """A fork right after a run's beginning that was asked for something else."""
+def _with_request(
+    started: RunStarted, changed: RunStarted, version: int, clock: Clock
+) -> RunStarted:
+    """The start of a fork with another request, right after the run's first event."""
     if changed.request is None:
         raise ChangeRefusedError(
             "a fork without a request has that of its parent.", version=version, pointer="/request"
@@ -151,10 +162,10 @@ def _asked_anew(started: RunStarted, changed: RunStarted, version: int, clock: C
 # --- the rest of the commit --------------------------------------------------------------
 
 
-def _made_anew(
+def _rebuilt(
     ledger: Ledger, run: UUID, commit: Sequence[Record], record: Record, changed: Event
 ) -> list[tuple[Record, Event]]:
-    """What the fork begins with: records of the commit, and the events that take their place."""
+    """Records of the commit that the fork keeps, and the events that replace them."""
     place = record.version - commit[0].version
     events = [one.event for one in commit]
     tools = fold(ledger.read(run, until=commit[0].version - 1), PendingTools())
@@ -173,9 +184,9 @@ def _made_anew(
 
 
 def _fitting(event: Event, before: Event, after: Event) -> Event:
-    """An event of the same commit as it is if `after` is what happened, and not `before`."""
+    """An event of the same commit, made to fit `after` instead of `before`."""
     if isinstance(event, ModelReplied) and isinstance(before, MessageAppended):
-        # What the provider sent beyond its message was about another message.
+        # Provider data, such as signatures, is for the message as it was.
         ours = event.message_id == before.message.message_id
         return change(event, provider_data=None) if ours else event
     if not isinstance(event, MessageAppended):
@@ -201,29 +212,29 @@ def _with_value(message: InnerMessage, before: Any, after: Any) -> InnerMessage:
     return message
 
 
-def _beside_value(said: str, value: Any) -> str | None:
-    """What a tool says beside its value; None if it keeps that from the model."""
+def _beside_value(text: str, value: Any) -> str | None:
+    """A tool's text without its value; None if the text does not show the value."""
     if value is None:
-        return said
+        return text
     shown = _json(value)
-    if said == shown:
+    if text == shown:
         return ""
-    return said.removesuffix(f"\n\n{shown}") if said.endswith(f"\n\n{shown}") else None
+    return text.removesuffix(f"\n\n{shown}") if text.endswith(f"\n\n{shown}") else None
 
 
 def _with_error(
     message: InnerMessage, before: ToolCallFailed, after: ToolCallFailed
 ) -> InnerMessage:
-    """A failed tool's message that tells another error wherever it told the one before."""
-    said = message.content
+    """A failed tool's message with the new error wherever it had the one before."""
+    text = message.content
     if before.error_message:
-        said = said.replace(before.error_message, after.error_message)
+        text = text.replace(before.error_message, after.error_message)
     fields = {
         name: getattr(after, name)
         for name in ("error_type", "error_message", "retryable")
         if getattr(message, name) == getattr(before, name)
     }
-    return change(message, content=said, **fields)
+    return change(message, content=text, **fields)
 
 
 def _json(value: Any) -> str:
@@ -234,7 +245,7 @@ def _json(value: Any) -> str:
 
 
 class _Fork:
-    """A fork's events while they are put together, each after what is known by then."""
+    """Builds a fork's first commit, event by event, with the state that each one makes."""
 
     def __init__(
         self, ledger: Ledger, started: RunStarted, child: UUID, version: int, clock: Clock
@@ -270,7 +281,7 @@ class _Fork:
                 record = provisional_record(self._ledger, self._child, version, entry, micros)
                 known = known.after([record])
             except Exception as error:
-                # A reducer of the program's own.
+                # A reducer of the program's own raised.
                 raise ChangeRefusedError(
                     f"the state can't be folded with this: {error_text(error)}",
                     version=self._version,
@@ -293,7 +304,7 @@ class _Fork:
         reached: Sequence[Record],
         given: Declarations | None,
     ) -> Declarations | None:
-        """Those by which the run's own checkpoints can be made again; None if they can't be."""
+        """The declarations that give the run's own checkpoints; None if none do."""
         for candidate in (given,) if given is not None else (Declarations(), _messages_only()):
             known = _folded(self._ledger, self._run, commit[0].version - 1, candidate)
             for record in takewhile(lambda one: one.version <= reached[-1].version, commit):
@@ -315,7 +326,7 @@ def _folded(ledger: Ledger, run: UUID, until: int, declarations: Declarations | 
 
 
 def _messages_only() -> Declarations:
-    """What a session declares whose slices have no reducers of the program's own."""
+    """The declarations of a session without reducers of the program's own."""
     declared = Declarations()
     declared.register(InnerMessage, InnerMessage, inner_message_append)
     return declared

@@ -42,7 +42,7 @@ def run(ledger: Ledger) -> UUID:
     [
         ("run.started", "/request", None, "has that of its parent"),
         ("run.started", "/session_id", str(UUID(int=7)), "these can: /request"),
-        ("run.claimed", "/epoch", 7, "none of a fork's"),
+        ("run.claimed", "/epoch", 7, "not to a fork"),
         ("checkpoint.reached", "/state_digest", "x", "follows from the state"),
         ("checkpoint.reached", "/phase", "failed", "follows from the state"),
         ("checkpoint.cleared", "/reason", "x", "begins without one"),
