@@ -299,10 +299,10 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     def _recorded(
         self, run: UUID, started: RunStarted, request: Any
     ) -> tuple[Entry | None, RunStarted, Any]:
-        """The run's beginning and its request as they will be on record: without secrets.
+        """The first event and the request as they are recorded: without secrets.
 
-        A recovery has only these, so the first attempt has no more. With a ledger, the
-        beginning is encoded here, and recorded as it is.
+        A recovery has only these, so the first attempt gets no more. With a ledger, the
+        event is encoded here, once.
         """
         entry = self._ledger.prepare(started) if self._ledger is not None else None
         recorded = entry.event if entry is not None else redacted(started, STANDARD)

@@ -100,7 +100,7 @@ def again(ledger: Ledger, run: UUID, plan: dict[str, Any], world: World) -> tupl
     effects = Path(plan["folder"]) / "effects-of-a-replay"
     with Ledger.open("memory://") as nobody:
         agent = Agent(plan["kind"], effects, nobody, point=world.point, adapter=adapter)
-        declared = agent._session().declarations
+        declared = agent.loop_host.create_session().declarations
         agent.session = None
         found = (
             replay(ledger, run),

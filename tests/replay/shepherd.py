@@ -200,7 +200,7 @@ def check_again(ledger: Ledger, run: UUID, dead: Callable[[], Shepherd]) -> Repl
     before = [record.row for record in ledger.read(run)]
     head = ledger.head(run)
     runs = sum(1 for _ in ledger.runs())
-    declared = dead()._session().declarations
+    declared = dead().loop_host.create_session().declarations
     for folded in (replay(ledger, run), replay(ledger, run, declarations=declared)):
         assert folded.divergence is None, f"folded: {folded.divergence}"
         assert folded.version == head

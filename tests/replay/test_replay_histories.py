@@ -244,7 +244,7 @@ def test_checkpoints_at_other_intervals(farm: Farm, interval: int) -> None:
 def test_a_checkpoint_that_was_stored_by_hand(farm: Farm) -> None:
     """A run goes on from the checkpoint that a user saved."""
     run = farm.record(Gone, replies=THREE, handler=dies_in("a2"))
-    session = farm.loop()._session()
+    session = farm.loop().loop_host.create_session()
     backend = LedgerCheckpointBackend(farm.ledger, session.declarations)
     kept = backend.load(run)
     assert kept is not None
@@ -651,4 +651,4 @@ def test_up_to_each_version_of_one_run(farm: Farm) -> None:
 
 
 def _declared(farm: Farm) -> Any:
-    return farm.dead()._session().declarations
+    return farm.dead().loop_host.create_session().declarations

@@ -102,7 +102,9 @@ def test_a_run_that_was_killed_goes_on_and_replays_though_the_secret_is_another(
         assert ends[0] == ends[1] != ""
         for one in (run, twin):
             assert replay(ledger, one, loop=loop(ledger)).divergence is None
-            assert replay(ledger, one, declarations=loop(ledger)._session().declarations)
+            assert replay(
+                ledger, one, declarations=loop(ledger).loop_host.create_session().declarations
+            )
         _assert_clean(_bytes(tmp_path))
     _assert_clean(done.stdout, done.stderr, _bytes(tmp_path))
 

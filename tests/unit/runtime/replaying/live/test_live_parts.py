@@ -183,7 +183,7 @@ def test_another_model_may_ask_in_another_way(ledger: Ledger, tmp_path: Path) ->
 
 
 def state_of(ledger: Ledger, run: UUID) -> Any:
-    declared = Agent("one", Path("unused"), ledger)._session().declarations
+    declared = Agent("one", Path("unused"), ledger).loop_host.create_session().declarations
     return state_at(ledger, run, declarations=declared).slices.all("Paid")
 
 

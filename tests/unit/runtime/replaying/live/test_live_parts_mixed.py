@@ -96,7 +96,7 @@ def test_a_turn_is_partly_live(tool: str, width: int, ledger: Ledger) -> None:
 
 
 def declared(loop: Planner) -> Any:
-    return loop._session().declarations
+    return loop.loop_host.create_session().declarations
 
 
 # --- files -----------------------------------------------------------------------------
