@@ -1,7 +1,7 @@
-"""Everything that Turnledger raises on purpose, under one root.
+"""The errors of the ledger, under one root, and the text of any error.
 
-An error says what was asked, what was found and what to do; the fields that a
-program may want are attributes. The tree:
+A message says what is wrong, what was found and what to do; what a program may need of it is in
+attributes. The tree:
 
     TurnledgerError
     ├── InvalidInputError (ValueError)
@@ -76,19 +76,19 @@ class TurnledgerError(Exception):
 
 
 class InvalidInputError(TurnledgerError, ValueError):
-    """What was handed in is not acceptable; nothing was written."""
+    """An argument is invalid; nothing was written."""
 
 
 class InvalidUrlError(InvalidInputError):
-    """A ledger's URL names no store that there is."""
+    """A ledger's URL does not name a known store."""
 
 
 class InvalidRunIdError(InvalidInputError):
-    """A run id is a UUID, and this is none."""
+    """A run id is not a UUID."""
 
 
 class InvalidEventError(InvalidInputError):
-    """An event does not fit its type, or may not be appended like this."""
+    """An event does not fit its type, or must not be appended in this way."""
 
 
 class LimitExceededError(InvalidInputError):
@@ -105,7 +105,7 @@ class LimitExceededError(InvalidInputError):
 
 
 class EventDecodeError(TurnledgerError, ValueError):
-    """Stored or given bytes are no event of the type that they name."""
+    """Bytes are not a valid event of their type."""
 
     def __init__(self, message: str, *, tag: str = "") -> None:
         self.tag = tag
@@ -113,7 +113,7 @@ class EventDecodeError(TurnledgerError, ValueError):
 
 
 class UnknownEventTypeError(EventDecodeError):
-    """A tag that this program does not know; `program_too_old` says whose fault that is."""
+    """An unknown tag: the program is too old (`program_too_old`), or the data is damaged."""
 
     def __init__(self, tag: str, *, known: int, written: int | None) -> None:
         self.program_too_old = written is not None and written > known
@@ -126,13 +126,13 @@ class UnknownEventTypeError(EventDecodeError):
             why = (
                 f"This program knows catalogue {known}, at least as new as the one that wrote "
                 "here, so the program is not too old: the data is damaged, or the tag is "
-                "misspelt or not ours (facts of your own go into a CustomEvent)."
+                "misspelled or not one of ours (events of your own go into a CustomEvent)."
             )
         super().__init__(f"Unknown event type {tag!r}. {why}", tag=tag)
 
 
 class RunNotFoundError(TurnledgerError, LookupError):
-    """The ledger holds no such run."""
+    """The run is not in the ledger."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -148,7 +148,7 @@ class RecordNotFoundError(TurnledgerError, LookupError):
 
 
 class BlobNotFoundError(TurnledgerError, LookupError):
-    """A blob is named that is neither stored nor handed in with the event."""
+    """An event names a blob that is neither stored nor given with the event."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -159,7 +159,7 @@ class BlobNotFoundError(TurnledgerError, LookupError):
 
 
 class AppendRefusedError(TurnledgerError):
-    """The ledger did not take the events; nothing was written."""
+    """The ledger refused the events; nothing was written."""
 
 
 class ConcurrentAppendError(AppendRefusedError):
@@ -176,7 +176,7 @@ class ConcurrentAppendError(AppendRefusedError):
 
 
 class StaleEpochError(AppendRefusedError):
-    """Another worker has claimed the run since; this one may write no more."""
+    """Another worker has claimed the run since, so this one must stop writing."""
 
     def __init__(self, run_id: str, *, epoch: int, found: int, released: bool = False) -> None:
         self.run_id, self.epoch, self.found = run_id, epoch, found
@@ -193,7 +193,7 @@ class StaleEpochError(AppendRefusedError):
 
 
 class RunClaimedError(AppendRefusedError):
-    """A living worker holds the run's lease."""
+    """A live worker holds the run's lease."""
 
     def __init__(self, run_id: str, *, worker: str, epoch: int) -> None:
         self.run_id, self.worker, self.epoch = run_id, worker, epoch
@@ -204,7 +204,7 @@ class RunClaimedError(AppendRefusedError):
 
 
 class EventIdConflictError(AppendRefusedError):
-    """An event id is taken by another event: ids are unique in a ledger for ever."""
+    """Another event has this event id: ids are unique in a ledger."""
 
     def __init__(self, event_id: str, *, run_id: str, version: int, why: str) -> None:
         self.event_id, self.run_id, self.version = event_id, run_id, version
@@ -215,31 +215,31 @@ class EventIdConflictError(AppendRefusedError):
 
 
 class ForkPointError(AppendRefusedError):
-    """A run can't be forked or continued there."""
+    """A run can't be forked or continued at this version."""
 
 
 class IntegrityFailureError(TurnledgerError):
-    """What is stored, or in a file, does not fit its digests."""
+    """A ledger or a file is damaged: it does not match its digests."""
 
 
 class ImportConflictError(IntegrityFailureError):
-    """The ledger holds the same run with other events."""
+    """The ledger has the same run, or event id, with other events."""
 
 
 class NotAnExportError(IntegrityFailureError):
-    """A file that is to be imported does not even begin like an export."""
+    """A file to be imported does not begin with the header of an export."""
 
     def __init__(self) -> None:
         super().__init__(
-            'line 1: this is no export of a ledger; one begins with {"turnledger":1,...}.'
+            'line 1: not an export of a ledger: expected a header, {"turnledger":1,...}.'
         )
 
 
 class StoreUnavailableError(TurnledgerError):
-    """The store could not do it; if it broke during a commit, the outcome is unknown.
+    """The store failed; if it failed during a commit, the outcome is unknown.
 
-    `drafts` are the events with their ids: appending exactly these again is safe,
-    whatever became of the first try.
+    `drafts` are the events with their ids: appending exactly these again is safe, whether or not
+    they were recorded.
     """
 
     def __init__(self, message: str, *, drafts: Sequence[Any] = ()) -> None:
@@ -248,15 +248,15 @@ class StoreUnavailableError(TurnledgerError):
 
 
 class StoreBusyError(StoreUnavailableError):
-    """Others held the store for longer than the wait allows; nothing was written."""
+    """Other writers held the store for longer than `wait`; nothing was written."""
 
 
 class NotALedgerError(TurnledgerError):
-    """The file or database is something else, or of a format that this program can't use."""
+    """The file or database is not a ledger, or has a format that this program does not know."""
 
 
 class LedgerClosedError(TurnledgerError):
-    """The ledger was closed, or belongs to the process that forked this one."""
+    """The ledger was closed, or was opened by the parent process before a fork."""
 
 
 class MissingDependencyError(TurnledgerError, RuntimeError):

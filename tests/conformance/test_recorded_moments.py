@@ -81,5 +81,5 @@ def test_readers_get_a_typed_error_for_a_moment_that_no_calendar_has(store: Stor
         lambda: export_runs(ledger, io.BytesIO(), [run]),
     )
     for read in readers:
-        with pytest.raises(IntegrityFailureError, match="no moment"):
+        with pytest.raises(IntegrityFailureError, match="Invalid time"):
             read()

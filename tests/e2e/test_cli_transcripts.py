@@ -423,5 +423,5 @@ def test_a_transcript_that_is_taken_for_an_export_is_told_how_to_say_so(
     file.write_text('[{"role": "user", "content": "Hello."}]')
     done = cli("import", file)
     assert done.code == 5
-    assert "this is no export" in done.err
+    assert "not an export" in done.err
     assert "--format openai-chat|openai-responses|anthropic|gemini" in done.err
