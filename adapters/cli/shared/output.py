@@ -106,27 +106,27 @@ def _encoded(value: Any) -> bytes:
         return re.sub("[\ud800-\udfff]", lambda half: f"\\\\u{ord(half[0]):04x}", text).encode()
 
 
-def pieces(outline: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
-    """Stream an outline as JSON, item by item; on one line if `indent` is 0.
+def pieces(value: Any, indent: int, depth: int = 0) -> Iterator[bytes]:
+    """Stream a value or lazy JSON as JSON, item by item; on one line if `indent` is 0.
 
     Joined, the pieces equal `pretty_json` or `to_json` of the whole.
     """
     from turnledger.projections.persistent.lazy_json import LazyList
 
-    is_list = isinstance(outline, LazyList)
-    if not is_list and not isinstance(outline, dict):
-        yield _value(outline, indent, depth)
+    is_list = isinstance(value, LazyList)
+    if not is_list and not isinstance(value, dict):
+        yield _value(value, indent, depth)
         return
     opening, closing = (b"[", b"]") if is_list else (b"{", b"}")
     margin = b"\n" + b" " * (indent * (depth + 1)) if indent else b""
     between = opening + margin
-    if isinstance(outline, dict):
-        for name, value in outline.items():
+    if isinstance(value, dict):
+        for name, item in value.items():
             yield between + to_json(name) + (b": " if indent else b":")
-            yield from pieces(value, indent, depth + 1)
+            yield from pieces(item, indent, depth + 1)
             between = b"," + margin
     else:
-        for item in outline:
+        for item in value:
             yield between + _value(item, indent, depth + 1)
             between = b"," + margin
     if between.startswith(opening):
@@ -204,7 +204,7 @@ class Printer:
             self._write(to_json(value))
 
     def pretty(self, value: Any) -> None:
-        """Print one value as JSON in every format, indented except for jsonl; outlines stream."""
+        """Print one value as JSON in every format, indented except for jsonl; lazy JSON streams."""
         for piece in pieces(value, 0 if self.form is Format.JSONL else 2):
             self._bytes.write(piece)
         self._bytes.write(b"\n")
