@@ -371,19 +371,25 @@ class ListBuilder(Generic[T]):
 
 # --- maps --------------------------------------------------------------------------------
 
-_LEAF = 16  # entries up to which a plain dict is copied
-_DEEPEST = 60  # bits of a hash that are used
+# Up to so many entries a dict is copied whole: below that, nothing is faster.
+_LEAF = 16
+# Bits of a hash that choose a branch. Keys that share all of these stay in one dict.
+_DEEPEST = 60
 
-Tree: TypeAlias = "dict[str, Any] | tuple[Tree, ...]"
+_Tree: TypeAlias = "dict[str, Any] | tuple[_Tree, ...]"
 
 
 class PersistentMap(Generic[T]):
-    """Values by text: a tree of small dicts, of which adding copies one and the way to it."""
+    """A map from text to values as a hash trie: branches of 32, and small dicts as leaves.
+
+    Five bits of a key's hash choose the branch on each level. Putting a key copies one small dict
+    and the branches above it. None is not a value: `get` gives it for a missing key.
+    """
 
     __slots__ = ("_root", "size")
 
-    def __init__(self, root: Tree | None = None, size: int = 0) -> None:
-        self._root: Tree = {} if root is None else root
+    def __init__(self, root: _Tree | None = None, size: int = 0) -> None:
+        self._root: _Tree = {} if root is None else root
         self.size = size
 
     def get(self, key: str) -> T | None:
@@ -396,8 +402,9 @@ class PersistentMap(Generic[T]):
         return found
 
     def put(self, key: str, value: T) -> PersistentMap[T]:
-        """A map that has this value too, instead of the key's old one if it had one."""
+        """The map with this value, instead of the key's old one if it had one."""
         root = self._root
+        # Most maps are small for all of their life: they skip the tree.
         if type(root) is dict and len(root) < _LEAF:
             leaf = {**root, key: value}
             return PersistentMap(leaf, len(leaf))
@@ -408,38 +415,43 @@ class PersistentMap(Generic[T]):
         return self.size
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Copied as its entries: in another process, text has other hashes."""
+        """Pickled as its entries: another process has other hashes, so the tree would be wrong.
+
+        Sorted, because the order within the tree also differs between processes.
+        """
         entries: dict[str, T] = {}
-        nodes: list[Tree] = [self._root]
+        nodes: list[_Tree] = [self._root]
         while nodes:
             node = nodes.pop()
             if type(node) is tuple:
                 nodes.extend(node)
             else:
                 entries.update(node)  # type: ignore[arg-type]
-        return (_mapped, (dict(sorted(entries.items())),))
+        return (_map_of, (dict(sorted(entries.items())),))
 
 
-def _mapped(entries: dict[str, T]) -> PersistentMap[T]:
+def _map_of(entries: dict[str, T]) -> PersistentMap[T]:
     found: PersistentMap[T] = PersistentMap()
     for key, value in entries.items():
         found = found.put(key, value)
     return found
 
 
-# A map that is nearly always small: a plain dict, never changed in place, until it has grown.
+# A map that is nearly always small: a plain dict, never changed in place, until it has grown. It
+# saves the object around it, of which a conversation has one for every turn.
 SmallMap: TypeAlias = dict[str, T] | PersistentMap[T]
 
 
 def put_in(entries: SmallMap[T], key: str, value: T) -> SmallMap[T]:
-    """A map that has this value too; the old one stays as it was."""
+    """The map with one more entry; the given one stays as it was."""
     if isinstance(entries, PersistentMap):
         return entries.put(key, value)
     larger = {**entries, key: value}
     return larger if len(larger) < _LEAF else PersistentMap(larger, len(larger))
 
 
-def _put(node: Tree, key: str, value: Any, bits: int, depth: int) -> Tree:
+def _put(node: _Tree, key: str, value: Any, bits: int, depth: int) -> _Tree:
+    """The subtree with this entry; `bits` is what is left of the hash after `depth` of it."""
     if type(node) is tuple:
         place = bits % _WIDTH
         child = _put(node[place], key, value, bits >> _BITS, depth + _BITS)
