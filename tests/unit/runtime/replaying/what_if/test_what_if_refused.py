@@ -45,7 +45,7 @@ def run(ledger: Ledger) -> UUID:
         ("run.claimed", "/epoch", 7, "not to a fork"),
         ("checkpoint.reached", "/state_digest", "x", "follows from the state"),
         ("checkpoint.reached", "/phase", "failed", "follows from the state"),
-        ("checkpoint.cleared", "/reason", "x", "begins without one"),
+        ("checkpoint.cleared", "/reason", "x", "without the checkpoints"),
         ("evaluation.started", "/prompt_digest", "x", "the system message"),
         ("evaluation.finished", "/output", 1, "the loop decides"),
         ("model.called", "/turn", 2, "the loop decides"),
