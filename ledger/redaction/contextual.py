@@ -170,6 +170,8 @@ _PASSWORDS = (
     ),
 )
 
+# --- keys and signatures in URLs and connection strings ---
+
 _IN_URLS = (
     SecretFormat(
         "azure-account-key",
@@ -217,6 +219,8 @@ _IN_URLS = (
     ),
 )
 
+# --- headers ---
+
 _GAP = r"(?:\\{0,8}[ \t]|%20|\+){1,4}"
 _HEADERS = (
     SecretFormat(
@@ -260,6 +264,8 @@ _HEADERS = (
         accepts=is_not_identifier,
     ),
 )
+
+# --- values after a telling name ---
 
 # `aws configure set aws_secret_access_key VALUE` has only a space.
 _IS_OR_SPACE = rf"(?:{IS}|[ \t]{{1,4}}[\"']?)"

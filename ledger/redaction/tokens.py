@@ -26,9 +26,14 @@ from turnledger.ledger.redaction.patterns import (
 # At least one letter and one digit: neither a word nor a number.
 _MIXED = r"(?=[A-Za-z_-]{0,99}[0-9])(?=[0-9_-]{0,99}[A-Za-z])"
 
+# --- model providers and AI services ---
+# Many share the prefix sk-. A redactor applies formats in this order, and the first that matches
+# gives the secret its name.
 _MODELS = (
     token("anthropic-key", "sk-ant-", r"sk-ant-[a-z]{2,10}[0-9]{2}-[A-Za-z0-9_-]{60,200}"),
     token("openrouter-key", "sk-or-v1-", r"sk-or-v1-[0-9a-f]{64}"),
+    # Keys with a kind (sk-proj-...), old ones with OpenAI's mark in the middle, and those of
+    # compatible servers, by their lengths; 32 hexadecimal digits are a DeepSeek key.
     token(
         "openai-key",
         "sk-",
@@ -57,6 +62,7 @@ _MODELS = (
     token("voyage-key", "pa-", rf"pa-{_MIXED}[A-Za-z0-9_-]{{43}}", shortest=46, accepts=is_random),
 )
 
+# --- clouds and infrastructure ---
 _CLOUDS = (
     token(
         "aws-access-key-id",
@@ -71,6 +77,7 @@ _CLOUDS = (
         left=LEFT_OF_LETTERS,
         hints="absk",
     ),
+    # Begins with random characters; "Q~" after the first four is the constant part.
     SecretFormat(
         "azure-client-secret",
         LazyRegex(
@@ -130,6 +137,7 @@ _CLOUDS = (
     ),
 )
 
+# --- code hosts, package registries, CI ---
 _CODE = (
     token(
         "github-token",
@@ -176,7 +184,9 @@ _CODE = (
     ),
 )
 
+# --- other services ---
 _SERVICES = (
+    # The first part is a user's number, as text, in base64: any digit encodes to M, N or O.
     SecretFormat(
         "discord-token",
         LazyRegex(
@@ -277,6 +287,7 @@ _SERVICES = (
         ("whsec_",),
         ("whsec_",),
     ),
+    # After the bot's number, which is not secret and stays.
     SecretFormat(
         "telegram-token",
         LazyRegex(r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT),
@@ -289,6 +300,7 @@ _SERVICES = (
         tuple(f"SK{digit}" for digit in "0123456789abcdef"),
     ),
     token("age-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}"),
+    # "eyJ" is base64 of {" in the header and in the payload.
     SecretFormat(
         "jwt",
         LazyRegex(
