@@ -224,7 +224,7 @@ CHANGES: dict[str, tuple[tuple[str, str], list[str]]] = {
     ),
     "request": (
         ("wants.", 'wants."""\n\n    colour: str\n    """'),
-        ["The request of run", "is no Order", "colour", "can't be run again."],
+        ["Invalid request of run", "expected a Order", "colour", "can't be run again."],
     ),
 }
 
