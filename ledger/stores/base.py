@@ -47,30 +47,33 @@ class Store(ABC):
 
     # How many seconds a committing thread waits at most for the threads that it committed
     # for last time: well below what a commit costs.
-    patience: ClassVar[float] = 0.0002
+    gather_seconds: ClassVar[float] = 0.0002
     derived: DerivedReader
 
     def __init__(self) -> None:
+        # The rows of runs that were written last: an append then needs no read. They may be out
+        # of date (another process wrote): every write checks the version that it goes on from.
         self._heads: dict[str, RunRow] = {}
-        # Of this process's threads one writes at a time.
+        # One thread of this process writes at a time.
         self._write_lock = Lock()
         self._group = GroupCommit[Transaction](
-            self._commit_alone, self._commit_group, self.patience
+            self._commit_alone, self._commit_group, self.gather_seconds
         )
+        # Why it can't be used any more; empty while it is open.
         self._closed = ""
-        _OPEN.add(self)
+        _open_stores.add(self)
 
-    # --- being open ---
+    # --- open, closed, forked ---
 
     def _check_open(self) -> None:
         if self._closed:
             raise LedgerClosedError(self._closed)
 
     def before_fork(self) -> None:  # noqa: B027
-        """Before a fork: let go of what a child would be harmed by, as far as that is possible."""
+        """Before a fork: close what would harm a child, as far as no thread uses it."""
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: connections, locks and threads are the parent's, not ours."""
+        """In a forked child: give up connections, locks and threads, which are the parent's."""
         self._closed = (
             "This ledger was opened by the process that forked this one, and does not survive "
             "a fork. Open it again in this process."
@@ -81,8 +84,8 @@ class Store(ABC):
     def write(self, work: Callable[[Transaction], T]) -> T:
         """Run work in a transaction that is durable when this returns.
 
-        Work may be run more than once before it is committed, and must then come to the
-        same: appends carry their ids.
+        Work may be run more than once before it is committed, and must come to the same result
+        each time: appends carry their ids.
         """
         if self._closed:
             raise LedgerClosedError(self._closed)
@@ -90,10 +93,14 @@ class Store(ABC):
         return result
 
     def _commit_alone(self, work: Callable[[Transaction], Any]) -> Any:
-        """The short way, for one who writes alone and whose work goes through."""
+        """Commit one job: the short way, while no other thread writes.
+
+        Optimistic first. If the work raises after it wrote, or relied on something that is not
+        so, it is run again in a careful transaction, which can tell what was wrong.
+        """
         with self._write_lock:
             try:
-                self._enter()
+                self._begin_group()
                 tx = self._transaction(careful=False)
                 tx.begin()
                 try:
@@ -114,21 +121,23 @@ class Store(ABC):
                 self._remember(tx)
                 return result
             except BaseException:
+                # Whether it was committed may be unknown, and so are the heads.
                 self._heads.clear()
                 raise
             finally:
                 try:
-                    self._leave()
+                    self._end_group()
                 except BaseException:
-                    # Ctrl-C came just then, as it may: see group_commit.
-                    self._leave()
+                    # An interrupt came just then: it may be repeated (see group_commit.py).
+                    self._end_group()
                     raise
 
     def _commit_group(self, jobs: list[Job[Transaction]]) -> None:
+        """Commit several jobs in one transaction; the outcome of each is in the job."""
         try:
             with self._write_lock:
                 try:
-                    self._enter()
+                    self._begin_group()
                     try:
                         self._run_group(self._transaction(careful=False), jobs)
                     except RedoError:
@@ -136,12 +145,13 @@ class Store(ABC):
                         self._run_group(self._transaction(careful=True), jobs)
                 finally:
                     try:
-                        self._leave()
+                        self._end_group()
                     except BaseException:
-                        self._leave()
+                        self._end_group()
                         raise
         except (StoreUnavailableError, LedgerClosedError) as error:
             self._heads.clear()
+            # One each: an exception that is raised by several threads mixes up their tracebacks.
             for job in jobs:
                 job.error = type(error)(*error.args)
         except BaseException:
@@ -167,6 +177,11 @@ class Store(ABC):
         self._heads.update(tx.staged)
 
     def _run_job(self, tx: Transaction, job: Job[Transaction]) -> None:
+        """Run one job of a group: what it refuses is its own outcome, and fails no other.
+
+        An optimistic transaction has no savepoints. A job that fails after it wrote can't be
+        taken back alone there, so the whole group is run again carefully.
+        """
         if tx.careful:
             tx.savepoint()
         tx.wrote()
@@ -186,7 +201,7 @@ class Store(ABC):
                 tx.rollback_to_savepoint()
                 tx.staged.clear()
                 self._heads.clear()
-            elif tx.wrote():
+            elif tx.wrote():  # since the call above
                 raise RedoError from error
             job.error = error
         if tx.careful:
@@ -195,12 +210,12 @@ class Store(ABC):
     # --- what a store implements ---
 
     @abstractmethod
-    def _enter(self) -> None:
+    def _begin_group(self) -> None:
         """Before a group: keep other processes out, as far as the store needs it."""
 
     @abstractmethod
-    def _leave(self) -> None:
-        """After a group, whatever became of it, also if `_enter` failed. May be repeated.
+    def _end_group(self) -> None:
+        """After a group, whatever became of it, also if `_begin_group` failed. May be repeated.
 
         What was written may be looked for now.
         """
@@ -253,10 +268,12 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def run(self, run_id: str) -> RunRow | None: ...
+    def run(self, run_id: str) -> RunRow | None:
+        """A run's row in the index."""
 
     @abstractmethod
-    def list_runs(self, query: RunQuery) -> list[RunRow]: ...
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        """Rows of the index, newest run first."""
 
     @abstractmethod
     def blob(self, name: str) -> bytes | None: ...
@@ -269,7 +286,7 @@ class Store(ABC):
 
     @abstractmethod
     def holder(self) -> str:
-        """This handle's sign of life: others can tell when it is gone."""
+        """The name of this store's liveness lock, which is taken here and free once we are dead."""
 
     @abstractmethod
     def written_catalogue(self) -> int | None:
@@ -277,7 +294,7 @@ class Store(ABC):
 
     @abstractmethod
     def raw_run_ids(self) -> Iterator[Any]:
-        """Every run id that the events name, as stored, and how many records it has."""
+        """Every run id in the events, as stored, and how many events it has."""
 
     @abstractmethod
     def raw_rows(self, run_id: Any, first: int | None = None) -> Iterator[RawRow]:
@@ -288,33 +305,33 @@ class Store(ABC):
         """Run, key and value of every tag that listings go by, as stored."""
 
     def own_findings(self) -> Iterator[str]:
-        """What the store itself finds wrong with its files, where it can look."""
+        """Damage that the database itself finds in its files."""
         return iter(())
 
     @abstractmethod
     def diagnostics(self) -> dict[str, str]:
-        """What `doctor` shows of the store: settings that decide about durability."""
+        """Settings and state of the store for `doctor`, by name, as text."""
 
     def rebase(self) -> bool:
-        """Make new positions follow the stored ones, where the two can part; if they had to."""
+        """Make new positions follow the stored ones after a restored dump; whether they did not."""
         return False
 
     @abstractmethod
     def close(self) -> None: ...
 
 
-_OPEN: WeakSet[Store] = WeakSet()
+_open_stores: WeakSet[Store] = WeakSet()
 
 
 def _before_fork() -> None:
-    for store in list(_OPEN):
+    for store in list(_open_stores):
         if not store._closed:
             store.before_fork()
 
 
 def _after_fork() -> None:
-    for store in list(_OPEN):
-        # One that was closed has nothing left: its files' numbers may be others' by now.
+    for store in list(_open_stores):
+        # One that was closed has nothing left: its file descriptors may be others' by now.
         if not store._closed:
             store.after_fork_in_child()
 

@@ -1,12 +1,14 @@
-"""Group commit: the first caller who waits commits for all who wait.
+"""Group commit: one thread commits the work of all that wait, with one transaction and one fsync.
 
-A lone writer runs its own work on its own thread, with no queue and no handing over.
-When several threads write at once, one of them (the leader) takes all the work that has queued
-up into one transaction, and one fsync serves them all.
+A lone writer runs its own work on its own thread, without a queue. When several threads write at
+once, the first (the leader) takes all the work that has queued up into one transaction. When it is
+done it wakes those threads (its followers), and the first that still waits leads the next group.
 
-Ctrl-C can come anywhere in here, but only where Python looks for it: at the beginning of a
-function, after a call, at the end of a turn of a loop. What must not be torn apart has none of
-these inside, and what must be done in the end is tried twice and may be.
+Interrupts: Ctrl-C raises KeyboardInterrupt in the main thread, anywhere, but only where CPython
+looks for signals: at the beginning of a Python function, after a call, and at the end of a turn of
+a loop. So statements that must not be torn apart contain none of these between them (`+=` and
+`del` instead of method calls, for example), and what has to be done in the end is written so that
+it may be repeated, and is done a second time if an interrupt came the first time.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ MAX_GROUP = 256
 
 
 class Job(Generic[Tx]):
-    """A caller's work, and what came of it."""
+    """A caller's work, and its outcome."""
 
     __slots__ = ("done", "error", "result", "wake", "work")
 
@@ -32,33 +34,39 @@ class Job(Generic[Tx]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
+        # Held until the caller shall go on: its work is done, or it is its turn to lead. A lock
+        # of its own, because a Condition could stay locked after an interrupt.
         self.wake = Lock()
         self.wake.acquire()
 
 
 class GroupCommit(Generic[Tx]):
-    """Runs jobs in groups, one group at a time, each job's outcome its own."""
+    """Runs jobs in groups, one group at a time; each job has its own outcome."""
 
     def __init__(
         self,
         commit_alone: Callable[[Callable[[Tx], Any]], Any],
         commit_group: Callable[[list[Job[Tx]]], None],
-        patience: float,
+        gather_seconds: float,
     ) -> None:
         self._commit_alone = commit_alone
         self._commit_group = commit_group
-        # How long a leader waits, at most, for as many as came together last time.
-        self._patience = patience
-        self._company = 1
+        # How long a leader waits, at most, for as many jobs as the last group had.
+        self._gather_seconds = gather_seconds
+        self._last_group = 1
+        # How many jobs a leader still waits for, and the lock that it waits on.
         self._missing = 0
         self._gathered = Lock()
+        # Guards the fields below. It is held for a few statements, never during a commit.
         self._mutex = Lock()
         self._waiting: deque[Job[Tx]] = deque()
-        # Who commits just now: the job of one in company, or what stands for a lone caller.
+        # Who commits now: a job, or an object that stands for a lone caller; None if no thread.
         self._leader: object = None
 
     def run(self, work: Callable[[Tx], Any]) -> Any:
-        job = Job(work) if self._company > 1 else None
+        """Run work in a transaction, perhaps together with others'; its result."""
+        # A lone caller needs no job: most programs write from one thread.
+        job = Job(work) if self._last_group > 1 else None
         me: object = job or object()
         try:
             with self._mutex:
@@ -73,9 +81,11 @@ class GroupCommit(Generic[Tx]):
             else:
                 if not leads:
                     job.wake.acquire()
+                # Woken without being done: it is this thread's turn to lead.
                 if not job.done:
                     self._lead(job)
         finally:
+            # Not if another thread has done the job: then it is neither leader nor waiting.
             if job is None or not job.done:
                 try:
                     self._step_down(me)
@@ -95,16 +105,20 @@ class GroupCommit(Generic[Tx]):
             self._gathered.release()
 
     def _gather(self) -> None:
-        """Those who committed together come back together: give them a moment."""
+        """Wait a moment for as many jobs as the last group had.
+
+        Threads that were woken together come back together. Without the wait, the first one back
+        would commit alone, and the others would wait for a whole fsync more.
+        """
         gathered = Lock()
         gathered.acquire()
         with self._mutex:
-            missing = self._company - 1
+            missing = self._last_group - 1
             if len(self._waiting) >= missing:
                 return
             self._gathered = gathered
             self._missing = missing
-        gathered.acquire(timeout=self._patience)
+        gathered.acquire(timeout=self._gather_seconds)
         self._missing = 0
 
     def _lead(self, first: Job[Tx]) -> None:
@@ -115,10 +129,12 @@ class GroupCommit(Generic[Tx]):
         try:
             with self._mutex:
                 while self._waiting and len(followers) < MAX_GROUP - 1:
+                    # No call between the two: an interrupt there would leave a job in both
+                    # lists or in none, and one in none is never woken.
                     followers += (self._waiting[0],)
                     del self._waiting[0]
                 group += followers
-                self._company = len(group)
+                self._last_group = len(group)
             self._commit_group(group)
             committed = True
         finally:
@@ -130,7 +146,7 @@ class GroupCommit(Generic[Tx]):
         first.done = True
 
     def _end_lead(self, first: Job[Tx], followers: list[Job[Tx]], committed: bool) -> None:
-        """Let the next one lead, and those whose work was done here go on. May be repeated."""
+        """Let the next job lead, and wake those whose work was done here. May be repeated."""
         self._step_down(first)
         while followers:
             job = followers[0]
@@ -139,12 +155,14 @@ class GroupCommit(Generic[Tx]):
                     "The thread that was committing this append was interrupted, so the "
                     "outcome is unknown. Append the same events again, with the same ids."
                 )
+            # The only call comes last: an interrupt comes after the job was woken, and a second
+            # pass goes on with the next one.
             job.done = True
             del followers[0]
             job.wake.release()
 
     def _step_down(self, me: object) -> None:
-        """Nobody waits for this caller to lead any more. May be repeated."""
+        """Stop being leader, or waiting to be: the next job that waits leads. May be repeated."""
         with self._mutex:
             if self._leader is me:
                 if self._waiting:

@@ -1,7 +1,7 @@
-"""A ledger in this process's memory: for tests, and for sessions that need no disk.
+"""Memory store: for tests, and for sessions that need no disk.
 
-`memory://` is a new one each time; `memory://name` is shared by all in the process
-who open that name, until the last of them closes it.
+`memory://` is a new store each time; `memory://name` is shared by all ledgers of the process that
+are opened by that name, until the last of them is closed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from turnledger.ledger.stores.wakeup import Wakeup
 
 
 class MemoryTables:
-    """What the SQL stores keep in tables."""
+    """What the SQL stores have in tables; stores of one name share it."""
 
     def __init__(self) -> None:
         self.lock = RLock()
@@ -165,7 +165,7 @@ class MemoryTransaction(Transaction):
         self._seen = 0
 
     def begin(self) -> None:
-        # Held to the end, so that no reader sees what may yet be undone.
+        # Held to the end, so that no reader sees what may still be undone.
         self._tables.lock.acquire()
         self._undo.clear()
 
@@ -177,7 +177,8 @@ class MemoryTransaction(Transaction):
         self.end()
 
     def end(self) -> None:
-        """Undo what was not committed, and let others look. May be repeated."""
+        """Undo what was not committed, and let readers in. May be repeated."""
+        # By the lock itself, not by a note of ours: an interrupt may come between the two.
         lock: Any = self._tables.lock
         if lock._is_owned():
             self._undo_to(0)
@@ -194,7 +195,7 @@ class MemoryTransaction(Transaction):
         self._undo_to(self._savepoint)
 
     def _undo_to(self, mark: int) -> None:
-        # Undone first and then forgotten: Ctrl-C may come in between, and each may be repeated.
+        # Undone first, then forgotten: Ctrl-C may come in between, and each may be undone twice.
         while len(self._undo) > mark:
             self._undo[-1]()
             del self._undo[-1]
@@ -280,14 +281,14 @@ class MemoryStore(Store):
         self._tx: MemoryTransaction | None = None
         self._holder = ""
 
-    def _enter(self) -> None:
+    def _begin_group(self) -> None:
         self._check_open()
 
     def _transaction(self, *, careful: bool) -> Transaction:
         self._tx = MemoryTransaction(self.tables, self._heads, careful=careful)
         return self._tx
 
-    def _leave(self) -> None:
+    def _end_group(self) -> None:
         if self._tx is not None:
             self._tx.end()
         self.tables.appended.wake_all()
@@ -371,7 +372,7 @@ class MemoryStore(Store):
             yield as_raw_row(tuple(map(_raw, row)))
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
-        """There is no table of tags here that could part from the index."""
+        """From the index: there is no table of tags beside it."""
         with self.tables.lock:
             rows = list(self.tables.runs.values())
         for row in rows:

@@ -1,4 +1,4 @@
-"""From a URL to a store. PostgreSQL is imported only when it is asked for."""
+"""Opens the store that a URL names. PostgreSQL is imported only when it is asked for."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
     """The store that a path, `sqlite:///file`, `postgresql://...` or `memory://` names."""
     if not 0 <= wait <= LONGEST_WAIT:  # a NaN is neither
         raise InvalidInputError(
-            f"wait={wait}: it is the seconds to wait for other writers, from 0 to "
-            f"{LONGEST_WAIT}, which is a day."
+            f"Invalid wait {wait}: expected the seconds to wait for other writers, from 0 to "
+            f"{LONGEST_WAIT} (a day)."
         )
     text = os.fspath(url)
     scheme = _scheme(text)
@@ -44,28 +44,29 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
         text = text.removeprefix("sqlite://").removeprefix("/")
     elif scheme:
         raise InvalidUrlError(
-            f"{STANDARD.text(str(url))}: a ledger is a path, sqlite:///FILE, postgresql://... or memory://."
+            f"Unknown kind of ledger {STANDARD.text(str(url))}. Expected a path, sqlite:///FILE, "
+            "postgresql://... or memory://."
         )
     if not text:
-        raise InvalidUrlError(f"{url!s} names no file.")
+        raise InvalidUrlError(f"No file in {url!s}: expected a path or sqlite:///FILE.")
     return _open_sqlite(Path(text), wait=wait, create=create)
 
 
 def _scheme(text: str) -> str:
     try:
         return urlsplit(text).scheme if "://" in text else ""
-    except ValueError:  # which may name the password
+    except ValueError:  # whose own text may name the password
         raise InvalidUrlError(
-            f"{STANDARD.text(text)} can't be read as an address: look at its host."
+            f"Invalid address {STANDARD.text(text)}: check its host and port."
         ) from None
 
 
 def _resolved(given: Path) -> Path:
-    """One file, one name: its locks lie beside it, whatever link or folder it was named by."""
+    """The file's one name: its locks are beside it, by whatever link it was named."""
     try:
         path = given.resolve()
     except ValueError as error:
-        raise InvalidUrlError(f"{str(given)!r} can't be the name of a file: {error}.") from error
+        raise InvalidUrlError(f"Invalid file name {str(given)!r}: {error}.") from error
     except RuntimeError as error:  # before Python 3.13: links in a circle
         raise StoreUnavailableError(f"The ledger {given} can't be opened: {error}.") from error
     except OSError as error:
@@ -84,14 +85,14 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> Store:
         if not exists and not create:
             raise StoreUnavailableError(f"There is no ledger at {path}.")
         if exists:
-            _refuse_what_is_none(path, create=create)
+            _refuse_other_files(path, create=create)
         made_locks = not locks.exists()
         locks.mkdir(exist_ok=True)
         if not exists:
             path.touch()
         return SQLiteStore.open(path, wait=wait)
     except NotALedgerError:
-        # If the file is another one by now, it may be a ledger to others, who use the locks.
+        # If the file was replaced meanwhile, it may be a ledger now whose users need the locks.
         if made_locks and _stamp(path) == stamp:
             _remove(locks)
         raise
@@ -101,10 +102,13 @@ def _open_sqlite(given: Path, *, wait: float, create: bool) -> Store:
         raise not_opened(f"The ledger {path}", error) from error
 
 
-def _refuse_what_is_none(path: Path, *, create: bool) -> None:
-    """SQLite takes a file without a header for a new one, and throws its WAL away."""
+def _refuse_other_files(path: Path, *, create: bool) -> None:
+    """Refuse what is not a file, and a file that was cut off.
+
+    SQLite would take a file without a header for a new one, and throw its WAL away.
+    """
     if not path.is_file():
-        raise NotALedgerError(f"{path} is a folder, a device or a pipe: a ledger is a file.")
+        raise NotALedgerError(f"{path} is a folder, a device or a pipe: expected a file.")
     # In this order: another process that is making it writes the file first, then the WAL.
     has_wal = _size(Path(f"{path}-wal")) > 0
     size = _size(path)
@@ -120,7 +124,7 @@ def _refuse_what_is_none(path: Path, *, create: bool) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Another one if the file was replaced or written to."""
+    """A value that changes when the file is replaced or written to."""
     try:
         now = path.stat()
     except OSError:
@@ -129,7 +133,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def _remove(locks: Path) -> None:
-    """Only what opening makes: a sign of life in it is another's."""
+    """Remove a folder of locks that holds only what opening makes, no liveness file."""
     with suppress(OSError):
         if {file.name for file in locks.iterdir()} <= {"gate", "write"}:
             shutil.rmtree(locks)

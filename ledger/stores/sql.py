@@ -17,12 +17,12 @@ PLAIN = "generation = 0"
 
 
 def catalogue_number(value: Any) -> int:
-    """The event catalogue that the table `meta` names."""
+    """The event catalogue in the table `meta`; IntegrityFailureError if that was changed."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         return int(value)
     raise IntegrityFailureError(
-        f"The ledger should say which event catalogue wrote it, and says {value!r:.80}: the table "
-        "meta was changed or is damaged. Go on from an export or a backup."
+        f"Invalid event catalogue {value!r:.80} in the table meta: expected a number. The table "
+        "was changed or is damaged. Go on from an export or a backup."
     )
 
 

@@ -52,18 +52,18 @@ _SESSION = """SELECT
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('lock_timeout', %s, false),
-    -- A warning is all that is said of a commit that no longer waited for its standby.
+    -- A commit that no longer waited for its standby is told by a warning only.
     set_config('client_min_messages', 'warning', false),
     set_config('enable_seqscan', 'off', false),
     set_config('jit', 'off', false)"""
-# When a session began: text that no setting changes, or two sessions would not agree on it.
+# When a session began: as text that no setting changes, or two sessions would differ.
 _SINCE = "to_char(backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')"
 # A role that has become another (ALTER ROLE ... SET role) may not see its own session.
 _AS_ONESELF = "SET LOCAL ROLE NONE"
 _IDENTITY = f"""{_AS_ONESELF};
     SELECT pg_backend_pid(), current_setting('server_encoding'),
         (SELECT {_SINCE} FROM pg_stat_activity WHERE pid = pg_backend_pid())"""
-# What can't be told from a lost one is not taken for gone, and not ended either.
+# A backend that may be another one (its start can't be seen) counts as there, and is not ended.
 _LOOK_FOR = f"""FROM pg_stat_activity WHERE pid = %(pid)s AND pid <> pg_backend_pid()
     AND coalesce({_SINCE} = %(since)s, true)"""
 _IS_THERE = f"SELECT 1 {_LOOK_FOR}"
@@ -179,7 +179,7 @@ def parse(url: str) -> Address:
     rest = "&".join(pair for pair in pairs if not pair.startswith("schema="))
     schema = unquote(schemas[-1]) if schemas else DEFAULT_SCHEMA
     if not schema or len(schema.encode(errors="replace")) > 63 or not _is_text(schema):
-        raise InvalidUrlError("schema=NAME is a name of 1 to 63 bytes.")
+        raise InvalidUrlError("Invalid schema in the URL: expected schema=NAME with 1 to 63 bytes.")
     try:
         given = conninfo_to_dict(f"{base}?{rest}" if rest else base)
         if not all(map(_is_text, (url, *map(str, given.values())))):
@@ -187,7 +187,7 @@ def parse(url: str) -> Address:
     except (psycopg.Error, ValueError):
         # Not libpq's own words: they may quote the password.
         raise InvalidUrlError(
-            "This is no URL that libpq understands. The form is "
+            "Invalid PostgreSQL URL: libpq does not understand it. Expected "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME, "
             "with %-escapes for special characters."
         ) from None
@@ -204,26 +204,27 @@ class Session(NamedTuple):
 
     db: Connection
     pid: int
-    # None if the server keeps it to itself.
+    # When the backend started; None if this role may not see it.
     since: str | None
     timeline: int
 
 
 class Timelines:
-    """The newest server that a ledger has met: an older one was replaced, and is a stray.
+    """The newest timeline that a ledger has met: a server on an older one was replaced.
 
-    A promoted standby begins a new timeline. If the server that it replaced comes back, it
-    would take events that nobody else will ever see.
+    A promoted standby begins a new timeline. If the server that it replaced comes back, it would
+    accept events that are on no other server.
     """
 
     def __init__(self) -> None:
         self._newest = 0
 
     def is_outdated(self, session: Session) -> bool:
-        """Whether a standby has taken over from the server of this session, which lives on."""
+        """Whether a standby has taken over from the server of this session."""
         return 0 < session.timeline < self._newest
 
     def admit(self, session: Session, address: Address) -> Session:
+        """The session, if its server was not replaced; StoreUnavailableError if it was."""
         if self.is_outdated(session):
             close_quietly(session.db)
             raise StoreUnavailableError(
@@ -281,7 +282,7 @@ def _timeline(db: Connection) -> int:
     try:
         found = db.execute(_TIMELINE).fetchone()
     except (errors.InsufficientPrivilege, errors.FeatureNotSupported, errors.UndefinedFunction):
-        return 0  # a server that keeps this to itself
+        return 0  # a server that does not tell
     assert found is not None
     timeline: int = found[0]
     return timeline
@@ -296,7 +297,13 @@ def _unreachable(address: Address, error: psycopg.Error) -> StoreUnavailableErro
 
 
 def reconnect(address: Address, wait: float, within: float | None = None) -> Session:
-    """A connection to a server that was there before: it may be about to come back."""
+    """A new connection to a server that was there before, with retries: it may be restarting.
+
+    Args:
+        address: Where it is.
+        wait: For the connection's own limits.
+        within: Seconds to try; `wait` if None.
+    """
     deadline, nap = time.monotonic() + (wait if within is None else within), SHORTEST_NAP
     while True:
         try:
@@ -312,6 +319,11 @@ def end_backend(lost: Session, db: Connection, wait: float) -> None:
     """End the backend of a lost connection: from then on it can't commit any more.
 
     One that only waits for a standby has committed; it is left to wait.
+
+    Args:
+        lost: The session whose connection was lost.
+        db: Another connection to the same server.
+        wait: Seconds to wait for the backend to end.
     """
     deadline, nap = time.monotonic() + wait, SHORTEST_NAP
     while True:
@@ -329,7 +341,7 @@ def end_backend(lost: Session, db: Connection, wait: float) -> None:
 
 
 def is_served(address: Address, session: Session, wait: float) -> bool:
-    """Whether the server is still at work for a session that says nothing, by another one."""
+    """Whether the server is still at work for a silent session; asked by another connection."""
     try:
         other = open_session(address, wait)
     except StoreUnavailableError:

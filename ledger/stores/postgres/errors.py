@@ -1,7 +1,7 @@
-"""What PostgreSQL's trouble means for the caller: which error it becomes, and what to do.
+"""PostgreSQL's errors as the ledger's: by SQLSTATE, with what to do.
 
-Goes by PostgreSQL's codes, never by its words. That nothing was written is said only of
-what failed before a commit.
+Never by the server's words, which come in its own language. An error says that nothing was
+written only if it came before the commit.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ RIGHTS = (
 
 
 class LostConnectionError(StoreUnavailableError):
-    """The connection broke, and what was under way is certainly not committed."""
+    """The connection broke; the transaction was certainly not committed."""
 
 
 class RolledBackError(StoreUnavailableError):
-    """The server refused something of a transaction, and all of it was rolled back."""
+    """The server refused a statement, and the whole transaction was rolled back."""
 
 
 class CrowdedError(RolledBackError):
-    """Rolled back, because of others; it may go through in a smaller group, or later."""
+    """Rolled back because of other writers; may succeed in a smaller group, or later."""
 
 
 class ReadOnlyServerError(StoreUnavailableError):
@@ -39,6 +39,7 @@ class ReadOnlyServerError(StoreUnavailableError):
 
 
 def told(error: psycopg.Error) -> str:
+    """The server's message in one line."""
     return " ".join(str(error).split())
 
 
@@ -54,7 +55,14 @@ def unavailable(
     *,
     writing: bool = False,
 ) -> StoreUnavailableError:
-    """A database error in the ledger's own words; `writing` means before COMMIT."""
+    """The ledger's error for one of PostgreSQL's.
+
+    Args:
+        error: What psycopg raised.
+        doing: What was under way, for the message.
+        db: The connection; without it, a lost connection is not told apart.
+        writing: Before a commit, so that nothing was written.
+    """
     text, nothing = told(error), "; nothing was written" if writing else ""
     if db is not None and is_lost(error, db):
         return LostConnectionError(
@@ -67,7 +75,7 @@ def unavailable(
         )
     if isinstance(error, errors.QueryCanceled):
         return StoreBusyError(
-            f"PostgreSQL took too long while {doing}, or somebody stopped it ({text}){nothing}. "
+            f"PostgreSQL took too long while {doing}, or it was cancelled ({text}){nothing}. "
             "Try again, or open the ledger with a longer wait."
         )
     if isinstance(error, errors.ReadOnlySqlTransaction):
@@ -82,6 +90,6 @@ def unavailable(
         return StoreUnavailableError(f"This role may not do that while {doing}: {text}. {RIGHTS}")
     if writing:
         return RolledBackError(
-            f"PostgreSQL failed while {doing}: {text}{nothing}. Once that is mended: {AGAIN}"
+            f"PostgreSQL failed while {doing}: {text}{nothing}. Once that is fixed: {AGAIN}"
         )
     return StoreUnavailableError(f"PostgreSQL failed while {doing}: {text}")

@@ -48,7 +48,7 @@ _SETTLED_POSITION = f"""SELECT coalesce(max(position), 0),
 
 
 class Writer:
-    """The one connection that writes, made again when it was lost."""
+    """The one connection of an open ledger that writes, made again when it was lost."""
 
     def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
         self._address = address
@@ -56,16 +56,17 @@ class Writer:
         self._timelines = timelines
         self._session: Session | None = None
         self._cursor: Cursor[tuple[Any, ...]] | None = None
+        # Counts connections: the store notices by it that there is a new one.
         self.generation = 0
-        # Until when a lost connection may be looked for.
+        # Until when to try to reconnect (time.monotonic).
         self.deadline = 0.0
-        # Since this was last reset: whether a lease was written, and whether it was found that
-        # the server takes no writes.
+        # Since they were last reset: whether a lease was written, and whether the server was
+        # found to take no writes.
         self.wrote_lease = False
         self.found_read_only = False
 
     def db(self) -> Connection:
-        """A working connection, as far as can be known; the one before has ended."""
+        """A working connection, as far as can be known; the backend of the last one has ended."""
         session = self._session
         if session is not None and self._timelines.is_outdated(session):
             close_quietly(session.db)
@@ -91,7 +92,11 @@ class Writer:
         return self._session is not None and not self._session.db.closed
 
     def cursor(self) -> tuple[Connection, Cursor[tuple[Any, ...]]]:
-        """A connection and its cursor for appending; none while positions would go backwards."""
+        """The connection and a cursor for appending.
+
+        Raises:
+            StoreUnavailableError: If positions would go backwards: a dump was restored.
+        """
         db = self.db()
         if self._cursor is None:
             try:
@@ -138,9 +143,10 @@ class Writer:
         return found is not None
 
     def confirm(self) -> None:
-        """Have a synchronous standby confirm what is committed here; nothing without one.
+        """Wait until a synchronous standby has all that is committed here, if there is one.
 
-        What is visible need not be on the standby: a server that crashed shows it at once.
+        What is visible need not be on the standby: a server that crashed shows it after its
+        restart, whether or not it was ever confirmed.
         """
         db = self.db()
         try:
@@ -151,7 +157,7 @@ class Writer:
             raise StoreUnavailableError("the synchronous standby did not confirm it")
 
     def is_on_standby(self) -> bool:
-        """Whether what is not found here may be there all the same: a standby lags behind."""
+        """Whether this is a standby, which lags behind: what is not found may exist."""
         db = self.db()
         try:
             found = db.execute("SELECT pg_is_in_recovery()").fetchone()
@@ -161,11 +167,11 @@ class Writer:
         return found != (False,)
 
     def is_at_work(self) -> bool:
-        """Whether the server, which says nothing, is still there and busy for this connection."""
+        """Whether the server, which is silent, is still at work for this connection."""
         return self._session is not None and is_served(self._address, self._session, self._wait)
 
-    def tidy(self) -> None:
-        """Between groups: a connection that is still in the middle of something is given up."""
+    def close_if_in_transaction(self) -> None:
+        """Between groups: close a connection that an interrupt left in a transaction."""
         session = self._session
         if session is None or session.db.closed:
             return
@@ -181,9 +187,9 @@ class Writer:
 
 
 class LivenessLock:
-    """An advisory lock that lasts as long as its connection: others see when it is gone.
+    """An advisory lock that lasts as long as its connection: others see that this one is alive.
 
-    The key stays the same when the connection has to be made again.
+    Its name is the holder of leases. The key stays the same when the connection is made again.
     """
 
     def __init__(self, address: Address, wait: float, timelines: Timelines) -> None:
@@ -202,9 +208,10 @@ class LivenessLock:
         return self._session is not None
 
     def is_in_doubt(self) -> bool:
-        """Whether its connection is gone, or the server has said something there unasked.
+        """Whether its connection is closed, or the server has sent something unasked.
 
-        That costs no round trip, and misses a peer that vanished without a word.
+        A server that ends a session says so. The check costs no round trip, and misses a peer
+        that vanished silently.
         """
         session = self._session
         if session is None or session.db.closed or self._timelines.is_outdated(session):
@@ -217,7 +224,7 @@ class LivenessLock:
         return bool(said.poll(0))
 
     def renew(self, within: float | None = None) -> None:
-        """Give the sign, again if the connection that gave it was lost."""
+        """Take the lock, again if its connection was lost."""
         lost = self._session
         if lost is not None:
             if not self._timelines.is_outdated(lost):
@@ -237,21 +244,21 @@ class LivenessLock:
             session.db.execute("SELECT pg_advisory_lock(%s)", (self._key,))
         except psycopg.Error as error:
             session.db.close()
-            raise unavailable(error, "giving a sign of life") from error
+            raise unavailable(error, "taking the liveness lock") from error
         except BaseException:
             session.db.close()
             raise
         self._session = session
 
     def disconnect(self) -> None:
-        """Give the connection up; the next renewal makes another."""
+        """Close the connection; the next renewal makes another."""
         if self._session is not None:
             close_quietly(self._session.db)
 
     def close(self) -> None:
         if self._session is None:
             return
-        # The server takes its time to notice that a connection is gone: say it.
+        # Explicitly: the server takes its time to notice that a connection is gone.
         with suppress(psycopg.Error):
             self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
         close_quietly(self._session.db)
@@ -261,7 +268,7 @@ class LivenessLock:
 
 
 def lock_key(holder: str) -> int | None:
-    """The advisory lock that a life sign's name means; None if it is no such name."""
+    """The key of the advisory lock that a holder names; None for another kind of holder."""
     number = holder.removeprefix("lock-")
     return int(number) if number != holder and number.isdecimal() else None
 
@@ -280,7 +287,7 @@ class ConnectionPool:
         self._places = BoundedSemaphore(READERS)
         self._idle: list[Session] = []
         self._closed = False
-        # Up to this position, no standby that takes over is without an event.
+        # Up to this position, a standby that takes over has every event.
         self._confirmed = -1
 
     @contextmanager
@@ -293,7 +300,7 @@ class ConnectionPool:
             try:
                 yield session.db
             except BaseException:
-                # Whatever state it is in, nobody else gets to see it.
+                # In whatever state it is, no other reader may get it.
                 if session.db.info.transaction_status != TransactionStatus.IDLE:
                     close_quietly(session.db)
                 raise
@@ -315,7 +322,7 @@ class ConnectionPool:
         return self.connect(within)
 
     def connect(self, within: float | None = None) -> Session:
-        """A new connection, to a server that was there before and is no stray since."""
+        """A new connection, to a server that no standby has replaced."""
         return self.timelines.admit(reconnect(self.address, self.wait, within), self.address)
 
     def _put_back(self, session: Session) -> None:
@@ -339,7 +346,7 @@ class ConnectionPool:
     def _read_confirmed(
         self, statement: str, values: Sequence[Any], left: float | None
     ) -> list[Any]:
-        # On one connection: another may lead to another server.
+        # On one connection: another one may be to another server.
         with self.reader(left) as db:
             try:
                 cursor = db.cursor(row_factory=tuple_row, binary=True)
@@ -366,7 +373,7 @@ class ConnectionPool:
         return self._until_read(lambda left: self._read(statement, (), dict_row, left))
 
     def _until_read(self, read: Callable[[float | None], list[Any]]) -> list[Any]:
-        """Read, again as long as connections get lost, or a standby's replay is in the way."""
+        """Read, with retries while connections get lost or a standby's replay is in the way."""
         deadline, again = time.monotonic() + self.wait, False
         while True:
             left = deadline - time.monotonic()
@@ -398,7 +405,7 @@ class ConnectionPool:
                 close_quietly(self._idle.pop().db)
 
     def leave_standbys(self) -> None:
-        """The writer has found a primary: who was led elsewhere meanwhile would read of old."""
+        """After the writer found a primary: close readers on standbys, which lag behind."""
         for session in list(self._idle):
             if session.timeline == 0:
                 with suppress(ValueError):
@@ -406,7 +413,7 @@ class ConnectionPool:
                     close_quietly(session.db)
 
     def disconnect(self) -> None:
-        """Give up what leads to a server that takes no writes: another may be there by now."""
+        """Close all connections to a server that takes no writes: another may be primary now."""
         self._drop_idle()
         self.writer.close()
         self.liveness.disconnect()
@@ -420,12 +427,12 @@ class ConnectionPool:
         self.liveness.close()
 
     def after_fork_in_child(self) -> None:
-        """In a forked child: every connection is the parent's, not even to be closed."""
+        """In a forked child: keep every connection unused and open, it is the parent's."""
         self._closed = True
         idle, self._idle = self._idle, []
         _of_parent.extend(session.db for session in idle)
         _of_parent.extend([*self.writer.connections(), *self.liveness.connections()])
 
 
-# Kept, so that nothing is ever sent on a socket that belongs to another process.
+# In a child: kept for ever, because closing one would send on the parent's socket.
 _of_parent: list[Connection] = []

@@ -1,8 +1,8 @@
-"""The tables of a ledger in PostgreSQL, readable with `psql`, and how they come to be.
+"""PostgreSQL schema: tables, how they are made and upgraded, and SQL for positions.
 
-The database itself refuses to change or delete an event or a blob. A position is the
-number of the transaction that wrote the event, and the event's place in it; `xid_offset`
-keeps positions growing when a dump is restored where transaction numbers are lower.
+Readable with `psql`. Triggers refuse to change or delete an event or a blob. A position is the
+number of the transaction that wrote the event, shifted, plus the event's place in it;
+`xid_offset` keeps positions growing when a dump is restored where transaction numbers are lower.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnledger.ledger.stores.postgres.errors import RIGHTS
 
 APPLICATION = "turnledger"
 FORMAT = 2
-# One number for all who create a ledger in a database: they wait for each other.
+# The advisory lock of processes that create a ledger in a database: one at a time.
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
 
@@ -49,7 +49,7 @@ _SHELVES = (
         PRIMARY KEY (shelf, generation, key)
     ) WITH (fillfactor = 70)""",
 )
-# What brings a ledger of an older format to the next one, and the tables that are new then.
+# The statements that upgrade a ledger of a format to the next one, and the tables that are new.
 _UPGRADES = {"1": (_SHELVES, ("shelves", "shelf_rows"))}
 STATEMENTS = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value text NOT NULL)",
@@ -140,7 +140,7 @@ RESTORED = (
     f"<= {_NEWEST}"
 )
 # Below this no event can appear any more: every transaction with a lower number has ended.
-# In a restored ledger nobody can append before `rebase`, so all of it may be read.
+# In a restored ledger no append is possible before `rebase`, so all of it may be read.
 SETTLED = f"""(SELECT CASE WHEN restored THEN newest + 1 ELSE edge END FROM (SELECT
     {RESTORED} AS restored, {_NEWEST} AS newest,
     (pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {_OFFSET}) << {ORDINAL_BITS} AS edge
@@ -166,7 +166,7 @@ def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool
     found = _meta(db)
     if found.get("application") != APPLICATION:
         raise NotALedgerError(
-            f"{where} holds tables, but no ledger: it was left as it was. "
+            f"{where} holds other tables, not a ledger: it was left as it was. "
             "Choose another schema: postgresql://...?schema=NAME"
         )
     if found.get("format") in _UPGRADES:
@@ -196,7 +196,7 @@ def _has_meta(db: Connection[Any], schema: str) -> bool:
 
 
 def _check_usage(db: Connection[Any], schema: str, where: str) -> None:
-    """Without it, tables that are there look as if they were not."""
+    """Check the right to use the schema: without it, tables look as if they did not exist."""
     found = db.execute(
         "SELECT current_user, has_schema_privilege(%s, 'USAGE')", (schema,)
     ).fetchone()
@@ -240,7 +240,7 @@ def _create(db: Connection[Any], schema: str, where: str) -> None:
 
 def _upgrade(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
     try:
-        return _bring_up(db, schema, where)
+        return _upgrade_locked(db, schema, where)
     except errors.InsufficientPrivilege as error:
         raise StoreUnavailableError(
             f"{where} has an older ledger format than {FORMAT}, and this role may not make the "
@@ -249,7 +249,7 @@ def _upgrade(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
         ) from error
 
 
-def _bring_up(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+def _upgrade_locked(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATING,))
         # Asked again under the lock: another process may have been quicker.
@@ -270,6 +270,7 @@ def _check_free(db: Connection[Any], schema: str, where: str, names: Sequence[st
     ).fetchone()
     if taken is not None:
         raise NotALedgerError(
-            f"{where} has a table {taken[0]!r} that is no ledger's: it was left as it was. "
+            f"{where} has a table {taken[0]!r} that does not belong to a ledger: it was left as "
+            "it was. "
             "Choose another schema: postgresql://...?schema=NAME"
         )

@@ -1,7 +1,7 @@
-"""A ledger in PostgreSQL as it stood at one moment, for as long as somebody reads it.
+"""Snapshot of a ledger in PostgreSQL: a store that reads it as it was at one moment.
 
 One connection in one transaction that sees nothing later. It takes no lock and has no
-transaction number, so neither writers nor those who follow the ledger wait for it.
+transaction number, so neither writers nor followers of the ledger wait for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The statements that append: each moves runs on, if they stand where they should, and
-inserts their events at positions of the transaction that runs it.
+"""SQL that appends: moves the heads of runs, if they are at the expected version, and inserts
+their events at positions of the transaction that runs it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ LOCK_RUN = f"""SELECT {RUN}, position >= {OWN_POSITION} + %s FROM runs
 
 
 class Move:
-    """A run on its way: where it stood, where it will stand, and the events in between."""
+    """Appends to one run that are held back: its row before and after, and the new events."""
 
     __slots__ = ("after", "before", "parts", "rows")
 
@@ -139,7 +139,7 @@ def advance_one(move: Move, ordinal: int) -> tuple[str, dict[str, Any]]:
 
 
 def advance_many(moves: Sequence[Move], ordinal: int) -> dict[str, Any]:
-    """The values of ADVANCE_MANY. Sorted moves lock in one order everywhere."""
+    """The values of ADVANCE_MANY. Callers sort the moves by run, so that no two deadlock."""
     lasts, last = [], -1
     for move in moves:
         last += len(move.rows)

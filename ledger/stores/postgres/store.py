@@ -1,8 +1,8 @@
-"""A ledger in PostgreSQL: many processes, one order, no lock that they all wait for.
+"""PostgreSQL store: many processes write at once, with one order and no lock for all of them.
 
-Each event's position holds the number of the transaction that wrote it. Commits happen
-side by side; whoever reads the whole ledger stops below the oldest transaction that is
-still at work, so that nothing can appear behind it.
+Each event's position holds the number of the transaction that wrote it. Commits happen side by
+side, and a later number may be committed first. So a reader of the whole ledger stops below the
+oldest transaction that is still open: no event can appear before those that it was given.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns, RawRow
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
+from turnledger.ledger.stores.derived_data import is_storable
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.stores.postgres.errors import (
@@ -52,17 +53,17 @@ from turnledger.ledger.stores.wakeup import Wakeup
 
 # PostgreSQL counts positions in 64 bits.
 LAST_POSITION = 2**63 - 1
-# How long a reader of the whole ledger waits for transactions that hide what is committed.
+# Seconds that a reader of the whole ledger waits for open transactions below committed events.
 GRACE = 1.0
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
-# Seconds that a write gives to a sign of life that was lost, and until the next try.
+# Seconds that a write gives to renewing a lost liveness lock, and until the next try.
 RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
 
 
 class PostgresStore(Store):
     """The store over one schema of a database."""
 
-    patience = 0.002
+    gather_seconds = 0.002
 
     def __init__(self, pool: ConnectionPool) -> None:
         super().__init__()
@@ -73,11 +74,14 @@ class PostgresStore(Store):
         self.derived = SQLDerivedReader(
             lambda statement, values: self._all(statement.replace("?", "%s"), values)
         )
+        # Whether transactions wait in line for runs: after other writers were in the way.
         self._patient = False
+        # Guards the pool's liveness lock. Which writer's connection it was last renewed with, and
+        # until when it is not tried again after a failure (time.monotonic).
         self._liveness_lock = Lock()
         self._liveness_generation = 0
         self._liveness_pause = 0.0
-        # The writer's connection that readers were last brought in line with.
+        # The writer's connection since which readers on standbys were closed.
         self._generation = 0
         self._appended = Wakeup()
 
@@ -102,7 +106,12 @@ class PostgresStore(Store):
         self._commit_by(time.monotonic() + self.pool.wait, jobs)
 
     def _commit_by(self, deadline: float, jobs: list[Job[Transaction]]) -> None:
-        """Commit, in smaller groups or again where that is safe: nothing was committed yet."""
+        """Commit, again or in smaller groups where that is safe: nothing was committed yet.
+
+        - The connection was lost before the commit: again, once in any case and then in time.
+        - Rolled back: one job of a group may be at fault, so each half is tried alone.
+        - Crowded out by other writers: again, this time waiting in line for the runs.
+        """
         lost = False
         self._patient = False
         while True:
@@ -116,7 +125,7 @@ class PostgresStore(Store):
             elif not isinstance(error, RolledBackError):
                 return
             elif len(jobs) > 1 and (in_time or isinstance(error, TransactionFullError)):
-                # What one of them met is no reason to fail the others.
+                # What one of them met must not fail the others.
                 middle = len(jobs) // 2
                 self._commit_by(deadline, jobs[:middle])
                 self._commit_by(deadline, jobs[middle:])
@@ -138,11 +147,11 @@ class PostgresStore(Store):
             else:
                 self._patient = True
 
-    def _enter(self) -> None:
+    def _begin_group(self) -> None:
         self._check_open()
 
-    def _leave(self) -> None:
-        self._writer.tidy()
+    def _end_group(self) -> None:
+        self._writer.close_if_in_transaction()
         if self._closed:
             self.pool.close()
         elif self._writer.found_read_only:
@@ -236,14 +245,14 @@ class PostgresStore(Store):
         self._appended.wait(seconds)
 
     def run(self, run_id: str) -> RunRow | None:
-        if not _storable(run_id):
+        if not is_storable(run_id):
             return None
         found = self._all(f"SELECT {RUN} FROM runs WHERE run_id = %s", (run_id,))
         return RunRow(*found[0]) if found else None
 
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         where, values = run_conditions(query, "%s")
-        if not all(_storable(value) for value in values if isinstance(value, str)):
+        if not all(is_storable(value) for value in values if isinstance(value, str)):
             return []
         return [
             RunRow(*row)
@@ -254,7 +263,7 @@ class PostgresStore(Store):
         ]
 
     def blob(self, name: str) -> bytes | None:
-        if not _storable(name):
+        if not is_storable(name):
             return None
         found = self._all("SELECT content FROM blobs WHERE name = %s", (name,))
         return found[0][0] if found else None
@@ -277,7 +286,7 @@ class PostgresStore(Store):
     def last_position(self) -> int | None:
         newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
         if newest is not None:
-            self.rows_after(newest - 1, 1)  # gives those before it the time to appear
+            self.rows_after(newest - 1, 1)  # gives transactions before it the time to end
         settled: int | None = self._all(
             f"SELECT max(position) FROM events WHERE position < {SETTLED}"
         )[0][0]
@@ -304,7 +313,7 @@ class PostgresStore(Store):
             **diagnostics(self.pool.read_named),
         }
 
-    # --- the life sign ---
+    # --- liveness ---
 
     def holder(self) -> str:
         self._check_open()
@@ -315,36 +324,33 @@ class PostgresStore(Store):
         return self.pool.liveness.name
 
     def _keep_alive(self) -> None:
-        """While the sign is lost, others may take the runs: each write has an eye on it.
+        """After each write: renew the liveness lock if it may be lost.
 
-        Who prolongs a lease looks closely; so does who had to connect again, since what broke
-        the writer's connection probably broke the other one too.
+        While it is lost, other workers may take this one's runs. It is checked with a round trip
+        when a lease was prolonged, and after the writer had to reconnect, since what broke its
+        connection probably broke the other one too.
         """
         if not self._writer.is_connected:
-            return  # the writer comes first, where there is one place left for both
-        liveness, generation, leased = (
-            self.pool.liveness,
-            self._writer.generation,
-            self._writer.wrote_lease,
-        )
-        self._writer.wrote_lease = False
-        closely = leased or generation != self._liveness_generation
-        if not liveness.is_given or not (closely or liveness.is_in_doubt()):
+            return  # the writer comes first, where the server has one connection left
+        liveness, generation = self.pool.liveness, self._writer.generation
+        leased, self._writer.wrote_lease = self._writer.wrote_lease, False
+        must_check = leased or generation != self._liveness_generation
+        if not liveness.is_given or not (must_check or liveness.is_in_doubt()):
             return
         if not leased and time.monotonic() < self._liveness_pause:
-            return  # it failed just now, and appends should not wait for it again and again
+            return  # it failed just now, and not every append shall wait for it
         with suppress(StoreUnavailableError), self._liveness_lock:
             self._liveness_pause = time.monotonic() + RENEWAL_PAUSE
             liveness.renew(RENEWAL_WAIT)
             self._liveness_generation, self._liveness_pause = generation, 0.0
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = "This ledger was closed. Open it again."
-        # Who is writing may finish, and closes what it used if that takes too long.
+        # A writing thread may finish; if that takes too long, it closes the pool itself.
         if self._write_lock.acquire(timeout=self.pool.wait):
             with self._liveness_lock:
                 self.pool.close()
@@ -371,14 +377,3 @@ def open_postgres(url: str, *, wait: float, create: bool) -> PostgresStore:
         store.close()
         raise
     return store
-
-
-def _storable(text: str) -> bool:
-    """Whether PostgreSQL could hold this text at all; if not, it holds nothing by that name."""
-    if "\0" in text:
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -1,11 +1,15 @@
-"""A transaction on the writer's connection, and what becomes of it when that is lost.
+"""PostgreSQL transaction: appends in one statement, and finding out what a lost commit did.
 
-Appends are held back until the end, so that a group is one statement, and a lone append
-is one round trip: the statement is the whole transaction.
+Appends are held back until the end, so that a group is one statement, and a lone append is one
+round trip: the statement is the whole transaction, without BEGIN and COMMIT.
 
-Positions follow transaction numbers, and a transaction has its number before it may
-wait for others. So a run whose last event has a later number than this transaction's
-can't be written by it: the group is rolled back and gets a new number.
+Positions follow transaction numbers, and a transaction has its number before it may wait for
+others. So a run whose last event has a later number than this transaction's can't be written by
+it, or positions would not grow within the run: the group is rolled back and gets a new number.
+
+A commit without an answer has an unknown outcome. The transaction remembers a landmark (the id
+and digest of an event, or a watermark of derived data) that is in the database if and only if it
+was committed, and looks for it on a new connection.
 """
 
 from __future__ import annotations
@@ -52,9 +56,9 @@ from turnledger.ledger.stores.postgres.sql import (
 )
 
 _REBUILDING = "rebuilding the run index"
-# The space of advisory locks in which those who had to try again wait for a run.
+# The space of advisory locks in which patient transactions wait in line for a run.
 _QUEUE = 0x544C4447  # "TLDG"
-# What one statement carries at most, unless one append has more: both sides hold it in memory.
+# Characters of one statement, unless one append has more: client and server hold it in memory.
 CHARACTERS_AT_ONCE = 8 * 1024 * 1024
 
 
@@ -135,13 +139,13 @@ class PostgresTransaction(Transaction):
         "_db",
         "_execute",
         "_executor",
+        "_found_recorded",
         "_held",
         "_held_characters",
         "_held_rows",
         "_landmark",
         "_ordinal",
         "_patient",
-        "_recalled",
         "_saved",
         "_writer",
         "_wrote",
@@ -161,8 +165,9 @@ class PostgresTransaction(Transaction):
         self.leases = PostgresLeases(executor.execute, writer)
         self._wrote = False
         self._patient = patient
-        # Whether an answer is what an earlier transaction recorded.
-        self._recalled = False
+        # Whether events were found that an earlier transaction recorded: they may be on this
+        # server alone, so the commit waits for a standby.
+        self._found_recorded = False
         self._ordinal = 0
         self._held: dict[str, Move] = {}
         self._held_rows = 0
@@ -170,7 +175,7 @@ class PostgresTransaction(Transaction):
         self._blobs: dict[str, bytes] = {}
         # Id and digest of an event that is in the ledger if and only if this was committed.
         self._landmark: tuple[str, bytes] | None = None
-        self._saved = self._evidence()
+        self._saved = self._landmarks()
 
     # --- beginning and end ---
 
@@ -185,7 +190,7 @@ class PostgresTransaction(Transaction):
         if self._held:
             self._commit_in_one_statement()
         elif self._executor.has_begun:
-            if self._recalled:
+            if self._found_recorded:
                 self._execute("waiting for a standby", CONFIRM)
             self._commit()
 
@@ -217,19 +222,22 @@ class PostgresTransaction(Transaction):
         self._check_confirmed()
 
     def _check_confirmed(self) -> None:
-        """A commit that no longer waited for its standby is not acknowledged."""
+        """Refuse to acknowledge a commit that the server did not wait for its standby with."""
         if self._db.unconfirmed:
             raise StoreUnavailableError(
                 "The synchronous standby did not confirm the commit: it is away or slow, or "
-                "somebody cancelled the wait for it. This server has committed, and whether the "
+                "the wait for it was cancelled. This server has committed, and whether the "
                 "standby has it too is unknown, so a fail-over could take it back. See to the "
                 "standby. Append the same events again, with the same ids: that waits for it."
             )
 
     def _settle(self, error: LostConnectionError) -> int:
-        """After a commit without an answer: its landmark's position if it went through.
+        """After a commit without an answer: its landmark's position if it was committed.
 
-        If it did not, or only wrote what may be done twice (leases), it can be run again.
+        Raises:
+            LostConnectionError: If it was not committed, or only wrote leases, which may be
+                written twice: it can be run again.
+            StoreUnavailableError: If the outcome stays unknown.
         """
         close_quietly(self._db)
         try:
@@ -272,11 +280,11 @@ class PostgresTransaction(Transaction):
         except psycopg.Error:
             close_quietly(self._db)
 
-    def _evidence(self) -> tuple[Any, ...]:
+    def _landmarks(self) -> tuple[Any, ...]:
         return self._landmark, self.derived.trace
 
     def savepoint(self) -> None:
-        self._saved = self._evidence()
+        self._saved = self._landmarks()
         self._execute("setting a savepoint", "SAVEPOINT job", prepare=False)
 
     def release_savepoint(self) -> None:
@@ -308,7 +316,7 @@ class PostgresTransaction(Transaction):
                 return None
             self._write_blobs(blobs)
         else:
-            self._make_room(sum(len(data) for *_, data in rows))
+            self._make_room(sum(len(data) for _, _, _, _, _, _, data in rows))
             positions = self._held.setdefault(after.run_id, Move(before)).add(after, rows)
             self._held_rows += len(rows)
             self._blobs.update(blobs)
@@ -368,7 +376,7 @@ class PostgresTransaction(Transaction):
             self._landmark = move.landmark()
 
     def _write_blobs(self, blobs: Mapping[str, bytes]) -> None:
-        # In one order everywhere, so that two who write the same don't wait for each other.
+        # In the order of the names, so that two writers of the same blobs can't deadlock.
         for name in sorted(blobs):
             self._execute(
                 "storing a blob",
@@ -379,7 +387,7 @@ class PostgresTransaction(Transaction):
     # --- reading, with what this transaction wrote ---
 
     def run(self, run_id: str) -> RunRow | None:
-        """Where a run stands, and stays until this transaction ends."""
+        """A run's row in the index, locked until this transaction ends."""
         if run_id in self._held:
             self._write_held()
         if self._patient:
@@ -411,7 +419,7 @@ class PostgresTransaction(Transaction):
             f"SELECT {ROW} FROM events WHERE event_id = ANY(%s)",
             (list(event_ids),),
         ).fetchall()
-        self._recalled = self._recalled or bool(found)
+        self._found_recorded = self._found_recorded or bool(found)
         return list(map(as_row, found))
 
     def has_blob(self, name: str) -> bool:

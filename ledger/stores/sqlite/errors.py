@@ -1,7 +1,7 @@
-"""What SQLite's trouble means for the caller: which error it becomes, and what to do about it.
+"""SQLite's errors as the ledger's: by result code, with what to do.
 
-Goes by SQLite's result codes, never by its words. That nothing was written is said only of
-what failed before a COMMIT was asked for.
+Never by SQLite's words, which may quote a path. An error says that nothing was written only if
+it came before COMMIT.
 """
 
 from __future__ import annotations
@@ -40,10 +40,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def code_of(error: BaseException | None) -> int:
-    """SQLite's primary result code; 0 if it is none of SQLite's own errors.
-
-    The library wraps SQLite's errors: then it is the cause's.
-    """
+    """SQLite's primary result code, of the error or of its cause; 0 for any other error."""
     while error is not None:
         code: int | None = getattr(error, "sqlite_errorcode", None)
         if code is not None:
@@ -53,12 +50,12 @@ def code_of(error: BaseException | None) -> int:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether others were in the way."""
+    """Whether another connection held a lock."""
     return code_of(error) in _BUSY
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether SQLite says that the file is none of its own, or broken."""
+    """Whether SQLite says that the file is damaged, or not a database."""
     return code_of(error) in _DAMAGED
 
 
@@ -92,7 +89,7 @@ def _told(error: Exception) -> str:
 
 
 def not_opened(what: object, error: OSError) -> StoreUnavailableError:
-    """For a file beside the ledger, or the ledger's own, that the system does not give."""
+    """For the ledger's file, or one beside it, that the system does not open."""
     advice = ""
     if error.errno in _NO_ROOM:
         advice = " Make room on the disk, and try again."

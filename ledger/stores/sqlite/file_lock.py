@@ -1,7 +1,8 @@
-"""Locks between processes, on files: who may write, and who is alive.
+"""File locks between processes: a fair write lock, and liveness files.
 
-The kernel frees a dead process's locks at once, however it died. `FairLock` makes
-writers wait in line: a process that writes in a loop can't starve the others.
+`flock` locks belong to an open file: the kernel frees them as soon as the process is dead,
+however it died. `FairLock` makes writers wait in line: a process that writes in a loop can't
+starve the others.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ def _open(path: Path) -> int:
 
 
 class _Ticket:
-    """One wait in line. Whoever settles it first decides: answered, or given up.
+    """One wait in line: answered by the waiting thread, or given up by the one that asked.
 
-    The answer is the lock, or why the system does not give it.
+    The first to take `settled` decides which. The answer is the lock, or `refused`: why the
+    system does not give it.
     """
 
     __slots__ = ("answered", "refused", "settled")
@@ -43,11 +45,11 @@ class _Ticket:
 class FairLock:
     """A lock between processes, with a queue of one before it.
 
-    Whoever wants the lock first takes the gate, and keeps it until the lock is theirs:
-    the one who just released has to queue behind it. Waiting happens in the kernel, on
-    a thread that exists only once there was something to wait for, so that the wait can
-    have an end. One thread at a time uses it; Ctrl-C may end whatever that does, as long as it
-    calls `release` then, which may be repeated.
+    A process that wants the lock first takes the gate, and keeps it until it has the lock: the
+    one that just released it has to queue behind. `flock` has no timeout, so a thread of its own
+    waits in the kernel, started when there is something to wait for; the caller waits for that
+    thread, with a timeout. Only one thread at a time may use it. Ctrl-C may interrupt that one
+    anywhere, as long as it then calls `release`, which may be repeated.
     """
 
     def __init__(self, folder: Path, wait: float) -> None:
@@ -61,18 +63,20 @@ class FairLock:
         self._wait = wait
         self._asked: SimpleQueue[_Ticket | None] = SimpleQueue()
         self._ticket: _Ticket | None = None
+        # Whether the waiting thread was started. It closes the files when it ends.
         self.has_waiter = False
         self.is_closed = False
-        # Whether the waiting thread has or will have to do with the lock: its file is the same
-        # one, so it must not be taken meanwhile.
+        # Whether the waiting thread is using the lock's file, or is about to. It is the same open
+        # file, to which the kernel would give the lock at once: it must not be asked meanwhile.
         self._in_line = False
 
     def acquire(self) -> None:
+        """Take the lock; StoreBusyError if that takes longer than the wait."""
         if not self.acquire_at_once():
             self.acquire_in_line()
 
     def acquire_at_once(self) -> bool:
-        """Take the lock if nobody has it or is in line for it; after Ctrl-C it is not taken."""
+        """Take the lock if it is free and no process is in line; after Ctrl-C it is not taken."""
         if self._in_line:
             return False
         try:
@@ -80,7 +84,7 @@ class FairLock:
                 flock(self._gate, AT_ONCE)
                 flock(self._lock, AT_ONCE)
             finally:
-                # Taken or not: Ctrl-C may come before that could be noted.
+                # Whether the gate was taken or not: Ctrl-C may come before that could be noted.
                 flock(self._gate, LOCK_UN)
         except BlockingIOError:
             return False
@@ -90,15 +94,16 @@ class FairLock:
         return True
 
     def release(self) -> None:
-        """Give the lock back, or up the wait for it."""
+        """Give the lock back, or give up the wait for it. May be repeated."""
         ticket = self._ticket
         if ticket is not None:
+            # If the waiting thread has not answered yet, it will find this and let go itself.
             ticket.settled.acquire(blocking=False)
             self._ticket = None
         flock(self._lock, LOCK_UN)
 
     def close(self) -> None:
-        """Not to be used any more. May be repeated."""
+        """Close the files, or have the waiting thread do it. May be repeated."""
         self.is_closed = True
         if self.has_waiter:
             self._asked.put(None)
@@ -110,7 +115,7 @@ class FairLock:
         self._close_files()
 
     def acquire_in_line(self) -> None:
-        """Wait for the lock behind those who came first; StoreBusyError if it takes too long."""
+        """Wait for the lock behind processes that came first; StoreBusyError after the wait."""
         self._ticket = ticket = _Ticket()
         self._in_line = True
         if not self.has_waiter:
@@ -125,7 +130,7 @@ class FairLock:
                 ) from error
         self._asked.put(ticket)
         in_time = ticket.answered.acquire(timeout=self._wait)
-        # If it can't be given up, it was answered just now.
+        # If it can't be given up any more, it was answered just now.
         if in_time or not ticket.settled.acquire(blocking=False):
             if ticket.refused is not None:
                 raise ticket.refused
@@ -143,12 +148,12 @@ class FairLock:
                     flock(self._gate, LOCK_EX)
                     flock(self._lock, LOCK_EX)
                 except OSError as error:
-                    # For the one who asked: this thread has others to wait for.
+                    # For the caller: this thread goes on with the next ticket.
                     ticket.refused = error
                 flock(self._gate, LOCK_UN)
                 if ticket.settled.acquire(blocking=False):
                     ticket.answered.release()
-                else:
+                else:  # given up meanwhile
                     flock(self._lock, LOCK_UN)
             self._in_line = not self._asked.empty()
         self._close_files()
@@ -163,7 +168,7 @@ class FairLock:
 
 
 class NoLock:
-    """Instead of a lock, where nothing can be written and so nobody needs to be kept out."""
+    """In place of a FairLock where the ledger can only be read."""
 
     is_closed = False
 
@@ -184,7 +189,10 @@ class NoLock:
 
 
 class LivenessFile:
-    """A file that this process keeps locked while it lives."""
+    """A file that this process keeps locked while it has the ledger open.
+
+    Its name is the holder of a lease: other processes try the lock to see whether it is alive.
+    """
 
     _fd = -1
 
@@ -200,7 +208,7 @@ class LivenessFile:
         made = False
         try:
             flock(self._fd, LOCK_EX)
-            # Another one may have swept it before it was locked; from now on nobody does.
+            # Another process may have swept it before it was locked; a locked one is never swept.
             made = self._path.exists()
         finally:
             if not made:
@@ -208,7 +216,7 @@ class LivenessFile:
         return made
 
     def close(self) -> None:
-        # A file that can't be removed (the disk went read-only) is free, which says enough.
+        # If it can't be removed (the disk went read-only), it is unlocked, which says enough.
         with contextlib.suppress(OSError):
             self._path.unlink()
         self.forget()
@@ -223,17 +231,19 @@ class LivenessFile:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove the signs of those who ended without a goodbye."""
+    """Remove the files of processes that were killed."""
     for path in folder.glob("alive-*"):
         with contextlib.suppress(StoreUnavailableError):
             is_alive(folder, path.name)
 
 
 def is_alive(folder: Path, name: str) -> bool:
-    """Whether the process that holds this life sign is running; if not, the sign is removed.
+    """Whether the process that holds a liveness file is running; if not, the file is removed.
 
-    A sign that may not be looked at is not known to be dead. StoreUnavailableError if the
-    system does not let anybody look.
+    True for a file that this user may not open: its process is not known to be dead.
+
+    Raises:
+        StoreUnavailableError: If the system can't open or lock files.
     """
     path = folder / Path(name).name
     try:
@@ -243,14 +253,14 @@ def is_alive(folder: Path, name: str) -> bool:
     except PermissionError:
         return True
     except OSError as error:
-        raise not_opened(f"The sign of life {path}", error) from error
+        raise not_opened(f"The liveness file {path}", error) from error
     try:
-        # Shared: two who ask at once must not take each other for the holder.
+        # Shared: two processes that ask at once must not take each other for the holder.
         flock(fd, LOCK_SH | LOCK_NB)
     except BlockingIOError:
         return True
     except OSError as error:
-        raise not_opened(f"The sign of life {path}", error) from error
+        raise not_opened(f"The liveness file {path}", error) from error
     else:
         with contextlib.suppress(OSError):
             path.unlink()

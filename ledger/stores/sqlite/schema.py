@@ -1,6 +1,6 @@
-"""The tables of a ledger in SQLite, readable with the `sqlite3` shell, and how they come to be.
+"""SQLite schema: tables, how they are made and upgraded, and checks for changes to them.
 
-The database itself refuses to change or delete an event or a blob.
+Readable with the `sqlite3` shell. Triggers refuse to change or delete an event or a blob.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHELVES = (
         PRIMARY KEY (shelf, generation, key)
     ) WITHOUT ROWID""",
 )
-# What brings a file of an older format to the next one.
+# The statements that upgrade a file of a format to the next one.
 _UPGRADES = {1: _SHELVES}
 
 TABLES = (
@@ -93,12 +93,12 @@ ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
 def as_text(column: str) -> str:
-    """Text; what a foreign hand stored there as another type says so, though its bytes agree."""
+    """SQL for a column as text; a value of another type is marked, even if its bytes agree."""
     return f"CASE typeof({column}) WHEN 'text' THEN {column} ELSE '{_NO_TEXT}' || hex({column}) END"
 
 
 def stored_bytes(text: bytes) -> bytes | None:
-    """The bytes of what `as_text` may have found to be no text."""
+    """The bytes of a value that `as_text` has marked; None for text."""
     if not text.startswith(_NO_TEXT.encode()):
         return None
     try:
@@ -131,12 +131,12 @@ def make_tables(db: sqlite3.Connection) -> None:
 
 
 def format_of(db: sqlite3.Connection, path: Path) -> int:
-    """A ledger's format, which is this program's or can be brought up to it."""
+    """A ledger's format, which is this program's or can be upgraded to it."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (schema,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise NotALedgerError(
-            f"{path} is an SQLite database, but no ledger: "
+            f"{path} is an SQLite database, but not a ledger: "
             "it was left as it was. Choose another file."
         )
     if schema != SCHEMA_VERSION and schema not in _UPGRADES:
@@ -148,7 +148,7 @@ def format_of(db: sqlite3.Connection, path: Path) -> int:
 
 
 def upgrade(db: sqlite3.Connection, found: int) -> None:
-    """Bring a ledger up to this program's format."""
+    """Upgrade a ledger to this program's format."""
     for version in range(found, SCHEMA_VERSION):
         db.execute("BEGIN IMMEDIATE")
         for statement in _UPGRADES[version]:
@@ -159,7 +159,7 @@ def upgrade(db: sqlite3.Connection, found: int) -> None:
 
 @cache
 def _made() -> dict[str, tuple[str, str]]:
-    """What this program makes of an empty file: kind and definition of everything by its name."""
+    """The schema that this program makes: kind and definition by name."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
         make_tables(db)
         return _schema(db)
@@ -170,14 +170,15 @@ def _schema(db: sqlite3.Connection) -> dict[str, tuple[str, str]]:
         "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_master"
     )
     texts = ([(text or b"").decode("utf-8", "backslashreplace") for text in row] for row in rows)
-    # Older programs indented their statements otherwise.
+    # Older versions indented their statements differently.
     return {name: (kind, " ".join(sql.split())) for kind, name, sql in texts}
 
 
 def changed_schema(db: sqlite3.Connection) -> Iterator[str]:
-    """What was done to the tables, triggers and views of a ledger, or put beside them.
+    """Differences from the schema that this program makes, one text each.
 
-    Tables and indexes of others are their matter; triggers and views act on what we read.
+    Tables and indexes of other programs are left alone; their triggers and views act on what we
+    read, so they count.
     """
     found = _schema(db)
     for name, (kind, definition) in _made().items():
@@ -186,7 +187,7 @@ def changed_schema(db: sqlite3.Connection) -> Iterator[str]:
         elif found[name][0] != kind:
             yield f"{name} is a {found[name][0]}, and should be a {kind}"
         elif found[name][1] != definition:
-            yield f"the {kind} {name} is defined otherwise than this program does"
+            yield f"the {kind} {name} is not defined as this program does"
     for name, (kind, _) in found.items():
         if kind in ("trigger", "view") and name not in _made():
             yield f"the {kind} {name!r:.80} is not the ledger's"

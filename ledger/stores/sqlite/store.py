@@ -128,7 +128,7 @@ class SQLiteStore(Store):
     def _is_ready(self) -> bool:
         """Whether there is nothing to write: opening does not wait for writers then.
 
-        Looks without setting anything, so that a file that is no ledger stays as it is.
+        Looks without setting anything, so that a file that is not a ledger stays as it is.
         """
         try:
             if self._read_only:
@@ -136,7 +136,7 @@ class SQLiteStore(Store):
             with closing(self.pool.connect_bare()) as db:
                 return self._looks_ready(db)
         except sqlite3.OperationalError:
-            return False  # busy, say; whoever has the lock will see
+            return False  # busy, for example: it is looked at again under the lock
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise self._no_database(error) from error
         except (StoreUnavailableError, IntegrityFailureError) as error:
@@ -157,7 +157,7 @@ class SQLiteStore(Store):
 
     # --- writing ---
 
-    def _enter(self) -> None:
+    def _begin_group(self) -> None:
         if self._closed:
             raise LedgerClosedError(self._closed)
         if self._read_only:
@@ -185,11 +185,13 @@ class SQLiteStore(Store):
         self._tx = SQLiteTransaction(self._writer, self._heads, self._folder, careful=careful)
         return self._tx
 
-    def _leave(self) -> None:
+    def _end_group(self) -> None:
         if not self._may_hold_lock:
             return
         db, tx, self._tx = self._writer, self._tx, None
         try:
+            # Before the lock is free: the next writer would append behind what a failed commit
+            # left at the end of the WAL.
             if tx is not None and tx.failed and tx.begun:
                 self._undo_in_wal()
             if db is not None and db.in_transaction:
@@ -198,7 +200,8 @@ class SQLiteStore(Store):
                 db.close()
             elif db is not None and tx is not None:
                 self._pages_in_wal += PAGES_PER_COMMIT + tx.bytes_written // PAGE_BYTES
-                # If there was no room: a WAL that was moved is written from its beginning again.
+                # After a failure, too: a WAL that was moved is written from its beginning again,
+                # which makes room on a full disk.
                 if tx.failed or self._pages_in_wal >= CHECKPOINT_PAGES:
                     self._checkpoint(db)
         finally:
@@ -209,10 +212,10 @@ class SQLiteStore(Store):
 
     @contextmanager
     def _exclusively(self) -> Iterator[sqlite3.Connection]:
-        """The writer's connection for something that is no append."""
+        """The writer's connection, under the lock, for something other than appends."""
         with self._write_lock:
             try:
-                self._enter()
+                self._begin_group()
                 assert self._writer is not None
                 yield self._writer
             except sqlite3.Error as error:
@@ -220,14 +223,14 @@ class SQLiteStore(Store):
                     raise self._no_database(error) from error
                 raise unavailable(error, "opening the database") from error
             finally:
-                self._leave()
+                self._end_group()
 
     def _undo_in_wal(self) -> None:
-        with suppress(OSError):  # then what became of it stays unknown
+        with suppress(OSError):  # then the outcome of the commit stays unknown
             invalidate_wal_tail(self._path)
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
-        """What is in the WAL is safe there: if it can't be moved, that is tried again."""
+        """Move the WAL into the database. If that fails, it is safe in the WAL until next time."""
         self._pages_in_wal = 0
         try:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -285,8 +288,10 @@ class SQLiteStore(Store):
             yield from (name for (name,) in names)
             reached: object = names[-1][0]
             if not isinstance(reached, str) or reached <= last:
-                # A damaged index gives the same names again and again.
-                raise IntegrityFailureError("The names of blobs are not in their order: damaged.")
+                # A damaged index would give the same names again and again.
+                raise IntegrityFailureError(
+                    "The names of blobs are not in order: the ledger is damaged."
+                )
             last = reached
 
     def lease(self, run_id: str) -> Lease | None:
@@ -326,7 +331,7 @@ class SQLiteStore(Store):
     def own_findings(self) -> Iterator[str]:
         with self._queries.undecoded() as db:
             yield from changed_schema(db)
-        # Indexes that part from their tables, too: a reader that goes by them misses rows.
+        # Also indexes that differ from their tables: a reader that goes by them misses rows.
         with self._queries.undecoded() as db:
             for (found,) in db.execute(f"PRAGMA integrity_check({FINDINGS})"):
                 if found != b"ok":
@@ -346,7 +351,7 @@ class SQLiteStore(Store):
                 try:
                     self._liveness = LivenessFile(self._folder)
                 except OSError as error:
-                    raise not_opened(f"The sign of life in {self._folder}", error) from error
+                    raise not_opened(f"The liveness file in {self._folder}", error) from error
             return self._liveness.name
 
     def diagnostics(self) -> dict[str, str]:
@@ -379,13 +384,13 @@ class SQLiteStore(Store):
             try:
                 self._release()
             except BaseException:
-                # Ctrl-C came just then, as it may: see group_commit.
+                # An interrupt came just then: it may be repeated (see group_commit.py).
                 self._release()
                 raise
         self._appended.wake_all()
 
     def _release(self) -> None:
-        """Let go of everything. May be repeated."""
+        """Close connections, locks and liveness file. May be repeated."""
         if not self._lock.is_closed:
             self._close_connections()
         self.pool.close()
@@ -395,10 +400,10 @@ class SQLiteStore(Store):
         self._is_released = True
 
     def _close_connections(self) -> None:
-        """Close the connections that nobody is using. May be repeated."""
+        """Close the connections that no thread is using. May be repeated."""
         try:
-            # Closing the last connection moves the WAL: under the lock, like any commit. If
-            # others are writing just now, this connection is not the last one.
+            # Closing the last connection is a checkpoint: under the lock, like any commit. If
+            # another process is writing just now, this connection is not the last one.
             locked = self._lock.acquire_at_once()
             writer, self._writer = self._writer, None
             if writer is not None and locked:

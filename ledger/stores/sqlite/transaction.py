@@ -1,4 +1,9 @@
-"""A transaction on the writer's connection, under the lock between processes."""
+"""SQLite transaction: appends are held back and written many in a statement.
+
+It runs on the writer's connection, under the lock between processes, so no other writer comes in
+between. What costs time in SQLite is the number of statements: an optimistic transaction collects
+the rows of all its appends, and the new heads of their runs, and writes them in `flush`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +31,10 @@ MOVE_MANY = (
     f"FROM (VALUES {','.join(['(?,?,?,?,?)'] * ROWS_AT_ONCE)}) AS v "
     "WHERE runs.run_id=v.column4 AND runs.version=v.column5"
 )
-# Means nothing, but is flushed, and the whole WAL with it: what a commit left there whose own
-# flush failed, or that was killed before it, can be read and may not be on disk. (A row that is
-# set to what it was is not even written.)
+# Written when an append is answered by what an earlier transaction recorded. That one may have
+# been killed before its flush, or its flush failed: it can be read and may not be on disk. This
+# change means nothing, but its commit flushes the whole WAL. It alternates, because SQLite does
+# not write a row that is set to what it was.
 CONFIRM = """INSERT INTO meta VALUES ('confirmed', '0')
     ON CONFLICT (key) DO UPDATE SET value = CASE value WHEN '0' THEN '1' ELSE '0' END"""
 INSERT_ONE = _INSERT + "(?,?,?,?,?,?,?)"
@@ -68,11 +74,11 @@ class SQLiteTransaction(Transaction):
         "_db",
         "_execute",
         "_executor",
+        "_found_recorded",
         "_moves",
         "_one",
-        "_recalled",
-        "_unplaced",
         "_unwritten",
+        "_without_position",
         "_wrote",
         "begun",
     )
@@ -89,23 +95,25 @@ class SQLiteTransaction(Transaction):
         self.leases = SQLiteLeases(executor.one, folder)
         self._wrote = False
         self._bytes_written = 0
-        # Whether SQLite's own lock was ours: what is at the end of the WAL is then ours, too.
+        # Whether SQLite's own lock was ours: then what is at the end of the WAL is ours, too.
         self.begun = False
         self._execute = db.execute
-        # An optimistic transaction holds its writes back, to do many with one statement.
+        # Held back: by run, the version that it was at and its row with the appends; the rows of
+        # all appends; and for each append how many rows it has and the list for their positions.
         self._moves: dict[str, tuple[int, RunRow]] = {}
         self._unwritten: list[NewColumns] = []
-        self._unplaced: list[tuple[int, list[int]]] = []
-        # Whether an answer is what an earlier transaction recorded.
-        self._recalled = False
+        self._without_position: list[tuple[int, list[int]]] = []
+        # Whether events were found that an earlier transaction recorded: see CONFIRM.
+        self._found_recorded = False
 
     @property
     def bytes_written(self) -> int:
+        """About how much it adds to the WAL, beside a few pages for each commit."""
         return self._bytes_written + self.derived.bytes_written
 
     @property
     def failed(self) -> bool:
-        """The disk may be full: moving the WAL into the database can make room in it."""
+        """Whether a statement failed. The disk may be full: a checkpoint can make room."""
         return self._executor.failed or self.derived.failed
 
     def begin(self) -> None:
@@ -117,10 +125,11 @@ class SQLiteTransaction(Transaction):
 
     def commit(self) -> None:
         try:
-            if self._recalled:
+            if self._found_recorded:
                 self._execute(CONFIRM)
             self._execute("COMMIT")
         except sqlite3.Error as error:
+            # Not "nothing was written": it may have failed after the WAL had all of it.
             self._executor.failed = True
             self.rollback()
             raise unknown(error) from error
@@ -137,7 +146,7 @@ class SQLiteTransaction(Transaction):
         self._one("RELEASE job")
 
     def rollback_to_savepoint(self) -> None:
-        if not self._db.in_transaction:
+        if not self._db.in_transaction:  # some errors end the whole transaction (a full disk)
             raise StoreUnavailableError(
                 f"SQLite rolled the transaction back. Nothing was written. {RETRY}"
             )
@@ -156,6 +165,8 @@ class SQLiteTransaction(Transaction):
         blobs: Mapping[str, bytes],
     ) -> list[int] | None:
         try:
+            # Held back only if the run's head is all that changes in the index. Otherwise it is
+            # written now; a careful transaction has to know at once whether it goes through.
             if (
                 not self.careful
                 and before is not None
@@ -175,7 +186,7 @@ class SQLiteTransaction(Transaction):
             raise self._executor.failure(error, "appending") from error
         positions: list[int] = []
         self._unwritten.extend(rows)
-        self._unplaced.append((len(rows), positions))
+        self._without_position.append((len(rows), positions))
         if self.careful:
             self.flush()
         return positions
@@ -190,17 +201,18 @@ class SQLiteTransaction(Transaction):
                 return
             last = self._insert(rows)
         except sqlite3.IntegrityError as error:
+            # SQLite has no code that tells which index it was.
             if "events.event_id" in str(error):
                 raise EventIdTakenError from error
             raise self._executor.failure(error, "appending") from error
         except sqlite3.Error as error:
             raise self._executor.failure(error, "appending") from error
-        # Under the writer's lock nobody else takes a position in between.
+        # Under the lock no other writer takes a position in between: they are consecutive.
         place = last - len(rows) + 1
-        for count, positions in self._unplaced:
+        for count, positions in self._without_position:
             positions.extend(range(place, place + count))
             place += count
-        self._unwritten, self._unplaced = [], []
+        self._unwritten, self._without_position = [], []
 
     def _move_runs(self) -> None:
         moves = [
@@ -215,6 +227,7 @@ class SQLiteTransaction(Transaction):
             done += ROWS_AT_ONCE
         for move in moves[done:]:
             moved += self._execute(MOVE_ONE, move).rowcount
+        # Another process has moved one of the runs: the heads that were remembered are old.
         if moved != len(moves):
             raise RedoError
 
@@ -227,7 +240,7 @@ class SQLiteTransaction(Transaction):
             done += ROWS_AT_ONCE
         for row in rows[done:]:
             last = self._execute(INSERT_ONE, row).lastrowid
-        self._bytes_written += sum(len(data) for *_, data in rows)
+        self._bytes_written += sum(len(data) for _, _, _, _, _, _, data in rows)
         assert last is not None
         return last
 
@@ -280,7 +293,7 @@ class SQLiteTransaction(Transaction):
         self.flush()
         found = (self._one(f"SELECT {ROW} FROM events WHERE event_id=?", i) for i in event_ids)
         rows = [as_row(row) for row in found if row is not None]
-        self._recalled = self._recalled or bool(rows)
+        self._found_recorded = self._found_recorded or bool(rows)
         return rows
 
     def has_blob(self, name: str) -> bool:

@@ -91,7 +91,7 @@ class Everything:
             "rebuild the index": ledger.rebuild_index,
             "rebase": ledger.rebase,
             "snapshot": lambda: snapshot_of(ledger.store).close(),
-            "facts": ledger.store.facts,
+            "diagnostics": ledger.store.diagnostics,
         }
 
 

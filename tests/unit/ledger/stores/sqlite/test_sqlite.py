@@ -107,7 +107,7 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     theirs.commit()
     theirs.close()
     before = path.read_bytes()
-    with pytest.raises(NotALedgerError, match="no ledger"):
+    with pytest.raises(NotALedgerError, match="not a ledger"):
         Ledger.open(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -195,7 +195,7 @@ def test_what_is_no_file_is_no_ledger(tmp_path: Path) -> None:
     folder.mkdir()
     os.mkfifo(pipe)
     for path in (folder, pipe, Path("/dev/null")):
-        with pytest.raises(NotALedgerError, match="a ledger is a file"):
+        with pytest.raises(NotALedgerError, match="expected a file"):
             Ledger.open(path)
         assert not Path(f"{path}-locks").exists()
 
