@@ -83,20 +83,13 @@ def evaluate_with(effects: Effects, adapter: Provider) -> Evaluate:
         prompt: Prompt[Any],
         /,
         *,
-        bus: EventBus,
         execution_state: ExecutionState,
-        deadline: Deadline | None,
-        budget_tracker: BudgetTracker | None,
         resume: bool,
+        **options: Any,
     ) -> PromptResponse[Any]:
-        options = EvaluationOptions(
-            bus=bus,
-            deadline=deadline,
-            budget_tracker=budget_tracker,
-            execution_state=execution_state,
-        )
-        evaluation = Evaluation(adapter, prompt, execution_state.session, options, effects)
-        return evaluation.run(resume=resume)
+        asked = EvaluationOptions(execution_state=execution_state, **options)
+        session = execution_state.session
+        return Evaluation(adapter, prompt, session, asked, effects).run(resume=resume)
 
     return evaluate
 
