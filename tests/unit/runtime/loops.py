@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from turnledger.ledger import TokenUsage
+import pytest
+
+from turnledger.ledger import Ledger, TokenUsage, new_run_id
 from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
@@ -149,3 +152,16 @@ def simulated_crash(loop: Planner, call_id: str) -> Iterator[None]:
         raise AssertionError("nothing crashed")
     finally:
         loop.in_tool = before
+
+
+def interrupted(ledger: Ledger, at: str = "c2", **options: Any) -> UUID:
+    """A run that died within a call."""
+    run_id = new_run_id()
+    with pytest.raises(Crash):
+        Planner(ledger=ledger, in_tool=crash_in(at), **options).execute(Goal(), run_id=run_id)
+    return run_id
+
+
+def tags(ledger: Ledger, run_id: UUID) -> list[str]:
+    """The tags of a run's events."""
+    return [record.tag for record in ledger.read(run_id)]

@@ -17,6 +17,8 @@ from tests.unit.runtime.loops import (
     Plan,
     Planner,
     crash_in,
+    interrupted,
+    tags,
 )
 from turnledger.ledger import (
     ANY,
@@ -49,18 +51,6 @@ from turnledger.runtime import (
 def ledger() -> Iterator[Ledger]:
     with Ledger.open("memory://") as ledger:
         yield ledger
-
-
-def interrupted(ledger: Ledger, at: str = "c2", **options: Any) -> UUID:
-    """A run that died within a call."""
-    run_id = new_run_id()
-    with pytest.raises(Crash):
-        Planner(ledger=ledger, in_tool=crash_in(at), **options).execute(Goal(), run_id=run_id)
-    return run_id
-
-
-def tags(ledger: Ledger, run_id: UUID) -> list[str]:
-    return [record.tag for record in ledger.read(run_id)]
 
 
 # --- what is recovered -----------------------------------------------------------------

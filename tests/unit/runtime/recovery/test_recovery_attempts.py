@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -18,6 +17,7 @@ from tests.unit.runtime.loops import (
     asks,
     call,
     crash_in,
+    interrupted,
     simulated_crash,
 )
 from turnledger.ledger import (
@@ -47,18 +47,6 @@ from turnledger.runtime import (
 def ledger() -> Iterator[Ledger]:
     with Ledger.open("memory://") as ledger:
         yield ledger
-
-
-def interrupted(ledger: Ledger, at: str = "c2", **options: Any) -> UUID:
-    """A run that died within a call."""
-    run_id = new_run_id()
-    with pytest.raises(Crash):
-        Planner(ledger=ledger, in_tool=crash_in(at), **options).execute(Goal(), run_id=run_id)
-    return run_id
-
-
-def tags(ledger: Ledger, run_id: UUID) -> list[str]:
-    return [record.tag for record in ledger.read(run_id)]
 
 
 # --- waiting and parking ---------------------------------------------------------------

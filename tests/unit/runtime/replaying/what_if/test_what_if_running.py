@@ -24,6 +24,7 @@ from tests.unit.runtime.loops import (
     asks,
     call,
     crash_in,
+    interrupted,
     simulated_crash,
 )
 from turnledger.ledger import (
@@ -200,13 +201,6 @@ def decide(ledger: Ledger, run_id: UUID, *calls: str) -> None:
     """Have these run again."""
     decisions = [ToolCallDecided(call_id=one, decision="retry") for one in calls]
     ledger.append(run_id, decisions, ANY)
-
-
-def interrupted(ledger: Ledger, at: str = "c2", **options: Any) -> UUID:
-    run_id = new_run_id()
-    with pytest.raises(Crash):
-        Planner(ledger=ledger, in_tool=crash_in(at), **options).execute(Goal(), run_id=run_id)
-    return run_id
 
 
 @pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
