@@ -98,7 +98,7 @@ def test_a_removed_run_is_named(archive: Archive) -> None:
 
 
 def test_a_rewritten_ledger_is_named(archive: Archive) -> None:
-    """All digests computed anew: those of the seal are others."""
+    """All digests recomputed: they differ from those of the seal."""
     rewrite(archive.vandal, b'"cents":20,', b'"cents":21,')
     said = archive.problems()
     assert said.count("rewritten") == 2

@@ -1,7 +1,7 @@
 """Ten thousand malformed inputs, at the codec and at append: typed errors, nothing written.
 
-What comes out of the generators and is no error must be no malformed input: it means
-something, and comes back as that. The numbers count refusals only.
+An input that is accepted is not malformed: it must be read back with the same meaning. The numbers
+count refusals only.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_a_signature_has_one_spelling(key: Path, field: str) -> None:
 
 
 def test_other_heads_with_a_root_that_fits_need_the_key(key: Path) -> None:
-    """Leaving a run out, and computing the root anew, is found by the signature."""
+    """Leaving a run out, and recomputing the root, is found by the signature."""
     seal = made(read_signer(key))
     forged = rooted(seal, seal.heads[1:])
     with pytest.raises(IntegrityFailureError, match="signature"):
@@ -151,7 +151,7 @@ def test_other_heads_with_a_root_that_fits_need_the_key(key: Path) -> None:
 
 
 def test_an_unsigned_seal_can_be_forged_but_not_pass_for_a_signed_one(key: Path) -> None:
-    """Who asks for a key gets neither an unsigned seal nor one of somebody else's."""
+    """With a key, neither an unsigned seal nor one of another key is accepted."""
     seal = made(read_signer(key))
     bare = msgspec.structs.replace(seal, signed=False, public_key=None, signature=None)
     assert read_seal(file_of(rooted(bare, seal.heads[1:]))).runs == 3

@@ -299,7 +299,7 @@ def test_a_file_that_is_wrong_says_where(tmp_path: Path, content: str, says: str
 
 
 def test_text_of_a_message_is_redacted_wherever_it_is() -> None:
-    """Every field that can hold what somebody said can hold a secret."""
+    """Every field with free text can hold a secret."""
     event = _message(
         f"key {KEY}",
         tool_calls=(ToolCallRecord("c1", "run", json.dumps({"token": TOKEN})),),
@@ -419,7 +419,7 @@ def test_a_secret_where_no_mark_fits_is_refused_and_not_quoted() -> None:
 
 
 def test_what_is_refused_is_not_quoted_with_its_secret() -> None:
-    """An error goes to logs and screens that nobody guards."""
+    """Errors are written to logs and screens, which are not protected."""
     wrong: list[Event] = [
         CustomEvent(kind="acme.x", data={KEY: {1, 2}}),
         RunStarted(request_type=KEY * 8),

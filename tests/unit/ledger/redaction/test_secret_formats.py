@@ -64,7 +64,7 @@ def _escaped(sample: Sample) -> list[str]:
 
 
 def test_every_format_has_samples() -> None:
-    """A format that nobody makes samples of would be claimed and never tried."""
+    """A format without samples would be untested."""
     assert {one.name for one in KNOWN} == set(MAKERS)
     assert len(MAKERS) >= 24
 
@@ -165,7 +165,7 @@ def test_opaque_data_stays(alphabet: str) -> None:
 
 
 def test_only_the_password_of_a_connection_string_is_taken_out() -> None:
-    """Where a program connected to is worth knowing, and is no secret."""
+    """The host and the user are worth knowing and not secret."""
     found = REDACTOR.text("postgresql://app:s3cret%21x@db.example.com:5432/shop?sslmode=require")
     assert found == (
         "postgresql://app:[redacted: url-password]@db.example.com:5432/shop?sslmode=require"
@@ -227,7 +227,7 @@ ADVERSARIAL = (
 
 @pytest.mark.parametrize("piece", ADVERSARIAL)
 def test_the_time_it_takes_grows_with_the_text_and_no_faster(piece: str) -> None:
-    """Whoever can have text recorded must not be able to stop the one who records it."""
+    """Text from outside must not be able to block the process that records it."""
 
     def seconds(size: int) -> float:
         text = (piece * (size // len(piece) + 1))[:size]

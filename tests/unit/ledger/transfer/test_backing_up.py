@@ -186,7 +186,7 @@ def test_a_snapshot_stands_still(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_wal_is_taken_back_after_it(tmp_path: Path, file: Path) -> None:
-    """While the copy is read the WAL can't begin anew; afterwards it does."""
+    """The WAL can't be reset while the copy is read; afterwards it is."""
     with Ledger.open(tmp_path / "runs.db") as ledger:
         wal = tmp_path / "runs.db-wal"
         run = new_run_id()
@@ -219,7 +219,7 @@ def test_what_is_there_stays(ledger: Ledger, file: Path) -> None:
 
 
 def test_what_comes_meanwhile_stays_too(ledger: Ledger, file: Path) -> None:
-    """Somebody else's file that appears under the name while the copy is made is not replaced."""
+    """A file that appears under the name while the copy is made is not replaced."""
 
     def come(*_: object) -> None:
         file.write_text("theirs")
@@ -240,7 +240,7 @@ def test_a_ledger_in_use_is_never_replaced(ledger: Ledger, file: Path) -> None:
 
 
 def test_a_wal_without_its_ledger_is_in_the_way(ledger: Ledger, file: Path) -> None:
-    """What somebody who died left behind would be read as a part of the backup."""
+    """SQLite would apply the WAL of a killed process to the backup."""
     Path(f"{file}-wal").write_bytes(b"x")
     with pytest.raises(InvalidInputError, match="-wal exists"):
         back_up(ledger, file)
@@ -454,7 +454,7 @@ def test_a_ledger_is_not_cleared_away_for_its_own_backup(tmp_path: Path) -> None
 
 
 def test_somebody_s_lock_on_the_folder_counts(ledger: Ledger, file: Path) -> None:
-    """Whoever holds it, in whatever process, is making a backup."""
+    """Its holder, in any process, is making a backup."""
     part = Path(f"{file}.part")
     part.mkdir()
     handle = os.open(part, os.O_RDONLY)

@@ -110,7 +110,7 @@ def test_any_changed_byte_is_noticed(target: Ledger, source: Ledger, seed: int) 
 
 
 def test_a_fork_point_must_be_in_the_file(source: Ledger, target: Ledger) -> None:
-    """A child without its parent's records before it is no whole export."""
+    """A child without its parent's records before it is refused."""
     run, child, *_ = family(source)
     take(target, export(source, run))
     lines = [line for line in parsed(export(source, child)) if line.get("run_id") != str(run)]

@@ -1,4 +1,4 @@
-"""Files whose digests all fit, made by somebody who has a seal and not its key."""
+"""Forged files: all digests fit, made with a seal and without its key."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_forks_that_are_as_they_were_sealed_are_taken(
 def test_a_ledger_that_lost_a_sealed_run_is_not_exported_whole(
     sealed: Sealed, target: Ledger
 ) -> None:
-    """Its runs by name are, and whoever imports them is told how many there should be."""
+    """Its runs by name are, and an import reports how many are missing."""
     sealed.take(target, sealed.export(sealed.run))
     out = io.BytesIO()
     words = rf"Run ({sealed.fork}|{sealed.later}) and 1 others are .*not in the ledger"

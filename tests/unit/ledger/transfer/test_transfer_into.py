@@ -247,7 +247,7 @@ def test_what_was_written_before_a_refusal_is_told(
 
 
 class Changing(io.BytesIO):
-    """A file that somebody replaces once it has been checked."""
+    """A file that is replaced once it has been validated."""
 
     def __init__(self, first: bytes, then: bytes) -> None:
         super().__init__(first)

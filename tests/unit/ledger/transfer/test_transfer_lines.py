@@ -66,7 +66,7 @@ def target() -> Iterator[Ledger]:
 def test_a_line_has_one_spelling(
     source: Ledger, target: Ledger, change: Callable[[bytes], bytes], line: int
 ) -> None:
-    """What says the same in other bytes is no export: the same runs give the same bytes."""
+    """A line that says the same in other bytes is refused: the same runs give the same bytes."""
     family(source)
     content = export(source)
     assert change(content) != content
@@ -191,7 +191,7 @@ def test_a_stream_is_refused_at_the_line_that_is_none(
 
 
 def test_a_stream_of_one_endless_line_is_refused(target: Ledger) -> None:
-    """As the first line it is no export, later it is too long for any."""
+    """As the first line it is not an export; later it is too long."""
     stream = Stream([], b"x")
     with pytest.raises(NotAnExportError):
         import_runs(target, io.BufferedReader(stream))
@@ -206,7 +206,7 @@ def test_a_stream_of_one_endless_line_is_refused(target: Ledger) -> None:
 
 
 def test_a_stream_with_a_seal_is_taken(source: Ledger, target: Ledger) -> None:
-    """The seal's line is none of the others, and is checked with them."""
+    """The line of a seal is checked like the others."""
     family(source)
     seal = make_seal(source, 1_700_000_000_000_000)
     lines = export(source, seal=seal).splitlines(keepends=True)

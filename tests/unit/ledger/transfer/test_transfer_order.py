@@ -26,7 +26,7 @@ from turnledger.ledger.transfer.validate import Lineages
 
 
 class Stepping(SystemClock):
-    """A clock that can be set back, as on another machine, or by whoever keeps it right."""
+    """A clock that can be set back, as on another machine or when it is corrected."""
 
     back = 0
 
