@@ -1,8 +1,7 @@
-"""The ledger: append and read. Everything else in the project writes or folds this.
+"""The Ledger class: append events to runs, read them, claim runs, verify.
 
-Thread-safe. What `append` has acknowledged is on disk; what it refused was not
-written; what it could not tell (StoreUnavailableError) is settled by appending the
-same drafts again.
+Thread-safe. An append that returned is on disk. One that was refused was not written. One whose
+outcome is unknown (StoreUnavailableError) is settled by appending the same drafts again.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
 
 DEFAULT_TTL = timedelta(seconds=60)
-# How long a follower sleeps between looks, at first and at most.
+# Seconds that a follower sleeps between reads, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
 # Stores count in 64 bits.
 LAST_POSITION = 2**63 - 1
@@ -101,14 +100,14 @@ class Appended:
 
 
 class Ledger:
-    """The book that holds runs. `Ledger.open` gives one; it is a context manager."""
+    """An append-only ledger of runs. `Ledger.open` opens one; it is a context manager."""
 
     def __init__(self, store: Store, *, codec: Codec, clock: Clock) -> None:
         self._store = store
         self._codec = codec
         self._clock = clock
         self._lineages: dict[str, list[Segment]] = {}
-        # By what another process opens this ledger, "" if nothing; may hold a password.
+        # The URL by which another process opens this ledger, or ""; it may hold a password.
         self.url = ""
         self.worker = f"{os.uname().nodename}:{os.getpid()}:{clock.new_id()[-6:]}"
 
@@ -125,10 +124,14 @@ class Ledger:
     ) -> Self:
         """Open a ledger: a path or `sqlite:///file`, `postgresql://...`, or `memory://`.
 
-        `wait` is how many seconds to wait for other writers before StoreBusyError.
-        With `create=False` a ledger that is not there is an error. What the `redactor` takes
-        for a secret is marked and never stored: by default all known formats, and with None
-        nothing.
+        Args:
+            url: Where the ledger is.
+            limits: How large events, batches and blobs may be.
+            clock: The source of times and ids, the system's by default.
+            wait: Seconds to wait for other writers before StoreBusyError.
+            create: Make the ledger if there is none; otherwise that is an error.
+            redactor: What it takes for a secret is marked and never stored. By default that is
+                all known formats; None stores everything.
         """
         store = open_store(url, wait=wait, create=create)
         try:
@@ -137,7 +140,7 @@ class Ledger:
             store.close()
             raise
         ledger = cls(store, codec=codec, clock=clock or SystemClock())
-        ledger.url = _lasting(os.fspath(url))
+        ledger.url = _absolute(os.fspath(url))
         return ledger
 
     def __enter__(self) -> Self:
@@ -152,7 +155,7 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store; leases held through this ledger are void at once."""
+        """Close the store; leases held through this ledger are void at once."""
         self._store.close()
 
     @property
@@ -179,7 +182,7 @@ class Ledger:
 
     @property
     def redactor(self) -> Redactor | None:
-        """What takes secrets out of all that is appended; None if nothing does."""
+        """Removes secrets from all that is appended; None if nothing is removed."""
         return self._codec.redactor
 
     def redact(self, event: Event) -> Event:
@@ -210,9 +213,13 @@ class Ledger:
     ) -> Appended:
         """Append events to a run, all or none, durable when this returns.
 
-        `expected_version` is the version that the run must have, NEW if it must not
-        exist yet, or ANY. A claimed run takes its worker's `epoch`. `blobs` are bytes
-        that the events name by `blob_name`.
+        Args:
+            run_id: The run.
+            events: One or several: events, drafts with ids of the caller's, prepared entries.
+            expected_version: The version that the run must have, NEW if it must not exist yet,
+                or ANY.
+            epoch: The epoch of the worker's claim, if the run is claimed.
+            blobs: Bytes that the events name by `blob_name`.
         """
         clock = self._clock
         request = build_request(run_id, events, expected_version, epoch, blobs, self._codec, clock)
@@ -231,9 +238,13 @@ class Ledger:
         child: RunId | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> UUID:
-        """Begin a run that shares this one's events up to version `at`: a "what if".
+        """Start a fork: a run that shares this one's events up to a version.
 
-        With `child`, the id that it shall have, the call may be repeated.
+        Args:
+            run_id: The parent.
+            at: The parent's version to fork from, the last event of a commit.
+            child: The id that the fork shall have. With it, the call may be repeated.
+            tags: Tags of the fork.
         """
         return self._descend(run_id, at, "fork", child, tags)
 
@@ -245,7 +256,14 @@ class Ledger:
         child: RunId | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> UUID:
-        """Begin a run that goes on with this one's session state, from `at` or its end."""
+        """Start a continuation: a run that begins with this one's session state.
+
+        Args:
+            run_id: The parent.
+            at: The parent's version to continue from; None is its end.
+            child: The id that the continuation shall have. With it, the call may be repeated.
+            tags: Tags of the continuation.
+        """
         at = self.head(run_id) if at is None else at
         return self._descend(run_id, at, "continuation", child, tags)
 
@@ -262,7 +280,7 @@ class Ledger:
         try:
             started = RunStarted(parent=parent, at=at, kind=kind, tags=dict(tags or {}))
         except ValueError as error:
-            raise InvalidEventError(f"at={at}: {error}") from error
+            raise InvalidEventError(f"Invalid version to go on from, at={at}: {error}") from error
         # An id that follows from the child's: forking again with the same child is a retry.
         draft = Draft(started, uuid5(child_id, RunStarted.tag))
         self.append(child_id, [draft], expected_version=NEW)
@@ -279,7 +297,15 @@ class Ledger:
         backwards: bool = False,
         page_size: int = PAGE,
     ) -> Iterator[Record]:
-        """A run's records with after < version <= until, its lineage included, in pages."""
+        """A run's records by version, with those that it shares with its ancestors.
+
+        Args:
+            run_id: The run.
+            after: Records with a higher version than this.
+            until: Records with this version at most; None is the run's end.
+            backwards: From the highest version down.
+            page_size: How many records are read from the store at a time.
+        """
         segments = self._lineage(canonical_id(run_id))
         end = until if until is not None else segments[-1].until
         _check_page(page_size)
@@ -317,7 +343,7 @@ class Ledger:
         return row.version if row is not None else 0
 
     def run(self, run_id: RunId) -> RunInfo:
-        """What the index knows of a run."""
+        """A run's entry in the index: status, version, tags, times."""
         run = canonical_id(run_id)
         row = self._store.run(run)
         if row is None:
@@ -336,8 +362,18 @@ class Ledger:
         limit: int | None = None,
         page_size: int = PAGE,
     ) -> Iterator[RunInfo]:
-        """Runs, newest first. `tags` maps to a value or, for any value, to None;
-        `prompt` is "ns/key"; `since <= started < until`; `before` goes on after a run."""
+        """List runs, newest first.
+
+        Args:
+            status: Only runs with this status.
+            tags: Only runs with these tags; a value of None is any value.
+            prompt: Only runs whose last evaluation was of this prompt, as "ns/key".
+            since: Only runs that started then or later.
+            until: Only runs that started before.
+            before: Only runs after this one in the list, to go on with a page.
+            limit: How many runs at most.
+            page_size: How many runs are read from the store at a time.
+        """
         _check_page(page_size)
         _check_text(status, prompt, *(tags or {}), *(tags or {}).values())
         left = limit
@@ -374,8 +410,12 @@ class Ledger:
     ) -> Iterator[Record]:
         """All records of the ledger after a position, in order, none missed, none twice.
 
-        With `follow` it goes on waiting for more, from whatever process, until `stop`; on
-        PostgreSQL a synchronous standby then has what is shown.
+        Args:
+            after: Records with a higher position than this.
+            follow: Wait for more, from any process. On PostgreSQL with a synchronous standby,
+                only records that the standby has confirmed are given then.
+            stop: Ends a follower when it is set.
+            page_size: How many records are read from the store at a time.
         """
         _check_page(page_size)
         rows_after = self._store.confirmed_rows_after if follow else self._store.rows_after
@@ -397,7 +437,7 @@ class Ledger:
             nap = min(nap * 2, LONGEST_NAP)
 
     def blob(self, name: str) -> bytes:
-        """The bytes that a blob's name means."""
+        """A blob's bytes."""
         content = self._store.blob(name)
         if content is None:
             raise BlobNotFoundError(name)
@@ -412,9 +452,14 @@ class Ledger:
     def claim(
         self, run_id: RunId, *, worker: str | None = None, ttl: timedelta = DEFAULT_TTL
     ) -> Claim:
-        """Become the one worker of a run; RunClaimedError if a living one has it.
+        """Claim a run: become its only worker. RunClaimedError if a living worker has it.
 
-        Claiming again through the same ledger and worker prolongs the claim.
+        Claiming again through the same ledger with the same worker prolongs the claim.
+
+        Args:
+            run_id: The run.
+            worker: The worker's name; one for this open ledger by default.
+            ttl: How long the claim lasts without a heartbeat.
         """
         run = canonical_id(run_id)
         name, holder = self.redact_text(worker or self.worker), self._store.holder()
@@ -433,9 +478,16 @@ class Ledger:
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
     ) -> Claim:
-        """Begin a run and become its worker, in one transaction: nobody finds it unclaimed.
+        """Start a run and claim it in one transaction: no other worker can claim it in between.
 
-        AppendRefusedError (ConcurrentAppendError, or RunClaimedError) if it is there already.
+        Args:
+            run_id: The new run.
+            started: Its first event.
+            worker: The worker's name; one for this open ledger by default.
+            ttl: How long the claim lasts without a heartbeat.
+
+        Raises:
+            AppendRefusedError: If the run exists (ConcurrentAppendError, RunClaimedError).
         """
         clock, codec = self._clock, self._codec
         request = build_request(run_id, started, NEW, None, (), codec, clock)
@@ -454,7 +506,7 @@ class Ledger:
         return Claim(self, lease, version, micros)
 
     def worker_of(self, run_id: RunId) -> str | None:
-        """Who works on a run at this moment; None if nobody has a lease that still counts."""
+        """The worker that holds a run's claim now; None if there is none alive."""
         run = canonical_id(run_id)
         lease = self._store.lease(run)
         if lease is None:
@@ -467,13 +519,13 @@ class Ledger:
         self._store.write(lambda tx: claiming.prolong(tx, claim))
 
     def release(self, claim: Claim) -> None:
-        """Give a claim back; harmless if it is lost already."""
-        self._store.write(lambda tx: claiming.give_back(tx, claim))
+        """Give a claim back; no error if it is lost already."""
+        self._store.write(lambda tx: claiming.release(tx, claim))
 
-    # --- keeping ---
+    # --- maintenance ---
 
     def verify(self, run_id: RunId) -> Report:
-        """Recompute the chain of a run and of what it descends from."""
+        """Recompute the digests of a run and of its ancestors."""
         verifier = verifying.Verifier(self._store, self._codec)
         run = canonical_id(run_id)
         try:
@@ -488,19 +540,19 @@ class Ledger:
         return verifier.report()
 
     def verify_all(self, progress: Callable[[int], None] | None = None) -> Report:
-        """Recompute every chain in the ledger, and every blob's name."""
+        """Recompute the digests of all runs and the names of all blobs."""
         return verifying.verify_all(self._store, self._codec, progress)
 
     def rebuild_index(self) -> int:
-        """Fold the run index again from the events; how many runs it lists."""
+        """Rebuild the run index from the events; how many runs it lists."""
         decode = self._codec.decode
         self._store.write(lambda tx: tx.rebuild_index(lambda rows: fold_index(rows, decode)))
         return sum(1 for _ in verifying.every_run(self._store))
 
     def rebase(self) -> bool:
-        """After a PostgreSQL dump was restored: make appending possible again.
+        """After a PostgreSQL dump was restored: make new positions follow the stored ones.
 
-        Says whether there was anything to do; on other stores there never is.
+        Gives whether that was necessary. On other stores it never is.
         """
         return self._store.rebase()
 
@@ -515,30 +567,32 @@ class Ledger:
 
 
 def _check_text(*wanted: str | None) -> None:
-    """Refuse to look for text that no store can hold; what a shell makes of odd bytes, say."""
+    """Refuse to look for text that no store can hold (a shell makes such text of odd bytes)."""
     for text in wanted:
         if text is not None and not is_storable(text):
-            raise InvalidInputError(f"{text!r:.100} is no text that a ledger could hold.")
+            raise InvalidInputError(
+                f"Invalid text {text!r:.100}: it has NUL or characters that are not Unicode."
+            )
 
 
 def _drafts(request: AppendRequest) -> tuple[Draft, ...]:
-    """What to append again, whatever became of it."""
+    """The events with their ids, to be appended again."""
     return tuple(Draft(entry.event, UUID(entry.event_id)) for entry in request.entries)
 
 
 def _out_of_order(what: str) -> IntegrityFailureError:
-    """What is read page by page would be read again and again."""
+    # Without this check, a reader would read the same page again and again.
     return IntegrityFailureError(
-        f"The ledger is damaged: {what} are not in their order. `turnledger verify` says more."
+        f"The ledger is damaged: {what} are not in order. Run `turnledger verify`."
     )
 
 
 def _check_page(size: int) -> None:
     if size < 1:
-        raise InvalidInputError("page_size is 1 or more.")
+        raise InvalidInputError(f"Invalid page_size {size}: expected 1 or more.")
 
 
-def _lasting(url: str) -> str:
-    """The URL of the same ledger in whatever folder it is opened."""
+def _absolute(url: str) -> str:
+    """The URL with an absolute path: it names the same ledger in any working directory."""
     path = url.removeprefix("sqlite://").removeprefix("/") if url.startswith("sqlite:") else url
     return url if "://" in path else os.path.abspath(path)

@@ -1,9 +1,9 @@
-"""The decision whether events may be appended, and the rows that they become.
+"""Decides whether events may be appended, and makes the rows that they become.
 
-Written once over `Transaction`, so that every store refuses and accepts the same.
-The checks go in this order: ids, epoch, version. Ids that are already recorded
-answer first, so that a retry is safe whatever happened in between; they are looked
-up only when something else would refuse, or when the store meets one on insert.
+Written once over `Transaction`, so that every store refuses and accepts the same. The checks go
+in this order: ids, epoch, version. Ids that are already recorded answer first, so that a retry is
+safe whatever happened in between. They are looked up only when something else would refuse, or
+when the store meets one on insert: most appends need no such query.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
 from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
 
-# What others may append to a run that a living worker holds.
+# What may be appended without an epoch to a run that a living worker has claimed.
 FREE_EVENTS = (CustomEvent, ToolCallDecided)
 ANY_VERSION = -1
 _STARTED = RunStarted.tag
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An event, encoded, with the id that it will have."""
+    """An event, encoded and checked, with the id that it will have."""
 
     event_id: str
     tag: str
@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendRequest(msgspec.Struct, frozen=True, gc=False):
-    """Everything that an append asks for. `expected` is a version, 0 for new, -1 for any."""
+    """What an append asks for. `expected` is a version, 0 for a new run, -1 for any."""
 
     run_id: str
     entries: Sequence[Entry]
@@ -80,7 +80,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
-    """Append, or say why not."""
+    """Append the events of a request, or raise why not."""
     if tx.careful and (known := recorded_before(tx, request)):
         return known
     row, fresh = tx.head(request.run_id)
@@ -98,7 +98,7 @@ def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
 
 
 def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> TurnledgerError | None:
-    """Why the run, standing like this, does not take these events; None if it does."""
+    """The error for which a run with this row in the index refuses the events, or None."""
     run_id, epoch, version = request.run_id, 0, 0
     if row is not None:
         epoch, version = row.epoch, row.version
@@ -121,7 +121,11 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
 
 
 def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
-    """The first recording of exactly these events; an id that means another is a conflict."""
+    """The outcome of an earlier append of exactly these events; None if none is recorded.
+
+    Raises:
+        EventIdConflictError: If an id is taken by another event.
+    """
     found = {row.event_id: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
     if not found:
         return None
@@ -152,14 +156,14 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
 def _write(
     tx: Transaction, request: AppendRequest, row: RunRow | None, clock: Clock
 ) -> Outcome | None:
-    start = row or _opening(tx, request)
+    start = row or _origin(tx, request)
     # Strictly later than the commit before: equal times mean "the same commit".
     recorded_at = max(clock.micros(), start.recorded_at + 1)
     run_id = request.run_id
     if recorded_at > LAST_MOMENT:
         raise AppendRefusedError(
-            f"Run {run_id} has come to the end of time, or the clock has: nothing is recorded "
-            f"after the year 9000. Correct the clock, or see what `turnledger verify` says."
+            f"Nothing can be recorded after the year 9000, and run {run_id} or the clock is there. "
+            "Correct the clock, or run `turnledger verify`."
         )
     link = linker(run_id, recorded_at)
     version, digest = start.version, start.digest
@@ -187,8 +191,8 @@ def _check_blobs(tx: Transaction, event: Event, given: Mapping[str, bytes]) -> N
             raise BlobNotFoundError(name)
 
 
-def _opening(tx: Transaction, request: AppendRequest) -> RunRow:
-    """Where a run stands before its first own event: nowhere, or at a version of its parent's."""
+def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
+    """A new run's row before its first event: version 0, or its parent's at the fork point."""
     started = request.entries[0].event
     if not isinstance(started, RunStarted) or started.parent is None:
         return RunRow(request.run_id)
@@ -198,7 +202,7 @@ def _opening(tx: Transaction, request: AppendRequest) -> RunRow:
         raise RunNotFoundError(parent)
     if at > owner.version:
         raise ForkPointError(
-            f"Run {parent} is at version {owner.version}: no event {at} to go on from."
+            f"Run {parent} is at version {owner.version}: it has no event {at} to go on from."
         )
     while at <= owner.parent_version:
         assert owner.parent is not None

@@ -1,7 +1,7 @@
-"""From what a caller hands to `append` to a request that the store can decide on.
+"""Builds the request of an append: events encoded, checked against limits, named by ids.
 
-Everything that can be refused without looking at the run is refused here: wrong
-types, limits, ids that are none. Nothing has been written by then.
+Everything that can be refused without looking at the run is refused here: wrong types, limits,
+invalid ids. Nothing has been written by then.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ _FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
 
 
 @lru_cache(maxsize=8192)
-def _canonical(value: RunId) -> str:
+def _canonical(value: RunId, what: str) -> str:
     try:
         return str(value if isinstance(value, UUID) else UUID(value))
     except ValueError:
-        raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.") from None
+        raise InvalidRunIdError(f"Invalid {what} {value!r}: expected a UUID.") from None
 
 
-def canonical_id(value: RunId) -> str:
-    """The one spelling of an id that is stored."""
+def canonical_id(value: RunId, what: str = "run id") -> str:
+    """The spelling of an id that is stored: lower case, with dashes."""
     if isinstance(value, _ID):
-        return _canonical(value)
-    raise InvalidRunIdError(f"{value!r} is no id: an id is a UUID or its text.")
+        return _canonical(value, what)
+    raise InvalidRunIdError(f"Invalid {what} {value!r}: expected a UUID.")
 
 
 def build_request(
@@ -79,7 +79,17 @@ def build_request(
     codec: Codec,
     clock: Clock,
 ) -> AppendRequest:
-    """The request, with every event encoded and named by an id."""
+    """The request, with every event encoded and named by an id.
+
+    Args:
+        run_id: The run.
+        events: One or several.
+        expected: The version that the run must have, NEW or ANY.
+        epoch: The epoch of the caller's claim, if any.
+        blobs: Content that the events name.
+        codec: Encodes and checks the events.
+        clock: Gives ids to events without one.
+    """
     batch = [events] if isinstance(events, _ONE) else list(_each(events, "events"))
     return AppendRequest(
         canonical_id(run_id),
@@ -95,7 +105,7 @@ def _each(things: Iterable[T], name: str) -> Iterator[T]:
         return iter(things)
     except TypeError:
         raise InvalidInputError(
-            f"{name} is one or several, in a list say, not {type(things).__name__}."
+            f"Invalid {name}: expected one or a list of them, got {type(things).__name__}."
         ) from None
 
 
@@ -104,14 +114,14 @@ def prepare(item: Appendable, codec: Codec, clock: Clock) -> Entry:
     if isinstance(item, Entry):
         return item
     if isinstance(item, Draft):
-        return Entry(canonical_id(item.event_id), *codec.encode_checked(item.event))
+        return Entry(canonical_id(item.event_id, "event id"), *codec.encode_checked(item.event))
     return Entry(clock.new_id(), *codec.encode_checked(item))
 
 
 def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
     limits = codec.limits
     if not batch:
-        raise InvalidEventError("There is nothing to append: give at least one event.")
+        raise InvalidEventError("Nothing to append: expected at least one event.")
     if len(batch) > limits.max_batch_events:
         raise LimitExceededError(
             "Events in one append",
@@ -147,7 +157,7 @@ def _refuse_twice(event_ids: list[str]) -> None:
     seen: set[str] = set()
     for event_id in event_ids:
         if event_id in seen:
-            raise InvalidEventError(f"Event id {event_id} stands twice in one append.")
+            raise InvalidEventError(f"Event id {event_id} is in one append twice.")
         seen.add(event_id)
 
 
@@ -155,7 +165,7 @@ def _named(blobs: Iterable[bytes], limits: Limits) -> Mapping[str, bytes]:
     named = {}
     for content in blobs:
         if not isinstance(content, bytes):
-            raise InvalidInputError(f"A blob is bytes, not {type(content).__name__}.")
+            raise InvalidInputError(f"Invalid blob: expected bytes, got {type(content).__name__}.")
         if len(content) > limits.max_blob_bytes:
             raise LimitExceededError(
                 "A blob, in bytes",
@@ -174,10 +184,10 @@ def _version(value: int | Expected) -> int:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise InvalidInputError(f"expected_version is a version, NEW or ANY, not {value!r}.")
+    raise InvalidInputError(f"Invalid expected_version {value!r}: expected a version, NEW or ANY.")
 
 
 def _epoch(value: int | None) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
-    raise InvalidInputError(f"epoch is a number that claim() granted, not {value!r}.")
+    raise InvalidInputError(f"Invalid epoch {value!r}: expected the number that claim() granted.")

@@ -1,8 +1,8 @@
 """Claims: one worker at a time for a run, and a fence against the one before.
 
-The claim itself is an event with a growing epoch; an append with an older epoch is
-refused. How long a claim lasts is a lease, which is not a fact and not in the chain.
-A lease is void when its holder is known to be dead, or when its time is up.
+The claim itself is an event with a growing epoch; an append with an older epoch is refused. How
+long a claim lasts is a lease: a row of its own, not an event and not covered by digests. A lease
+is void when its holder is known to be dead, or when its time is up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Claims(Protocol):
 
 
 class Claim:
-    """A worker's right to write to a run; a context manager that gives it back."""
+    """A worker's right to write to a run; a context manager that releases it."""
 
     __slots__ = ("_ledger", "epoch", "holder", "run_id", "ttl", "version", "worker")
 
@@ -43,6 +43,7 @@ class Claim:
         self._ledger.heartbeat(self)
 
     def release(self) -> None:
+        """Give the claim back; no error if it is lost already."""
         self._ledger.release(self)
 
     def __enter__(self) -> Claim:
@@ -63,7 +64,17 @@ class Claim:
 def claim(
     tx: Transaction, run_id: str, worker: str, holder: str, ttl: int, clock: Clock, codec: Codec
 ) -> tuple[Lease, int]:
-    """Take the run, or go on holding it; the lease and the run's version."""
+    """Claim a run, or prolong the claim of the same worker; the lease and the run's version.
+
+    Args:
+        tx: The transaction.
+        run_id: The run.
+        worker: The worker's name.
+        holder: The name of the worker's liveness lock.
+        ttl: How long the lease lasts, in microseconds.
+        clock: Gives the event's id and time.
+        codec: Encodes the event.
+    """
     row = tx.run(run_id)
     if row is None:
         raise RunNotFoundError(run_id)
@@ -84,6 +95,7 @@ def claim(
 
 
 def prolong(tx: Transaction, claim: Claim) -> None:
+    """Prolong the lease by its ttl; StaleEpochError if it is not this claim's any more."""
     lease = tx.leases.get(claim.run_id)
     row = tx.run(claim.run_id)
     found = row.epoch if row is not None else 0
@@ -94,8 +106,8 @@ def prolong(tx: Transaction, claim: Claim) -> None:
     tx.leases.put(lease._replace(expires_at=tx.leases.now() + claim.ttl))
 
 
-def give_back(tx: Transaction, claim: Claim) -> None:
-    """Drop the lease if it is still this claim's; giving back twice is harmless."""
+def release(tx: Transaction, claim: Claim) -> None:
+    """Drop the lease if it is still this claim's."""
     lease = tx.leases.get(claim.run_id)
     if lease is not None and (lease.epoch, lease.holder) == (claim.epoch, claim.holder):
         tx.leases.drop(claim.run_id)

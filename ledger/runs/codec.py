@@ -1,7 +1,7 @@
-"""Events to JSON text and back: the one way in and out of the vault.
+"""Codec: events to JSON text and back.
 
-What `encode` accepts, `decode` gives back equal, by construction: it is decoded
-once before it is let through. Both raise typed errors only, whatever they are fed.
+What `encode` accepts, `decode` gives back equal: it is decoded once before it is let through.
+Both raise only the errors that they document, for any input.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Codec:
         return self.encode_checked(event)[:2]
 
     def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
-        """The same, and the event as it will be read: what it was taken to mean."""
+        """The same, and the event as it will be read."""
         if self.redactor is None:
             return self._encode_checked(event)
         try:
@@ -90,7 +90,7 @@ class Codec:
             if said == str(error):
                 raise
             error.args = (said, *error.args[1:])
-            # What it came of would say in a traceback what this must not.
+            # Without its cause, whose text could show the secret in a traceback.
             raise error from None
 
     def _encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
@@ -98,8 +98,8 @@ class Codec:
         plan = self._plans.get(kind)
         if plan is None:
             raise InvalidEventError(
-                f"{kind.__name__} is no event of the catalogue. "
-                "Facts of your own go into a CustomEvent."
+                f"Unknown event type {kind.__name__}: it is not in the catalogue. "
+                "Use a CustomEvent for events of your own."
             )
         tag, decode, free = plan
         try:
@@ -128,7 +128,7 @@ class Codec:
         except MemoryError:
             raise
         except Exception as error:
-            # No JSON form, not of its field's type, or an object that raises when looked at.
+            # No JSON form, not of its field's type, or an object whose methods raise.
             raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
         if len(data) > self._max_bytes:
             raise LimitExceededError(
@@ -140,12 +140,12 @@ class Codec:
         return tag, data, decoded
 
     def _check_free_fields(self, holder: msgspec.Struct, names: tuple[str, ...]) -> None:
-        """Find what in free JSON is none, or too deep; lists may be tuples."""
+        """Refuse values in free JSON fields that are not JSON, or nested too deep."""
         for name in names:
             check_json(getattr(holder, name), name, self.limits)
 
     def _refuse_changes(self, read: Any, given: Any, path: str) -> None:
-        """Refuse what would be read as something else than was given; lists may be tuples."""
+        """Refuse a value that would be read differently than it was given; lists may be tuples."""
         if read == given:
             return
         if isinstance(given, msgspec.Struct) and type(read) is type(given):
@@ -165,7 +165,7 @@ class Codec:
             raise TypeError(f"{path}, {self._brief(given)}, would be read as {self._brief(read)}")
 
     def _brief(self, value: Any) -> str:
-        """A value as it may be shown: cut only when it is without secrets."""
+        """A value for a message: redacted before it is cut, so that no part of a secret is left."""
         said = repr(value)[:_MOST_SHOWN]
         return (self.redactor.text(said) if self.redactor is not None else said)[:100]
 
@@ -196,7 +196,7 @@ class Codec:
 
     def _decode_retired(self, tag: object, data: str | bytes) -> Event:
         if not isinstance(tag, str):
-            # A foreign hand stored the same bytes as another type: nothing would find it.
+            # The same bytes stored as another type, which no query would find: tampering.
             raise IntegrityFailureError(f"A record's tag is not stored as text: {tag!r}.")
         if tag not in self._upcasters:
             raise UnknownEventTypeError(tag, known=CATALOGUE, written=self.written)

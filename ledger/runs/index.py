@@ -1,8 +1,7 @@
-"""The run index: one row a run, derived from its events and nothing else.
+"""The run index: one row for each run, derived from its events alone.
 
-It is written in the append's own transaction, so it never lags, and can be folded
-again from the events at any time. It serves listing, heads and the fence; no fact
-lives here alone.
+It is written in the append's own transaction, so it never lags, and can be rebuilt from the
+events at any time. It serves listings, the version that an append goes on from, and epochs.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ INDEXED_TAGS = frozenset(kind.tag for kind in (RunStarted, RunClaimed, Evaluatio
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """Where a run stands. Times are microseconds since 1970."""
+    """A run's row: its head, status and origin. Times are microseconds since 1970."""
 
     run_id: str
     version: int = 0
@@ -85,8 +84,8 @@ _TYPES: Mapping[str, type | UnionType] = {
 def damaged(run_id: object, why: object) -> IntegrityFailureError:
     """The error for a row of the index that no append can have written."""
     return IntegrityFailureError(
-        f"The index's row of run {run_id!s:.80} is damaged: {why}. `turnledger verify` says more, "
-        "and `turnledger rebuild-index` makes the index anew from the events."
+        f"The index's row of run {run_id!s:.80} is damaged: {why}. Run `turnledger verify`; "
+        "`turnledger rebuild-index` rebuilds the index from the events."
     )
 
 
@@ -99,7 +98,7 @@ def check_types(row: RunRow, *names: str) -> None:
 
 
 def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunStarted) -> RunRow:
-    """Where a fork or continuation stands before its first own event."""
+    """The row of a fork or continuation before its first own event."""
     return RunRow(
         run_id,
         version=started.at,
@@ -128,8 +127,16 @@ def evolve(row: RunRow, event: Event) -> RunRow:
 def advance(
     row: RunRow, events: Iterable[Event], version: int, digest: bytes, recorded_at: int
 ) -> RunRow:
-    """The row after a commit; `events` are those of it that mean something to the index."""
-    # By its version: whatever time is recorded, also by a foreign hand, is a time.
+    """The row after a commit.
+
+    Args:
+        row: The row before.
+        events: Those of the commit that change the index.
+        version: The run's version now.
+        digest: The last event's.
+        recorded_at: The commit's time.
+    """
+    # By its version, not by its time, which may be anything in a ledger that was tampered with.
     started_at = recorded_at if row.version == row.parent_version else row.started_at
     for event in events:
         row = evolve(row, event)
@@ -150,7 +157,7 @@ def advance(
 
 
 def _indexed(tag: str, data: str, decode: Callable[[str, str], Event]) -> Event | None:
-    """The event if it means something to the index; a retired tag may, by its successor."""
+    """The event if it changes the index; that of a retired tag may, by its successor."""
     if tag in EVENT_TYPES and tag not in INDEXED_TAGS:
         return None
     event = decode(tag, data)
@@ -171,7 +178,7 @@ def fold_index(rows: Iterable[Columns], decode: Callable[[str, str], Event]) -> 
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the index knows of a run, for people and programs to look at."""
+    """A run's entry in the index."""
 
     run_id: UUID
     version: int

@@ -1,7 +1,7 @@
-"""Which records make up a run: its own, and its ancestors' up to where it left them.
+"""The lineage of a run: its own records, and its ancestors' up to the fork points.
 
-A fork shares its parent's prefix and never copies it, so reading a run reads its
-lineage, oldest part first.
+A fork shares its parent's first events and never copies them, so reading a run reads its lineage,
+oldest part first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
     while current is not None:
         if current in seen:
             raise IntegrityFailureError(
-                f"The index says that run {current} descends from itself: it is damaged. "
+                f"The index is damaged: in it, run {current} descends from itself. "
                 "Verify the ledger, and rebuild the index."
             )
         seen.add(current)
@@ -41,7 +41,7 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
         if row is None:
             raise RunNotFoundError(current)
         if not isinstance(row.parent_version, int) or row.parent_version not in _VERSIONS:
-            raise damaged(current, f"it goes on from version {row.parent_version!r:.80}")
+            raise damaged(current, f"its parent_version is {row.parent_version!r:.80}")
         if row.parent_version < until:
             segments.append(Segment(current, row.parent_version, until))
             until = row.parent_version

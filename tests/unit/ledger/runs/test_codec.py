@@ -126,7 +126,7 @@ def test_what_is_no_event_is_refused() -> None:
         Private(kind="a.b"),
         object(),
     ):
-        with pytest.raises(InvalidEventError, match="no event of the catalogue"):
+        with pytest.raises(InvalidEventError, match="not in the catalogue"):
             CODEC.encode(thing)  # type: ignore[arg-type]
 
 
