@@ -112,7 +112,7 @@ def test_a_record_that_was_changed_is_no_divergence(cli: InProcess, run: UUID) -
     for app in ([], ["--app", APP]):
         done = cli("replay", run, *app)
         assert done.code == 5
-        assert "not as it was recorded" in done.err
+        assert "was changed after it was recorded" in done.err
 
 
 def test_what_can_not_be_replayed_is_told(cli: InProcess, run: UUID) -> None:
