@@ -114,6 +114,15 @@ def test_no_command_is_a_usage_error(processes: Processes) -> None:
     assert "Usage: turnledger" in done.err
 
 
+def test_a_mistyped_command_is_a_usage_error(cli: InProcess) -> None:
+    """An unknown command is refused; click 8.4 and newer suggest the nearest names."""
+    done = cli("mesages")
+    assert (done.code, done.out) == (2, "")
+    assert "No such command 'mesages'." in done.err
+    if hasattr(click.exceptions, "NoSuchCommand"):
+        assert "messages" in done.err
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(cli: InProcess, shell: str) -> None:
     """Each shell gets its script, which asks the command itself."""

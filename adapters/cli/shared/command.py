@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -150,6 +150,24 @@ def command(
     return click.command(name, cls=LedgerCommand, example=example, without=without)
 
 
+class _LazyCommands(Mapping[str, click.Command]):
+    """The commands by name; a command's module is imported when the command is asked for."""
+
+    def __init__(self, table: Mapping[str, tuple[str, str]]) -> None:
+        self._table = table
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, _, function = self._table[name][0].partition(":")
+        command: click.Command = getattr(import_module(f"{PACKAGE}.{module}"), function)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._table))
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+
 class LedgerGroup(click.Group):
     """Command group: loads commands on use, turns errors into messages and exit codes.
 
@@ -160,24 +178,12 @@ class LedgerGroup(click.Group):
     def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.table = table
+        self.commands = cast(MutableMapping[str, click.Command], _LazyCommands(table))
         self.params.extend(common_options(before_command=True))
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(self.table)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self.load(cmd_name) if cmd_name in self.table else None
-
-    def load(self, name: str) -> click.Command:
-        """Import a command's module; the command."""
-        if name not in self.commands:
-            module, _, function = self.table[name][0].partition(":")
-            self.add_command(getattr(import_module(f"{PACKAGE}.{module}"), function), name)
-        return self.commands[name]
-
     def load_all(self) -> Mapping[str, click.Command]:
-        """Every command by its name."""
-        return {name: self.load(name) for name in sorted(self.table)}
+        """Import every command; the commands by name."""
+        return dict(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
