@@ -66,9 +66,35 @@ class Hopeless(Agent):
         raise ValueError("no such model")
 
 
+class Silent(Agent):
+    """Its model answers with nothing."""
+
+    def _reply(self, request: Any) -> Reply:
+        return Reply()
+
+
+class Unencodable(Agent):
+    """Its requests can't be built."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._adapter.encode = self._encode  # type: ignore[method-assign]
+
+    def _encode(self, request: Any) -> Any:
+        raise ValueError("no such picture")
+
+
+_MADE: dict[str, type[Agent]] = {
+    "unreliable": Unreliable,
+    "hopeless": Hopeless,
+    "silent": Silent,
+    "unencodable": Unencodable,
+}
+
+
 def agent(kind: str, folder: Path, ledger: Ledger, **options: Any) -> Agent:
     """The agent of a kind, as it is today."""
-    make = {"unreliable": Unreliable, "hopeless": Hopeless}.get(kind, Agent)
+    make = _MADE.get(kind, Agent)
     script = kind if kind in KINDS else "sequential"
     made = make(
         script, folder / "effects", ledger, recovery=RecoveryConfig(max_attempts=50), **options
@@ -140,6 +166,9 @@ RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
     "asked-and-decided": ("sequential", _asked, "ask"),
     "retried-model-calls": ("unreliable", _plainly, "retry"),
     "failed-model-call": ("hopeless", _failed, "retry"),
+    # By programs of catalogue 2, which tell in fields what failed.
+    "empty-reply": ("silent", _failed, "retry"),
+    "failed-request": ("unencodable", _failed, "retry"),
 }
 
 
