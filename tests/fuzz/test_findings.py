@@ -95,7 +95,7 @@ def test_text_that_no_store_holds_is_not_looked_for(path: Path, text: str) -> No
     """A shell hands odd bytes over as halves of characters."""
     with Ledger.open(path) as ledger:
         for wanted in ({"prompt": text}, {"tags": {text: None}}, {"tags": {"a": text}}):
-            with pytest.raises(InvalidInputError, match="no text"):
+            with pytest.raises(InvalidInputError, match="Invalid text"):
                 list(ledger.runs(**wanted))
 
 
