@@ -250,7 +250,7 @@ def test_what_is_recorded_is_the_history(history: MessageHistory) -> None:
         assert known.history() == history == plan.history
         assert [call.call_id for call in waiting] == [c.call_id for c in history.open_calls]
         assert ledger.run(run.run_id).status == ("completed" if plan.ended else "running")
-        sequence = [said.sequence for said in known.said]
+        sequence = [said.sequence for said in known.messages]
         assert sequence == list(range(len(sequence)))
         (again,) = import_transcripts(ledger, [plan])
         assert (again.outcome, again.run_id) == ("already there", run.run_id)
