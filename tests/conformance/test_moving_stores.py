@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -92,7 +93,7 @@ def check(source: Ledger, places: Places, runs: Sequence[UUID] | None = None, **
 def golden_history(name: str) -> bytes:
     """A golden history with the header of an export of today, which names today's catalogue."""
     header, records = GOLDEN[name].read_bytes().split(b"\n", 1)
-    assert header == b'{"turnledger":1,"catalogue":1}'
+    assert re.fullmatch(rb'{"turnledger":1,"catalogue":[12]}', header)
     return b'{"turnledger":1,"catalogue":%d}\n' % CATALOGUE + records
 
 
