@@ -122,4 +122,4 @@ def test_an_event_that_does_not_fit_its_type_is_reported(store: StoreUnderTest) 
     )
     (problem,) = ledger.verify(run).problems
     assert (problem.version, problem.event_id) == (2, entry.event_id)
-    assert "no event" in problem.what
+    assert "not a valid event" in problem.what

@@ -234,11 +234,11 @@ class Hand:
 
 def _tell_of_moves(store: Any, voice: Voice) -> None:
     """Say when a file's WAL is moved into it."""
-    move = store._move_wal
+    move = store._checkpoint
 
     def told(db: Any) -> None:
         voice.say("amid", "moving the WAL")
         move(db)
         voice.say("counted", "WAL moved")
 
-    store._move_wal = told
+    store._checkpoint = told
