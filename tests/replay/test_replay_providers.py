@@ -230,10 +230,11 @@ def pythons() -> list[tuple[str, dict[str, str]]]:
     names += [str(found) for root in roots for found in root.glob("3.1[1-9]*/bin/python3")]
     others = {os.path.realpath(name): None for name in names if name}
     ours = next(path for path in sys.path if path.endswith("site-packages"))
+    source = str(ROOT / "src")
     tries = [
-        (name, environment)
+        (name, {"PYTHONPATH": path})
         for name in (sys.executable, *others)
-        for environment in ({}, {"PYTHONPATH": ours})
+        for path in (source, f"{source}{os.pathsep}{ours}")
     ]
     with ThreadPoolExecutor(4) as pool:
         able = [one for one, can in zip(tries, pool.map(_can_run, tries), strict=True) if can]
