@@ -187,7 +187,7 @@ def main() -> None:
         recovered(stage, run, answer)
         console.rule("4. The agent is replayed, and so is a changed one")
         replayed(stage, run)
-        console.rule("5. Somebody changes history in the file")
+        console.rule("5. A record is changed in the file")
         tampered(stage, run)
     console.rule("all of this was checked while it was printed")
 

@@ -57,7 +57,7 @@ class UnsupportedMediaError(InvalidInputError):
 
 
 class UnknownMediaTypeError(UnsupportedMediaError):
-    """Nobody said of what type the bytes are, and they don't show it."""
+    """The MIME type of the bytes is not given, and the bytes do not show it."""
 
     def __init__(self, modality: str) -> None:
         self.modality = modality

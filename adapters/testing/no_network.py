@@ -96,7 +96,7 @@ def _take_guards_away() -> None:
 def _guarded(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def guard(*args: Any, **kwargs: Any) -> Any:
-        # Somebody may have kept this function, and call it when the guards are gone.
+        # Code may have kept this function, and call it when the guards are gone.
         if not _watching or (name == "sendmsg" and not _has_address(args)):
             return original(*args, **kwargs)
         attempt = Attempt(_wanted(name, args), _place(), get_ident())

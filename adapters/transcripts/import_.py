@@ -126,7 +126,7 @@ def _written(ledger: Ledger, plan: Plan, moment: datetime) -> tuple[int, bool]:
                 )
                 head += len(batch)
         except (ConcurrentAppendError, EventIdConflictError):
-            # Somebody imports the same at this moment.
+            # Another process imports the same at this moment.
             if attempt == _TRIES:
                 raise
             continue
