@@ -29,11 +29,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A module that has one of these starts a server or a process: all of its tests are `process`.
-STARTERS = {"PostgresServer", "new_database", "StrictServer", "Project", "no_network"}
+STARTERS = {"PostgresServer", "new_database", "StrictServer", "Project", "Providers", "no_network"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         module = item.getparent(pytest.Module)
-        if module is not None and STARTERS & set(vars(module.obj)):
+        parameters = getattr(item, "callspec", None)
+        on_server = parameters and any("postgres" in str(v) for v in parameters.params.values())
+        if on_server or (module is not None and STARTERS & set(vars(module.obj))):
             item.add_marker(pytest.mark.process)

@@ -15,6 +15,8 @@ from tests.soaking import Search, report
 
 GOAL = {"kills": 30}
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -57,7 +59,6 @@ def test_an_interrupted_search_goes_on_with_the_round_that_was_cut_off() -> None
     assert resumed.figures == {"kills": 30, "forks": 3}
 
 
-@pytest.mark.process
 def test_a_killed_process_leaves_what_its_rounds_counted(folder: Path) -> None:
     """A SIGKILL in the third round: the two before it are in the file."""
     program = """

@@ -60,6 +60,7 @@ bodies = st.one_of(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMATS)
 @settings(max_examples=250, deadline=None)
 @given(data=bodies)

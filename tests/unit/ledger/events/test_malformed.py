@@ -367,6 +367,7 @@ def appended(ledger: Ledger, run: Any, arguments: dict[str, Any]) -> object:
         return error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", AT_APPEND)
 def test_malformed_appends_are_typed_errors_and_write_nothing(store: str, tmp_path: Path) -> None:
     """Wrong fields, non-events, ids, versions, epochs, blobs: refused, head and tail unchanged."""

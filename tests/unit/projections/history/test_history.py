@@ -231,6 +231,7 @@ def test_it_equals_nothing_else() -> None:
     assert len({MessageHistory.new(), MessageHistory.new("").with_system("")}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "message", [assistant(ONE, X), user(HI), None], ids=["turns", "blocks", "repairs"]
 )

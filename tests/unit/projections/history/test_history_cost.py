@@ -116,6 +116,7 @@ class Counted:
         return self._real(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_step_costs_the_same_at_the_end_as_at_the_start(
     shape: str, monkeypatch: pytest.MonkeyPatch

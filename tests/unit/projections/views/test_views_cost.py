@@ -269,6 +269,7 @@ def assert_equal_prices(make: Callable[[], Projection[Any]], run: Callable[[], A
 VIEWS = [view.name for view in built_in()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_step_of_a_long_run_costs_what_one_of_a_short_run_costs(name: str) -> None:
     """For each view, over the turns of a usual run."""
@@ -279,19 +280,20 @@ def test_a_step_of_a_long_run_costs_what_one_of_a_short_run_costs(name: str) -> 
     assert_equal_prices(make, usual)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "run"),
     [
         (PendingTools, never_answered),
-        (PendingTools, many_at_once),
-        (Timeline, never_answered),
+        pytest.param(PendingTools, many_at_once, marks=pytest.mark.full),
+        pytest.param(Timeline, never_answered, marks=pytest.mark.full),
         (Timeline, many_at_once),
         (Conversation, talk_after_one_tool),
         (Conversation, many_evaluations),
-        (Conversation, amended_each_time),
+        pytest.param(Conversation, amended_each_time, marks=pytest.mark.full),
         (PendingTools, amended_each_time),
         (recording, two_evaluations_in_turn),
-        (recording, one_growing_slice),
+        pytest.param(recording, one_growing_slice, marks=pytest.mark.full),
         (SessionSlices, one_growing_slice),
         (replacing, latest_value),
     ],

@@ -213,6 +213,7 @@ def odd_name(root: Path) -> None:
 @pytest.mark.parametrize(
     "make", [outside_link, climbing_link, winding_link, pipe, listening, large, odd_name]
 )
+@pytest.mark.process  # binds a socket, as a kind of file
 def test_what_can_not_be_kept_is_refused_by_name(tmp_path: Path, make: Any) -> None:
     """It is not left out silently; and restoring takes it away like anything else."""
     write(tmp_path, good="one")

@@ -126,6 +126,7 @@ class Priced(Scripted):
         return calls((f"c{request.turn}", "add", f'{{"n": {request.turn}}}'), text="More.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("amended", [False, True])
 @pytest.mark.parametrize("recording", [False, True])
 def test_a_turns_bookkeeping_costs_the_same_however_long_the_run_is(

@@ -82,6 +82,7 @@ def _killed_at(
     return died, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "policy"), cells(KINDS, ["retry", "fail", "ask"]))
 def test_whatever_was_killed_replays_as_it_was(kind: str, policy: str, tmp_path: Path) -> None:
     """At every moment where it can die: fold and re-execution agree, and no handler is called."""

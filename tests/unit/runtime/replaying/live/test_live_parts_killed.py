@@ -22,6 +22,7 @@ from turnledger.runtime.replaying.replay import replay
 POLICIES = ("retry", "fail", "ask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "policy"), cells(["sequential", "parallel", "failing", "expansion"], POLICIES)
 )
