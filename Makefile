@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed
 SOAK := $(VENV)/.installed-soak
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Three workers on two cores: many tests wait for a server, a process or a time-out.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 
