@@ -22,7 +22,7 @@ from turnledger.ledger import (
     StoreUnavailableError,
     new_run_id,
 )
-from turnledger.ledger.stores import open as opening
+from turnledger.ledger.stores.sqlite import open as opening
 from turnledger.ledger.stores.sqlite.store import SQLiteStore
 
 
