@@ -56,6 +56,7 @@ from turnledger.ledger.events.types import RunParked as RunParked
 from turnledger.ledger.events.types import RunResumed as RunResumed
 from turnledger.ledger.events.types import RunStarted as RunStarted
 from turnledger.ledger.events.types import RunWaiting as RunWaiting
+from turnledger.ledger.events.types import SliceChange as SliceChange
 from turnledger.ledger.events.types import SliceEventApplied as SliceEventApplied
 from turnledger.ledger.events.types import StateRestored as StateRestored
 from turnledger.ledger.events.types import TokenLimits as TokenLimits

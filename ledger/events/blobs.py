@@ -1,4 +1,4 @@
-"""Blobs: the bytes of media and files, stored beside the events and named by their hash.
+"""Blobs: bytes of media, files and tool schemas, stored beside the events by their hash.
 
 Events refer to a blob by name, so the hash chain covers its bytes. A blob is written in the
 transaction of the first event that names it, and never changes.
@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from turnledger.ledger.events.messages import MediaContent
-from turnledger.ledger.events.types import Event, MessageAppended, ResourceSnapshotted
+from turnledger.ledger.events.types import (
+    EvaluationStarted,
+    Event,
+    MessageAppended,
+    ResourceSnapshotted,
+)
 
 PREFIX = "sha256:"
 
@@ -21,7 +26,7 @@ def blob_name(content: bytes) -> str:
 
 
 # The tags of the only events that can name blobs.
-NAMING_BLOBS = frozenset({MessageAppended.tag, ResourceSnapshotted.tag})
+NAMING_BLOBS = frozenset({EvaluationStarted.tag, MessageAppended.tag, ResourceSnapshotted.tag})
 
 
 def blobs_named(event: Event) -> Iterable[str]:
@@ -34,4 +39,6 @@ def blobs_named(event: Event) -> Iterable[str]:
         ]
     if isinstance(event, ResourceSnapshotted):
         return event.files.values()
+    if isinstance(event, EvaluationStarted):
+        return [tool.spec for tool in event.tools if tool.spec]
     return ()

@@ -9,6 +9,7 @@ it by `message_id`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, get_type_hints
@@ -21,12 +22,18 @@ from turnledger.ledger.events.messages import Count, InnerMessage, Moment
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
 # ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
 # records that of its writer, so that a replay compares only fields that the writer knew.
-CATALOGUE = 2
+CATALOGUE = 3
 
 
-def since(catalogue: int) -> msgspec.Meta:
-    """Marks a field with the catalogue that brought it. Fields of catalogue 1 have no mark."""
-    return msgspec.Meta(extra={"since": catalogue})
+def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
+    """Marks a field with the catalogue that brought it. Fields of catalogue 1 have no mark.
+
+    Args:
+        catalogue: The number of the catalogue.
+        describes: The field tells people more about the event, and the loop decides the same
+            whatever it holds. A replay does not compare it, and no digest of a state covers it.
+    """
+    return msgspec.Meta(extra={"since": catalogue, "describes": describes})
 
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -37,6 +44,8 @@ CustomKind = Annotated[
 ]
 CheckpointPhaseName = Literal["initialized", "post_tool", "completed", "failed"]
 RunKind = Literal["run", "fork", "continuation"]
+OnInterruptName = Literal["", "retry", "fail", "ask"]
+SliceOperation = Literal["apply", "append", "seed", "clear"]
 
 
 class BaseEvent(
@@ -94,6 +103,8 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
     deadline: Moment | None = None
     time_limit: Annotated[float, msgspec.Meta(ge=0)] | None = None
     budget: TokenLimits | None = None
+    # The most replies of the model; None is no limit, as in runs of catalogue 2 and before.
+    max_turns: Annotated[Count | None, since(3, describes=True)] = None
     # The event catalogue of the program that writes what follows; 0 is one before catalogue 2.
     catalogue: Annotated[Count, since(2)] = 0
 
@@ -189,6 +200,8 @@ class RunFailed(BaseEvent, frozen=True, kw_only=True):
     # What could not be done, where the phase does not tell it: "encode" is a request that the
     # adapter could not build.
     step: Annotated[str, since(2)] = ""
+    # The frames of the user's code, redacted and shortened.
+    traceback: Annotated[str, since(3, describes=True)] = ""
 
 
 class RunParked(BaseEvent, frozen=True, kw_only=True):
@@ -218,6 +231,8 @@ class OfferedTool(
 
     name: str
     digest: str
+    # The blob with the description and the schema, as JSON; empty before catalogue 3.
+    spec: Annotated[str, since(3, describes=True)] = ""
 
 
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
@@ -326,7 +341,11 @@ class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
 
 
 class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
-    """A tool call is about to run; on disk before the handler is called."""
+    """A tool call is about to run; on disk before the handler is called.
+
+    `on_interrupt` is the tool's policy for a call whose outcome is lost, as it was at the start;
+    empty before catalogue 3.
+    """
 
     tag = "tool_call.started"
 
@@ -334,6 +353,7 @@ class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
     call_id: str
     name: str
     attempt: Count = 1
+    on_interrupt: Annotated[OnInterruptName, since(3, describes=True)] = ""
 
 
 class ToolCallCompleted(BaseEvent, frozen=True, kw_only=True):
@@ -362,6 +382,8 @@ class ToolCallFailed(BaseEvent, frozen=True, kw_only=True):
     error_message: str
     retryable: bool | None = None
     attempt: Count = 1
+    # The frames of the user's code, redacted and shortened.
+    traceback: Annotated[str, since(3, describes=True)] = ""
 
 
 class ToolCallInDoubt(BaseEvent, frozen=True, kw_only=True):
@@ -376,8 +398,24 @@ class ToolCallInDoubt(BaseEvent, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class SliceChange(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """A change of session state that a decision brings: a `SliceEventApplied` to be."""
+
+    slice: Key
+    event_type: Key
+    operation: SliceOperation = "apply"
+    payload: Any = None
+
+
 class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
-    """A person decided the outcome of a call in doubt, or that it is run again."""
+    """A person decided the outcome of a call in doubt, or that it is run again.
+
+    It is about one attempt: a later attempt needs a decision of its own. An `attempt` of 0, as
+    before catalogue 3, is about the attempt that was the last one then. `changes` are what a
+    completed call changed in the session.
+    """
 
     tag = "tool_call.decided"
 
@@ -386,6 +424,8 @@ class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
     value: Any = None
     text: str = ""
     decided_by: str = ""
+    attempt: Annotated[Count, since(3)] = 0
+    changes: Annotated[tuple[SliceChange, ...], since(3)] = ()
 
 
 # --- the session -------------------------------------------------------------------
@@ -401,7 +441,7 @@ class SliceEventApplied(BaseEvent, frozen=True, kw_only=True):
 
     slice: Key
     event_type: Key
-    operation: Literal["apply", "append", "seed", "clear"] = "apply"
+    operation: SliceOperation = "apply"
     payload: Any = None
     call_id: str | None = None
 
@@ -478,11 +518,16 @@ EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event
 @cache
 def fields_since(kind: type[msgspec.Struct]) -> dict[str, int]:
     """The fields of a type that catalogue 1 did not have, and the catalogue that brought each."""
-    found: dict[str, int] = {}
+    return {name: mark["since"] for name, mark in _marks(kind).items()}
+
+
+@cache
+def _marks(kind: type[msgspec.Struct]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         for mark in getattr(hint, "__metadata__", ()):
-            if isinstance(mark, msgspec.Meta) and mark.extra:
-                found[name] = mark.extra["since"]
+            if isinstance(mark, msgspec.Meta) and mark.extra and "since" in mark.extra:
+                found[name] = mark.extra
     return found
 
 
@@ -494,17 +539,47 @@ def as_of(value: StructT, catalogue: int) -> StructT:
     """
     if catalogue >= CATALOGUE:
         return value
+    return _reset(value, lambda mark: mark["since"] > catalogue)
+
+
+def undescribed(value: StructT) -> StructT:
+    """An event without what merely describes it: such fields, and those of parts, are reset."""
+    return _reset(value, _describes) if _is_described(type(value)) else value
+
+
+def _describes(mark: dict[str, Any]) -> bool:
+    return bool(mark["describes"])
+
+
+@cache
+def _is_described(kind: type[msgspec.Struct]) -> bool:
+    """Whether a type, or a part of it, has fields that merely describe."""
+    if any(map(_describes, _marks(kind).values())):
+        return True
+    return any(map(_is_described, _structs_in(*get_type_hints(kind).values())))
+
+
+def _structs_in(*hints: Any) -> Iterator[type[msgspec.Struct]]:
+    for hint in hints:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield hint
+        yield from _structs_in(*get_args(hint))
+
+
+def _reset(value: StructT, is_reset: Callable[[dict[str, Any]], bool]) -> StructT:
+    """The value with some fields at their default, in its parts as well."""
     changed: dict[str, Any] = {}
-    added = fields_since(type(value))
+    marks = _marks(type(value))
     for field in msgspec.structs.fields(value):
         now = getattr(value, field.name)
-        if added.get(field.name, 0) > catalogue:
+        mark = marks.get(field.name)
+        if mark is not None and is_reset(mark):
             made = field.default_factory
             changed[field.name] = field.default if made is msgspec.NODEFAULT else made()
         elif isinstance(now, msgspec.Struct):
-            changed[field.name] = as_of(now, catalogue)
+            changed[field.name] = _reset(now, is_reset)
         elif isinstance(now, tuple) and any(isinstance(one, msgspec.Struct) for one in now):
             changed[field.name] = tuple(
-                as_of(one, catalogue) if isinstance(one, msgspec.Struct) else one for one in now
+                _reset(one, is_reset) if isinstance(one, msgspec.Struct) else one for one in now
             )
     return msgspec.structs.replace(value, **changed) if changed else value

@@ -13,9 +13,10 @@ different.
   parent's. Also a failed model call that may be retried, and its retries: what comes of them is
   in the reply, or in an error that ends the run. A tool that runs twice is not bookkeeping: it
   may have had an effect twice.
-- Fields: digests of what other events have in full (of a prompt, a request; both also cover the
-  ids of calls), epochs and attempts, a run's tags, the author of a decision, and the tokens, ids
-  and signatures of a provider's reply.
+- Fields: those that only describe an event (`since(describes=True)`), digests of what other
+  events have in full (of a prompt, a request; both also cover the ids of calls), epochs and
+  attempts, a run's tags, the author of a decision, and the tokens, ids and signatures of a
+  provider's reply.
 
 The digest of the tools is compared: no other event has the descriptions that a model was sent.
 So are the adapter and the model.
@@ -45,6 +46,7 @@ from turnledger.ledger import (
     SliceEventApplied,
     ToolMessageAmended,
 )
+from turnledger.ledger.events.types import undescribed
 from turnledger.projections.digests import canonical
 from turnledger.projections.run_state.json_diff import DEEPEST
 
@@ -133,7 +135,7 @@ class Normalizer:
         )
 
     def _content(self, event: Event) -> dict[str, Any]:
-        values = msgspec.to_builtins(event)
+        values = msgspec.to_builtins(undescribed(event))
         call: int | None = None
         if isinstance(event, MessageAppended):
             values = values["message"]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from turnledger.ledger.events.types import OnInterruptName, SliceChange
 from turnledger.projections.digests import list_add
 from turnledger.projections.persistent.containers import PersistentList, PersistentMap
 from turnledger.projections.persistent.hashed import HashedList, OpenItems
@@ -43,6 +44,11 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     decision_text: str = ""
     decided_by: str = ""
     superseded: bool = False
+    # The policy that was recorded with the start; empty if none was.
+    on_interrupt: OnInterruptName = ""
+    # What a decision changes in the session.
+    decision_changes: tuple[SliceChange, ...] = ()
+    traceback: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -53,7 +59,7 @@ def plain_call(call: ToolCallView) -> tuple[object, ...]:
     """What the digest of a call is of.
 
     Not the times: the store sets them, after a digest is made. Not the result: the message that
-    `message_id` names is in the conversation's digest.
+    `message_id` names is in the conversation's digest. Not what merely describes the call.
     """
     return (
         call.call_id,
@@ -73,6 +79,7 @@ def plain_call(call: ToolCallView) -> tuple[object, ...]:
         call.decision_text,
         call.decided_by,
         call.superseded,
+        *(call.decision_changes and (msgspec.to_builtins(call.decision_changes),)),
     )
 
 

@@ -230,6 +230,8 @@ class _Folding(Folding[ToolsState]):
             decision_value=None,
             decision_text="",
             decided_by="",
+            decision_changes=(),
+            on_interrupt=event.on_interrupt,
         )
         self._put(key, started)
 
@@ -247,6 +249,7 @@ class _Folding(Folding[ToolsState]):
             status="failed",
             error_type=event.error_type,
             error_message=event.error_message,
+            traceback=event.traceback,
             ended_at=record.recorded_at,
         )
         self._put(key, failed)
@@ -263,12 +266,15 @@ class _Folding(Folding[ToolsState]):
         ]
         if waiting:
             key, call = waiting[-1]
+            if event.attempt not in (0, call.attempts):
+                return  # about another attempt
             decided = msgspec.structs.replace(
                 call,
                 decision=event.decision,
                 decision_value=event.value,
                 decision_text=event.text,
                 decided_by=event.decided_by,
+                decision_changes=event.changes,
             )
             self._put(key, decided)
 

@@ -45,7 +45,7 @@ from turnledger.ledger import (
     ToolCallFailed,
     TurnledgerError,
 )
-from turnledger.ledger.events.types import CATALOGUE, as_of
+from turnledger.ledger.events.types import CATALOGUE, as_of, undescribed
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.journal.journal import Addition, Changes, Factory, Journal, Listener
@@ -329,7 +329,11 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def without_ids_and_times(event: EventT) -> EventT:
-    """The event without the ids and times that every execution makes for itself."""
+    """The event without the ids and times that every execution makes for itself.
+
+    Fields that only describe it are left out as well: see `since`.
+    """
+    event = undescribed(event)
     match event:
         case MessageAppended():
             return replace(
