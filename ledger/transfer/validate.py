@@ -13,11 +13,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from turnledger.ledger.clock import is_moment, moment_text, to_micros
-from turnledger.ledger.errors import (
-    EventDecodeError,
-    LimitExceededError,
-    TurnledgerError,
-)
+from turnledger.ledger.errors import EventDecodeError, TurnledgerError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, linker
 from turnledger.ledger.events.limits import Limits
@@ -208,13 +204,8 @@ class Checker:
             self._damaged(f"blob {line.blob} is in the file twice")
         if len(self._pending) >= max_blobs(self._limits):
             self._damaged("more blobs than a record can name are before this one")
-        if len(line.content) > self._limits.max_blob_bytes:
-            raise LimitExceededError(
-                f"line {self._line}: a blob, in bytes",
-                limit=self._limits.max_blob_bytes,
-                found=len(line.content),
-                setting="max_blob_bytes",
-            )
+        what = f"line {self._line}: a blob, in bytes"
+        self._limits.check(what, len(line.content), "max_blob_bytes")
         self._pending[line.blob] = line.content if self._second_pass else b""
         self._blobs.add(line.blob)
 
@@ -278,13 +269,7 @@ class Checker:
         try:
             event = self._codec.decode(tag, data)
             self._codec.encode(event)  # within the limits of this ledger
-            if len(data) > self._limits.max_event_bytes:
-                raise LimitExceededError(
-                    "An event, in bytes",
-                    limit=self._limits.max_event_bytes,
-                    found=len(data),
-                    setting="max_event_bytes",
-                )
+            self._limits.check("An event, in bytes", len(data), "max_event_bytes")
         except TurnledgerError as error:
             if type(error) is EventDecodeError:
                 if self._catalogue <= CATALOGUE:
@@ -336,14 +321,9 @@ class Checker:
             self._commit_events = self._commit_bytes = 0
         self._commit_events += 1
         self._commit_bytes += size
-        for found, limit, setting in (
-            (self._commit_events, self._limits.max_batch_events, "max_batch_events"),
-            (self._commit_bytes, self._limits.max_batch_bytes, "max_batch_bytes"),
-        ):
-            if found > limit:
-                raise LimitExceededError(
-                    f"line {self._line}: one commit", limit=limit, found=found, setting=setting
-                )
+        what = f"line {self._line}: one commit"
+        self._limits.check(what, self._commit_events, "max_batch_events")
+        self._limits.check(what, self._commit_bytes, "max_batch_bytes")
 
     def _blobs_of(self, event: Event) -> dict[str, bytes]:
         named = set(blobs_named(event))
