@@ -74,6 +74,9 @@ class Watermark(NamedTuple):
 class DerivedWriter(ABC):
     """Derived data within a transaction: rows of text by name and key, one watermark a name."""
 
+    # Whether something was written since this was last reset.
+    wrote = False
+
     @abstractmethod
     def watermark(self, name: str) -> Watermark | None:
         """A name's watermark, locked: no other writer changes it before the transaction ends."""
@@ -102,7 +105,7 @@ class EventIdTakenError(RedoError):
 class Transaction(ABC):
     """One transaction of a store. `careful` ones check ids first and keep savepoints."""
 
-    __slots__ = ("_heads", "careful", "derived", "leases", "staged")
+    __slots__ = ("_heads", "_wrote", "careful", "derived", "leases", "staged")
 
     derived: DerivedWriter
     leases: Leases
@@ -110,6 +113,7 @@ class Transaction(ABC):
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         self._heads = heads
         self.careful = careful
+        self._wrote = False
         # The heads of runs that this transaction has moved: the store's to remember if it commits.
         self.staged: dict[str, RunRow] = {}
 
@@ -146,6 +150,12 @@ class Transaction(ABC):
     def flush(self) -> None:  # noqa: B027
         """Write what was held back until now; RedoError may turn up only here."""
 
+    def wrote(self) -> bool:
+        """Whether anything was written since the last call."""
+        wrote = self._wrote or self.derived.wrote or self.leases.wrote
+        self._wrote = self.derived.wrote = self.leases.wrote = False
+        return wrote
+
     # --- what a store implements ---
 
     @abstractmethod
@@ -174,10 +184,6 @@ class Transaction(ABC):
 
     @abstractmethod
     def rollback_to_savepoint(self) -> None: ...
-
-    @abstractmethod
-    def wrote(self) -> bool:
-        """Whether anything was written since the last call."""
 
     @abstractmethod
     def run(self, run_id: str) -> RunRow | None:

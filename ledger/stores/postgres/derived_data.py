@@ -50,11 +50,8 @@ class Trace(NamedTuple):
 class PostgresDerivedWriter(DerivedWriter):
     """Derived data, written through the transaction's `execute`."""
 
-    __slots__ = ("_execute", "trace", "wrote")
-
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self.wrote = False
         self.trace = Trace()
 
     def watermark(self, name: str) -> Watermark | None:

@@ -24,12 +24,6 @@ FORMAT = 2
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
 
-ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
-RUN = (
-    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
-    "parent, parent_version, tags"
-)
-
 # Text is compared by its bytes, whatever the database's language.
 _TEXT = 'text COLLATE "C"'
 _SHELVES = (

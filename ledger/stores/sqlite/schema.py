@@ -89,7 +89,6 @@ TABLES = (
 )
 
 _NO_TEXT = "no text: "
-ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
 def as_text(column: str) -> str:
@@ -107,15 +106,11 @@ def stored_bytes(text: bytes) -> bytes | None:
         return None
 
 
-# The same for a verification.
+# The columns of a row for a verification.
 RAW_ROW = (
     f"position, {as_text('run_id')}, version, {as_text('tag')}, {as_text('event_id')}, "
     "recorded_at, CASE typeof(digest) WHEN 'blob' THEN digest ELSE 'no blob: ' || hex(digest) END, "
     f"{as_text('data')}"
-)
-RUN = (
-    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
-    "parent, parent_version, tags"
 )
 
 
