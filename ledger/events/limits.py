@@ -1,8 +1,4 @@
-"""Size limits of events and blobs, and the check that free values are JSON.
-
-Limits keep one runaway tool result from filling a disk or a reader's memory. The defaults are
-generous; `Ledger.open(limits=...)` sets others.
-"""
+"""Size limits of events and blobs, and the check that free values are JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Messages as they are recorded: immutable and independent of providers.
-
-`InnerMessage` has everything that the other kind of message (of parts and options) needs, so that
-both convert into each other without loss.
-"""
+"""Messages as they are recorded: immutable and independent of providers."""
 
 from __future__ import annotations
 

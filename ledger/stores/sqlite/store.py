@@ -77,7 +77,7 @@ class SQLiteStore(SQLStore):
         self._liveness: LivenessFile | None = None
         self._is_released = False
         # A process that wrote before and died may have left a long WAL: it counts as ours.
-        self._pages_in_wal = _size(Path(f"{path}-wal")) // PAGE_BYTES
+        self._pages_in_wal = file_size(Path(f"{path}-wal")) // PAGE_BYTES
 
     @classmethod
     def open(cls, path: Path, *, wait: float, read_only: bool = False) -> Self:
@@ -97,10 +97,7 @@ class SQLiteStore(SQLStore):
         return store
 
     def prepare(self) -> None:
-        """Make the tables if the file is empty, or those that an older format lacks.
-
-        A file that is something else is refused.
-        """
+        """Make the tables that are missing; refuse a file that is something else."""
         if self._is_ready():
             return
         if self._read_only:
@@ -119,10 +116,7 @@ class SQLiteStore(SQLStore):
             )
 
     def _is_ready(self) -> bool:
-        """Whether there is nothing to write: opening does not wait for writers then.
-
-        Looks without setting anything, so that a file that is not a ledger stays as it is.
-        """
+        """Whether nothing is to be written. Sets nothing, so that other files stay as they are."""
         try:
             if self._read_only:
                 return self._queries.ask(self._looks_ready)
@@ -308,7 +302,7 @@ class SQLiteStore(SQLStore):
             "access": "read only" if self._read_only else "read and write",
             "sqlite": sqlite3.sqlite_version,
             **pragma,
-            "wal_bytes": str(_size(Path(f"{self._path}-wal"))),
+            "wal_bytes": str(file_size(Path(f"{self._path}-wal"))),
             "newest_recorded_at": str(newest),
         }
 
@@ -367,7 +361,8 @@ class SQLiteStore(SQLStore):
             self._liveness.forget()
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """A file's size in bytes; 0 if there is none."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
