@@ -190,10 +190,7 @@ class Ledger:
     # --- writing ---
 
     def prepare(self, event: Event | Draft) -> Entry:
-        """Encode and check an event once, to append it to this ledger later.
-
-        `Entry.event` is the event as it will be read: checked, and without secrets.
-        """
+        """Encode and check an event once, to append later; `Entry.event` is as it will be read."""
         return prepare(event, self._codec, self._clock)
 
     def append(
@@ -543,10 +540,7 @@ class Ledger:
         return sum(1 for _ in verifying.every_run(self._store))
 
     def rebase(self) -> bool:
-        """After a PostgreSQL dump was restored: make new positions follow the stored ones.
-
-        Gives whether that was necessary. On other stores it never is.
-        """
+        """After a PostgreSQL dump was restored: make positions follow; whether that was due."""
         return self._store.rebase()
 
     def _lineage(self, run: str) -> list[Segment]:

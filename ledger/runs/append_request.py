@@ -1,7 +1,6 @@
 """Builds the request of an append: events encoded, checked against limits, named by ids.
 
-Everything that can be refused without looking at the run is refused here: wrong types, limits,
-invalid ids. Nothing has been written by then.
+Everything that can be refused without looking at the run is refused here.
 """
 
 from __future__ import annotations

@@ -17,10 +17,7 @@ from turnledger.ledger.runs.record import Columns, NewColumns, Row
 
 
 class Lease(NamedTuple):
-    """Which worker has a run, and until when by the store's clock.
-
-    `holder` names a lock that lasts as long as the worker's open ledger.
-    """
+    """Which worker has a run until when; `holder` names a lock that lasts as long as its ledger."""
 
     run_id: str
     worker: str
@@ -201,7 +198,4 @@ class Transaction(ABC):
 
     @abstractmethod
     def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
-        """Replace the run index by what `fold` makes of all rows, in order.
-
-        No other writer may come in between.
-        """
+        """Replace the run index by what `fold` makes of all rows; no writer may come in."""

@@ -1,7 +1,6 @@
 """Memory store: for tests, and for sessions that need no disk.
 
-`memory://` is a new store each time; `memory://name` is shared by all ledgers of the process that
-are opened by that name, until the last of them is closed.
+`memory://name` is shared by all ledgers of the process with that name, until the last is closed.
 """
 
 from __future__ import annotations

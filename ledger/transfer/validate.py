@@ -1,8 +1,4 @@
-"""Validation of an export file: everything that can be checked without a ledger.
-
-Digests, versions without gaps, fork points, blobs, limits, the seal, and that every event can be
-decoded. `Lineages` tells which run recorded a version that forks and continuations share.
-"""
+"""Validation of an export file: everything that can be checked without a ledger."""
 
 from __future__ import annotations
 
@@ -36,11 +32,7 @@ _BLOB_NAME_BYTES = 64
 
 
 class _Run(NamedTuple):
-    """A run's point in its lineage.
-
-    `at` is the version after which it has records of its own, `above` the run that recorded
-    version `at`, and `far_above` one further up, by which long lineages are skipped.
-    """
+    """A run's place in its lineage: its records follow `at`, which the run `above` recorded."""
 
     at: int
     depth: int

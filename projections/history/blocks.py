@@ -1,8 +1,4 @@
-"""What a conversation is made of when it is sent: turns of the user and the assistant, in blocks.
-
-Plain immutable values that know no provider. Which sequences of them are a conversation
-is the business of `MessageHistory` (projections/history/message_history.py), not of this module.
-"""
+"""Turns of the user and the assistant, in blocks: a conversation as it is sent."""
 
 from __future__ import annotations
 

@@ -95,10 +95,7 @@ class PostgresDerivedWriter(DerivedWriter):
 
 
 def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[str]]]:
-    """Keys and texts for one statement each.
-
-    In the order of the keys, so that two writers of the same rows can't deadlock.
-    """
+    """Keys and texts for one statement each; sorted, so that two writers can't deadlock."""
     keys: list[str] = []
     texts: list[str] = []
     characters = 0

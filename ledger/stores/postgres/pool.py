@@ -1,7 +1,4 @@
-"""Connection pool of one open ledger in PostgreSQL: one writer, a few readers, a liveness lock.
-
-All connections are made when they are first needed, and made again after they were lost.
-"""
+"""Connection pool of one open ledger in PostgreSQL: one writer, a few readers, a liveness lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SQLite schema: tables, how they are made and upgraded, and checks for changes to them.
-
-Readable with the `sqlite3` shell. Triggers refuse to change or delete an event or a blob.
-"""
+"""SQLite schema: tables, how they are made and upgraded, and checks for changes to them."""
 
 from __future__ import annotations
 
