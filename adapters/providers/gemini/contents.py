@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnledger.adapters.providers.gemini.signatures import (
-    NO_SIGNATURE,
     as_they_came,
     kept_of,
     read,
@@ -121,10 +120,7 @@ class GeminiContents(WireFormat):
         page.out.append({"role": "user", "parts": parts})
 
     def _model(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
-        kept = page.provider_data
-        if kept is None:
-            return self._plain(turn, page)
-        order = kept_of(kept, turn)
+        order = kept_of(page.provider_data, turn)
         given = {one["call"] for one in order if "id" in one} if order else _NONE
         parts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
@@ -145,26 +141,6 @@ class GeminiContents(WireFormat):
             parts = as_they_came(order, text_of(turn), calls)
         if not self._is_before_3:
             sign_first_call(parts)
-        return parts
-
-    def _plain(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
-        """A turn of which nothing is kept beside what it says."""
-        parts: list[dict[str, Any]] = []
-        signs = not self._is_before_3
-        for block in turn.blocks:
-            if type(block) is TextBlock:
-                parts.append({"text": block.text})
-            elif type(block) is ToolUseBlock:
-                name = page.name(block.name)
-                page.call_id(block.call_id, name)
-                call = {"name": name, "args": arguments_object(block.arguments)}
-                if signs:
-                    parts.append({"functionCall": call, "thoughtSignature": NO_SIGNATURE})
-                    signs = False
-                else:
-                    parts.append({"functionCall": call})
-            elif type(block) is MediaBlock:
-                parts.append({"text": page.media_said(block)})
         return parts
 
     # --- in ---
