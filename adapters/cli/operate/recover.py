@@ -133,12 +133,7 @@ def resolve(
 
 
 def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
-    """Whether the run has such a call.
-
-    Raises:
-        InvalidInputError: The call was never started.
-        RunClaimedError: A worker is running the call.
-    """
+    """Whether the run has such a call; an error if it was not started, or a worker runs it."""
     calls = _open_calls(ledger, run)
     found = [call for call in calls if call.call_id == call_id]
     if not found:

@@ -107,17 +107,12 @@ class GeminiContents(WireFormat):
         if turn.role == "assistant":
             page.out.append({"role": "model", "parts": self._model(turn, page)})
             return
-        parts: list[Any] = []
         # Only what Gemini itself gave is sent back: without provider data there is nothing.
         given = _ids(page.out[-1]["parts"]) if page.has_provider_data and page.out else _NONE
-        for block in turn.blocks:  # results come first in every history
-            if type(block) is ToolResultBlock:
-                parts.append(_result(block, page, given))
-            elif type(block) is TextBlock:
-                parts.append({"text": block.text})
-            elif type(block) is MediaBlock:
-                parts += _media(block, page)
-        page.out.append({"role": "user", "parts": parts})
+        # Results come first in every history.
+        results = [_result(one, page, given) for one in turn.blocks if type(one) is ToolResultBlock]
+        said = page.said(turn, lambda text: {"text": text}, _media)
+        page.out.append({"role": "user", "parts": results + said})
 
     def _model(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
         order = kept_of(page.provider_data, turn)
@@ -233,16 +228,10 @@ def _result(block: ToolResultBlock, page: Page, given: frozenset[str]) -> dict[s
     return {"functionResponse": {"name": name, "response": told}}
 
 
-def _media(block: MediaBlock, page: Page) -> list[Any]:
-    label, media = page.media(block)
-    shown: list[Any] = [{"text": label}]
-    if media is None:
-        return shown
+def _media(media: LoadedMedia) -> dict[str, Any]:
     if media.data is not None:
-        shown.append({"inlineData": {"mimeType": media.mime, "data": media.base64}})
-    else:
-        shown.append({"fileData": {"mimeType": _type_at(media), "fileUri": media.url}})
-    return shown
+        return {"inlineData": {"mimeType": media.mime, "data": media.base64}}
+    return {"fileData": {"mimeType": _type_at(media), "fileUri": media.url}}
 
 
 def _type_at(media: LoadedMedia) -> str:
