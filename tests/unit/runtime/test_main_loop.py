@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -43,12 +42,6 @@ from turnledger.runtime import (
     ScriptedAdapter,
     Session,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def test_a_loop_is_made_by_its_keywords() -> None:

@@ -29,11 +29,6 @@ from turnledger.runtime import (
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
-
-
 @pytest.fixture(params=["ledger", "files"])
 def new_loop(
     request: pytest.FixtureRequest, tmp_path: Path, clock: StandingClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -41,12 +41,6 @@ class Keeping(Planner):
         if self.kept is None:
             self.kept = super().create_session()
         return self.kept
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def started(ledger: Ledger, run_id: UUID) -> RunStarted:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,6 @@ def checkpoint(run_id: UUID, **other: Any) -> Checkpoint:
         **other,
     }
     return Checkpoint(**values)
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 @pytest.fixture(params=["files", "ledger"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,14 +34,9 @@ from turnledger.ledger import (
 )
 from turnledger.runtime import DecisionRequiredError, Session, Tool, ToolContext
 
+STORES = ["memory", "sqlite"]
+
 PAY = [calls(("p", "add", '{"n": 5}')), says("paid")]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
 
 
 def killed(ledger: Ledger, policy: Any, interrupt: type[BaseException] = Killed) -> Session:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from threading import Barrier, Event, get_ident
 from typing import Any
 
@@ -42,16 +40,11 @@ from turnledger.runtime import (
 )
 from turnledger.runtime.agent.visibility import SectionVisibility
 
+STORES = ["memory", "sqlite"]
+
 THREE = calls(*((name, "add", f'{{"n": {n}}}') for n, name in enumerate("abc")))
 SCRIPT = [THREE, says("done")]
 PATIENCE = 30
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
 
 
 class InOrder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -45,13 +44,6 @@ from turnledger.runtime import (
     RequestTypeMismatchError,
     ToolContext,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
 
 # --- what is recovered -----------------------------------------------------------------
 

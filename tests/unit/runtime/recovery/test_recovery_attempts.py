@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -41,13 +40,6 @@ from turnledger.runtime import (
     RecoveryFailed,
     RecoveryStarted,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
 
 # --- waiting and parking ---------------------------------------------------------------
 

@@ -29,12 +29,6 @@ PAID = {
 PAYING = [kind for kind in KINDS if PAID[kind]]
 
 
-@pytest.fixture
-def ledger() -> Any:
-    with Ledger.open("memory://") as opened:
-        yield opened
-
-
 def recorded(ledger: Ledger, kind: str, folder: Path) -> UUID:
     """A run of an agent that went well."""
     run = new_run_id()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,12 +20,6 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.runtime import ChangeRefusedError, what_if
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 @pytest.fixture
