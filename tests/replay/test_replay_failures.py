@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import says
 from tests.replay.farm import Farm
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Sheep,
-    Shepherd,
-    Tally,
-    asks,
-    calls,
-    remembers,
-    says,
-)
+from tests.replay.shepherd import DONE, Flock, Sheep, Shepherd, Tally, asks, calls, remembers
 from tests.unit.runtime.clocks import StandingClock
 from turnledger.ledger import ModelCallFailed, RunFailed, ToolCallFailed
 from turnledger.runtime import (

@@ -17,17 +17,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.agent import says
 from tests.replay.farm import Farm, farm_at
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Job,
-    Sheep,
-    Shepherd,
-    asks,
-    calls,
-    says,
-)
+from tests.replay.shepherd import DONE, Flock, Job, Sheep, Shepherd, asks, calls
 from tests.replay.unsorted import recorded_with, replayed_with
 from turnledger.ledger import Ledger, MessageAppended
 from turnledger.runtime import (

@@ -8,17 +8,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    asks,
-    call,
-    crash_in,
-)
+from tests.agent import Crash
+from tests.unit.runtime.loops import ANSWER, Answer, Goal, Plan, Planner, asks, call, crash_in
 from turnledger.ledger import (
     ConcurrentAppendError,
     InnerMessage,

@@ -9,17 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    asks,
-    call,
-    crash_in,
-)
+from tests.agent import Crash
+from tests.unit.runtime.loops import ANSWER, Answer, Goal, Plan, Planner, asks, call, crash_in
 from turnledger.ledger import InnerMessage, Ledger, RunStarted, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (

@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner, crash_in
+from tests.agent import Crash
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in
 from turnledger.ledger import CheckpointStored, Ledger, RunClaimedError, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (

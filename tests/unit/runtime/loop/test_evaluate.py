@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
+    ADD,
     Add,
     Heard,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import InvalidInputError, Ledger
@@ -43,8 +43,6 @@ from turnledger.runtime import (
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.visibility import SectionVisibility
 from turnledger.runtime.loop.adapter import ProviderAdapter
-
-ADD = calls(("c1", "add", '{"n": 2}'))
 
 
 @dataclass(frozen=True)

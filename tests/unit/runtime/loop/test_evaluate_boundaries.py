@@ -7,17 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     adding,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import Ledger, ModelCalled, ToolCallCompleted, ToolCallFailed

@@ -8,16 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    Sum,
-    calls,
-    events,
-    on,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.agent import calls, says
+from tests.unit.runtime.evaluations import Scripted, Sum, events, on, prompt_of, tool
 from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallCompleted
 from turnledger.runtime import Reply, Session, enable_inner_message_recording
 

@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    again,
-    calls,
-    events,
-    messages,
-    on,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import Scripted, again, events, messages, on, prompt_of, tool
 from turnledger.ledger import (
     InnerMessage,
     Ledger,

@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Add,
-    Scripted,
-    Sum,
-    calls,
-    events,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import ADD, Add, Scripted, Sum, events, prompt_of, tool
 from turnledger.ledger import ModelCalled, TokenUsage
 from turnledger.runtime import (
     Budget,
@@ -28,8 +20,6 @@ from turnledger.runtime import (
     ToolContext,
 )
 from turnledger.runtime.agent.prompts.prompt import Prompt
-
-ADD = calls(("c1", "add", '{"n": 2}'))
 
 
 def _late(clock: StandingClock, seconds: int) -> Deadline:

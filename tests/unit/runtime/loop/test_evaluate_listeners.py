@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     events,
-    messages,
     on,
     prompt_of,
-    says,
+    run,
+    told,
     tool,
 )
 from turnledger.ledger import (
@@ -36,20 +36,6 @@ from turnledger.runtime import (
     ToolInvoked,
     enable_inner_message_recording,
 )
-
-
-def told(session: Session) -> list[str]:
-    """What the model was told by tools."""
-    return [said.content for said in messages(session) if said.role == "tool"]
-
-
-def run(handler: Any, *replies: Any, session: Session | None = None, **options: Any) -> Session:
-    """One call of a tool, unless replies are given; then an answer."""
-    session = session or Session()
-    script = [*(replies or [calls(("c1", "add", '{"n": 2}'))]), says("done")]
-    response = Scripted(script, **options).evaluate(prompt_of(tool(handler)), session=session)
-    assert response.text == "done"
-    return session
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])

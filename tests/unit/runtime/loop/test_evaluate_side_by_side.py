@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
+from tests.agent import Crash, calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     again,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
-from tests.unit.runtime.loop.test_evaluate_resume import Killed
 from turnledger.ledger import (
     EvaluationSuperseded,
     InvalidInputError,
@@ -232,9 +230,9 @@ def test_a_deadline_ends_it_when_the_others_have_ended(ledger: Ledger) -> None:
 def test_an_interrupt_in_one_leaves_only_that_one_in_doubt(ledger: Ledger) -> None:
     """What the others came to is on disk: they are not run again."""
     session = on(ledger)
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(SCRIPT, parallel_tools=3).evaluate(
-            prompt_of(tool(_ending(Killed()))), session=session
+            prompt_of(tool(_ending(Crash()))), session=session
         )
     other = again(session)
     assert [call.call_id for call in other.state.tools.pending()] == ["b"]

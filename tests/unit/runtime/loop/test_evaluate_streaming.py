@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    again,
-    calls,
-    events,
-    messages,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import Scripted, again, events, messages, prompt_of, tool
 from turnledger.ledger import Ledger, MessageAppended, ModelCallFailed
 from turnledger.runtime import (
     Deadline,

@@ -8,17 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.agent import Crash
 from tests.unit.runtime.clocks import StandingClock
-from tests.unit.runtime.loops import (
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    crash_in,
-    interrupted,
-    tags,
-)
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in, interrupted, tags
 from turnledger.ledger import (
     ANY,
     CheckpointCleared,

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
+from tests.agent import Crash
 from tests.unit.runtime.loops import (
     ANSWER,
     Answer,
-    Crash,
     Goal,
     Planner,
     asks,

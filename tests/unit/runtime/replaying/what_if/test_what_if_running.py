@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import Crash
 from tests.crash.agents import KINDS, Agent, Order
 from tests.unit.runtime.forks import Asked, check_fork, message_of, own_tags, rows, version_of
 from tests.unit.runtime.loops import (
@@ -16,7 +17,6 @@ from tests.unit.runtime.loops import (
     REPLIES,
     USAGE,
     Answer,
-    Crash,
     Goal,
     Plan,
     Planner,
