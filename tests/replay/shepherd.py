@@ -107,6 +107,7 @@ class Shepherd(MainLoop[Job, Any]):
         listeners: Mapping[type, Callable[..., object]] | None = None,
         adapter: Callable[..., ScriptedAdapter[Any]] = ScriptedAdapter,
         adapter_options: Mapping[str, Any] | None = None,
+        width: int = 1,
         **options: Any,
     ) -> None:
         self.live = live
@@ -127,7 +128,8 @@ class Shepherd(MainLoop[Job, Any]):
         bus = InProcessEventBus()
         for kind, listener in (listeners or {}).items():
             bus.subscribe(kind, listener)
-        made = adapter(replies, **{"throttle": AT_ONCE, **(adapter_options or {})})
+        usual = {"throttle": AT_ONCE, "parallel_tools": width}
+        made = adapter(replies, **{**usual, **(adapter_options or {})})
         self._really_send = made.send
         made.send = self._send  # type: ignore[method-assign]
         options.setdefault("resources", self._make_resources)

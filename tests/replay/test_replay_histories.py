@@ -81,13 +81,7 @@ def test_a_person_decided(
     farm: Farm, decision: Literal["completed", "failed", "retry"], text: str, width: int
 ) -> None:
     """What became of a call in doubt, in words or with a value."""
-    run = farm.record(
-        Crash,
-        replies=THREE,
-        handler=dies_in("a2"),
-        on_interrupt="ask",
-        adapter_options={"parallel_tools": width},
-    )
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"), on_interrupt="ask", width=width)
     farm.recover(run, DecisionRequiredError, handler=remembers)
     farm.check(run, "tool_call.in_doubt", "run.waiting")
     decided = ToolCallDecided(
@@ -119,7 +113,7 @@ def test_an_interrupted_tool(
         replies=[calls("a1", "a2", "a3", "a4"), DONE],
         handler=dies_in("a2", error=error),
         on_interrupt=policy,
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run)
     waits = DecisionRequiredError if policy == "ask" else None
@@ -453,7 +447,7 @@ def test_whatever_a_tool_changes(farm: Farm, name: str, width: int) -> None:
         replies=THREE,
         handler=handler,
         session=lambda session: (session.install(Sheep), session.install(Tally)),
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run, "run.completed")
 
@@ -551,9 +545,7 @@ def test_sections_that_are_opened(farm: Farm, name: str, width: int) -> None:
             return [calls("z1", "z2"), DONE][request.turn - 1]
         return [asks(*_TURNS[name]), asks(opens("p1", "rams"))][request.turn - 1]
 
-    run = farm.record(
-        replies=reply, summarised=("rams", "ewes"), adapter_options={"parallel_tools": width}
-    )
+    run = farm.record(replies=reply, summarised=("rams", "ewes"), width=width)
     farm.check(run, "evaluation.superseded", "run.completed")
 
 
@@ -569,12 +561,7 @@ def test_a_tool_beside_an_opened_section_that_says_something(farm: Farm) -> None
             return DONE
         return asks(opens("o1", "rams"), count("c1"))
 
-    run = farm.record(
-        replies=reply,
-        handler=handler,
-        summarised=("rams",),
-        adapter_options={"parallel_tools": 3},
-    )
+    run = farm.record(replies=reply, handler=handler, summarised=("rams",), width=3)
     farm.check(run, "evaluation.superseded", "run.completed")
 
 
@@ -588,11 +575,7 @@ def test_a_run_that_died_beside_an_opened_section(farm: Farm, width: int) -> Non
         return asks(count("c1"), opens("o1", "rams"), count("c2"))
 
     run = farm.record(
-        Crash,
-        replies=reply,
-        handler=dies_in("c1", "c2"),
-        summarised=("rams",),
-        adapter_options={"parallel_tools": width},
+        Crash, replies=reply, handler=dies_in("c1", "c2"), summarised=("rams",), width=width
     )
     farm.check(run)
     farm.recover(run, handler=remembers)
@@ -619,7 +602,7 @@ def test_a_deadline_beside_an_opened_section(farm: Farm, first: str) -> None:
         "replies": reply,
         "handler": handler,
         "summarised": ("rams",),
-        "adapter_options": {"parallel_tools": 2},
+        "width": 2,
     }
     run = new_run_id()
     with suppress(PromptEvaluationError):  # which one is first is up to the threads, in the end

@@ -528,8 +528,7 @@ def unwanted() -> Iterator[set[str]]:
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_tool_that_became_stricter(farm: Farm, unwanted: set[str], width: int) -> None:
     """It refuses what it took: the call is named, and why."""
-    options = {"parallel_tools": width}
-    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    run = farm.record(replies=REPLIES, tools=_picky, width=width)
     unwanted.add("a2")
     divergence = again(farm, run).divergence
     assert divergence is not None
@@ -548,8 +547,7 @@ def test_a_tool_that_became_stricter(farm: Farm, unwanted: set[str], width: int)
 def test_a_tool_that_became_less_strict(farm: Farm, unwanted: set[str], width: int) -> None:
     """It takes what it refused."""
     unwanted.add("a2")
-    options = {"parallel_tools": width}
-    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    run = farm.record(replies=REPLIES, tools=_picky, width=width)
     unwanted.clear()
     divergence = again(farm, run).divergence
     assert divergence is not None
@@ -588,9 +586,9 @@ def test_tools_side_by_side_that_ran_one_by_one(farm: Farm) -> None:
     run = farm.record(
         replies=[calls("a1", "a2", "a3"), DONE],
         handler=lambda params, context: ToolResult("Counted."),
-        adapter_options={"parallel_tools": 1},
+        width=1,
     )
-    divergence = again(farm, run, adapter_options={"parallel_tools": 3}).divergence
+    divergence = again(farm, run, width=3).divergence
     assert divergence is not None
     assert divergence.cause in ("order of calls changed", "decision changed")
 

@@ -46,14 +46,6 @@ GOLDEN = kept()
 OF_AGENTS = sorted(str(path.relative_to(HISTORIES)) for path in HISTORIES.glob("*/*.jsonl"))
 
 
-@pytest.fixture
-def run(ledger: Ledger) -> UUID:
-    """A whole run of three steps."""
-    run_id = new_run_id()
-    Planner(ledger=ledger).execute(Goal(), run_id=run_id)
-    return run_id
-
-
 # --- what the fork holds ---------------------------------------------------------------
 
 
