@@ -18,15 +18,7 @@ from uuid import UUID
 from tests.agent import ScriptedLoop, calls, says, task
 from tests.secret_samples import samples
 from turnledger.ledger import Ledger
-from turnledger.runtime import (
-    Prompt,
-    Reply,
-    Session,
-    ThrottlePolicy,
-    Tool,
-    ToolContext,
-    ToolResult,
-)
+from turnledger.runtime import Prompt, Reply, Session, ThrottlePolicy, Tool, ToolContext, ToolResult
 from turnledger.runtime.agent.models.request import Request
 
 REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (

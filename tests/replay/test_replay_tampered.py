@@ -20,13 +20,7 @@ import pytest
 from tests.agent import Crash
 from tests.replay.farm import Farm, farm_at
 from tests.replay.shepherd import DONE, Shepherd, calls, remembers
-from turnledger.ledger import (
-    ANY,
-    IntegrityFailureError,
-    Ledger,
-    ToolCallDecided,
-    TurnledgerError,
-)
+from turnledger.ledger import ANY, IntegrityFailureError, Ledger, ToolCallDecided, TurnledgerError
 from turnledger.ledger.events.chain import link
 from turnledger.ledger.runs.record import RawRow
 from turnledger.runtime import MessageBuilder, Prompt

@@ -149,12 +149,20 @@ class Heard:
 
 
 class Scripted(ScriptedAdapter[Any]):
-    """A scripted model that remembers what it was sent."""
+    """A scripted model that remembers what it was sent; `on_send` is called before it replies."""
 
-    def __init__(self, replies: Sequence[Reply | Exception] | Any, **options: Any) -> None:
+    def __init__(
+        self,
+        replies: Sequence[Reply | Exception] | Any,
+        *,
+        on_send: Callable[[Any], object] = lambda sending: None,
+        **options: Any,
+    ) -> None:
         super().__init__(replies, **options)
         self.requests: list[Request] = []
+        self.on_send = on_send
 
     def send(self, payload: Any, sending: Any) -> Any:
+        self.on_send(sending)
         self.requests.append(payload)
         return super().send(payload, sending)

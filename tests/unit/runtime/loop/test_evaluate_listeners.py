@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
@@ -37,32 +35,32 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 
+STORES = ["memory", "sqlite"]
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_a_listener_that_fails_undoes_what_the_tool_changed(store: str, tmp_path: Path) -> None:
+
+def test_a_listener_that_fails_undoes_what_the_tool_changed(ledger: Ledger) -> None:
     """S4-16, X28: the call is completed, the message carries all errors."""
-    with Ledger.open("memory://" if store == "memory" else str(tmp_path / "l.db")) as ledger:
-        session = on(ledger)
-        enable_inner_message_recording(session)
-        seen: list[tuple[Sum, ...]] = []
+    session = on(ledger)
+    enable_inner_message_recording(session)
+    seen: list[tuple[Sum, ...]] = []
 
-        def object_to(event: ToolInvoked) -> None:
-            seen.append(session[Sum].all())
-            raise PermissionError("not that")
+    def object_to(event: ToolInvoked) -> None:
+        seen.append(session[Sum].all())
+        raise PermissionError("not that")
 
-        def object_too(event: ToolInvoked) -> None:
-            raise InvalidInputError("nor so")
+    def object_too(event: ToolInvoked) -> None:
+        raise InvalidInputError("nor so")
 
-        session.bus.subscribe(ToolInvoked, object_to)
-        session.bus.subscribe(ToolInvoked, object_too)
-        run(adding, session=session)
-        assert seen == [(Sum(2),)]
-        assert session[Sum].all() == ()
-        assert "PermissionError: not that" in told(session)[0]
-        assert "InvalidInputError: nor so" in told(session)[0]
-        assert len(events(session, ToolCallCompleted)) == 1
-        assert session[InnerMessage].all()[1].tool_calls[0].status == "completed"
-        assert again(session)[Sum].all() == ()
+    session.bus.subscribe(ToolInvoked, object_to)
+    session.bus.subscribe(ToolInvoked, object_too)
+    run(adding, session=session)
+    assert seen == [(Sum(2),)]
+    assert session[Sum].all() == ()
+    assert "PermissionError: not that" in told(session)[0]
+    assert "InvalidInputError: nor so" in told(session)[0]
+    assert len(events(session, ToolCallCompleted)) == 1
+    assert session[InnerMessage].all()[1].tool_calls[0].status == "completed"
+    assert again(session)[Sum].all() == ()
 
 
 def test_a_listener_sees_the_tools_changes_before_they_are_committed() -> None:

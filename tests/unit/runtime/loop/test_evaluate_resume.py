@@ -41,6 +41,8 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 
+STORES = ["memory", "sqlite"]
+
 TWO = calls(("a", "add", '{"n": 1}'), ("b", "add", '{"n": 2}'), text="Adding.")
 SCRIPT = [TWO, says("3")]
 
@@ -196,20 +198,18 @@ def test_the_latest_conversation_of_a_snapshot_is_the_one_that_goes_on() -> None
 # --- from a session or its ledger ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_after_a_crash_in_b_only_b_runs(store: str, tmp_path: Path) -> None:
+def test_after_a_crash_in_b_only_b_runs(ledger: Ledger) -> None:
     """S0-16, S0-21: same evaluation, sequence and turn go on, A's result stands."""
-    with Ledger.open("memory://" if store == "memory" else str(tmp_path / "l.db")) as ledger:
-        handler, session = Dying("b"), on(ledger)
-        with pytest.raises(Crash):
-            Scripted(SCRIPT).evaluate(prompt_of(tool(handler)), session=session)
-        handler.dies_in = set()
-        other, adapter = again(session), Scripted(SCRIPT)
-        assert adapter.evaluate(prompt_of(tool(handler)), session=other, resume=True).text == "3"
-        assert handler.ran == [("a", False), ("b", False), ("b", True)]
-        assert numbers(messages(other)) == TABLE
-        assert [request.turn for request in adapter.requests] == [2]
-        assert [event.attempt for event in events(other, ToolCallStarted)] == [1, 1, 2]
+    handler, session = Dying("b"), on(ledger)
+    with pytest.raises(Crash):
+        Scripted(SCRIPT).evaluate(prompt_of(tool(handler)), session=session)
+    handler.dies_in = set()
+    other, adapter = again(session), Scripted(SCRIPT)
+    assert adapter.evaluate(prompt_of(tool(handler)), session=other, resume=True).text == "3"
+    assert handler.ran == [("a", False), ("b", False), ("b", True)]
+    assert numbers(messages(other)) == TABLE
+    assert [request.turn for request in adapter.requests] == [2]
+    assert [event.attempt for event in events(other, ToolCallStarted)] == [1, 1, 2]
 
 
 def test_after_a_final_answer_that_answer_is_returned() -> None:

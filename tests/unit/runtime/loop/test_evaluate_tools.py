@@ -21,11 +21,7 @@ from tests.unit.runtime.evaluations import (
     told,
     tool,
 )
-from turnledger.ledger import (
-    InnerMessage,
-    SliceEventApplied,
-    ToolCallFailed,
-)
+from turnledger.ledger import InnerMessage, SliceEventApplied, ToolCallFailed
 from turnledger.projections import ReducerContext, get_pending_tool_calls
 from turnledger.runtime import (
     DeadlineExceededError,

@@ -19,12 +19,7 @@ from tests.unit.runtime.loops import (
     interrupted,
     simulated_crash,
 )
-from turnledger.ledger import (
-    ANY,
-    Ledger,
-    ToolCallDecided,
-    new_run_id,
-)
+from turnledger.ledger import ANY, Ledger, ToolCallDecided, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
     CheckpointNotFoundError,
