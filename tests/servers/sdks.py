@@ -38,7 +38,7 @@ ANSWERS = {
     "everything": Answer("I look.", (LOOK, Call("look")), "Where is it?", used=Used(50, 20, 30, 5)),
 }
 
-Cases = Mapping[str, tuple[dict[str, Any], str]]
+Cases = Mapping[str, list[dict[str, Any]]]
 
 
 class Sent(NamedTuple):
@@ -61,6 +61,7 @@ class Sdk(ABC):
     key: dict[str, str]
     hello: Any
     least: ClassVar[dict[str, Any]] = {}
+    # Words of a refusal, and the requests that get it.
     refused: Cases
     # Of some refusals: the parameter that an error names, and its code.
     params: ClassVar[dict[str, tuple[str | None, str | None]]] = {}
@@ -206,16 +207,34 @@ class Chat(_OpenAI):
     hello = openai_chat_cases.SAID
     refused = openai_chat_cases.REFUSED
     params: ClassVar = {
-        "unknown field": (None, None),
-        "no calls": ("messages[1].tool_calls", "empty_array"),
-        "an id that is too long": ("messages[1].tool_calls[0].id", "string_above_max_length"),
-        "a result without a call": ("messages.[1].role", None),
-        "calls without results": ("messages.[3].role", None),
-        "null content of a user": ("messages.[0].content", None),
-        "strict, but open": ("tools[0].function.parameters", "invalid_function_parameters"),
-        "a format that is open": ("response_format", None),
-        "too hot": ("temperature", "decimal_above_max_value"),
-        "unknown field of a message": ("messages[0].mood", "unknown_parameter"),
+        "Unrecognized request argument supplied: top_k": (None, None),
+        "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1": (
+            "messages[1].tool_calls",
+            "empty_array",
+        ),
+        "Expected a string with maximum length 40, but got a string with length 41 instead.": (
+            "messages[1].tool_calls[0].id",
+            "string_above_max_length",
+        ),
+        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.": (
+            "messages.[1].role",
+            None,
+        ),
+        "did not have response messages: a, c": ("messages.[3].role", None),
+        "Invalid value for 'content': expected a string, got null.": ("messages.[0].content", None),
+        "In context=(), 'additionalProperties' is required to be supplied and to be false.": (
+            "tools[0].function.parameters",
+            "invalid_function_parameters",
+        ),
+        "'additionalProperties' is required to be supplied and to be false.": (
+            "response_format",
+            None,
+        ),
+        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 2.5": (
+            "temperature",
+            "decimal_above_max_value",
+        ),
+        "Unknown parameter: 'messages[0].mood'.": ("messages[0].mood", "unknown_parameter"),
     }
     accepted = openai_chat_cases.ACCEPTED
     requests = (
@@ -286,16 +305,40 @@ class Responses(_OpenAI):
     hello = openai_responses_cases.SAID
     refused = openai_responses_cases.REFUSED
     params: ClassVar = {
-        "unknown field": ("top_k", "unknown_parameter"),
-        "messages": ("messages", "unsupported_parameter"),
-        "an output without a call": ("input", None),
-        "a call id that is too long": ("input[1].call_id", "string_above_max_length"),
-        "a call with the id of the call": ("input[1].id", "invalid_value"),
-        "reasoning at the end": ("input", None),
-        "reasoning that was changed": (None, "invalid_encrypted_content"),
-        "strict, but open": ("tools[0].parameters", "invalid_function_parameters"),
-        "a format that is a choice": ("text.format.schema", "invalid_json_schema"),
-        "a previous response": ("previous_response_id", "previous_response_not_found"),
+        "Unknown parameter: 'top_k'.": ("top_k", "unknown_parameter"),
+        "Unsupported parameter: 'messages'. In the Responses API, this parameter has moved to": (
+            "messages",
+            "unsupported_parameter",
+        ),
+        "No tool call found for function call output with call_id a.": ("input", None),
+        "Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64": (
+            "input[1].call_id",
+            "string_above_max_length",
+        ),
+        "Invalid 'input[1].id': 'call_a'. Expected an ID that begins with 'fc'.": (
+            "input[1].id",
+            "invalid_value",
+        ),
+        "Item 'rs_1' of type 'reasoning' was provided without its required following item.": (
+            "input",
+            None,
+        ),
+        "The encrypted content for item rs_1 could not be verified.": (
+            None,
+            "invalid_encrypted_content",
+        ),
+        "In context=(), 'additionalProperties' is required to be supplied and to be false.": (
+            "tools[0].parameters",
+            "invalid_function_parameters",
+        ),
+        "Invalid schema for response_format 'report': schema must be a JSON Schema of 'type: ": (
+            "text.format.schema",
+            "invalid_json_schema",
+        ),
+        "Previous response with id 'resp_1' not found.": (
+            "previous_response_id",
+            "previous_response_not_found",
+        ),
     }
     accepted = openai_responses_cases.ACCEPTED
     requests = (*_OpenAI.requests, Sent(200, path="/responses"))
