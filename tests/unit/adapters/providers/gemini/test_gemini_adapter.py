@@ -30,7 +30,7 @@ from tests.unit.runtime.evaluations import Scripted as ScriptedModel
 from turnledger.adapters.providers.gemini.adapter import GeminiAdapter
 from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.signatures import NO_SIGNATURE
-from turnledger.ledger import ModelReplied
+from turnledger.ledger import ModelCalled, ModelReplied
 from turnledger.projections import MediaBlock, MessageHistory
 from turnledger.runtime import (
     Deadline,
@@ -257,6 +257,16 @@ def _said(reply: Reply) -> Any:
 
 
 # --- failures --------------------------------------------------------------------------------
+
+
+def test_retries_are_the_loops_also_where_the_user_asks_the_sdk_for_them(gemini: Gemini) -> None:
+    """The loop records each attempt: the SDK makes no request of its own."""
+    server = gemini.server()
+    server.script = lambda asked: Status(503) if asked.attempt == 1 else Answer(text="3")
+    session = Session()
+    adapter = gemini.adapter(server, http_options={"retry_options": {"attempts": 5}})
+    assert adapter.evaluate(prompt_of(), session=session).text == "3"
+    assert len(server.asked) == len(events(session, ModelCalled)) == 2
 
 
 @pytest.mark.parametrize(
