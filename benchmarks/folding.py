@@ -15,7 +15,7 @@ from benchmarks.measuring import Result, speed
 from benchmarks.workload import conversation, run_of
 from turnledger.ledger import ANY, Event, Ledger, Record, new_run_id
 from turnledger.ledger.events.types import EVENT_TYPES
-from turnledger.ledger.stores.sqlite.schema import ROW
+from turnledger.ledger.stores.sql import ROW
 from turnledger.projections import fold, state_at
 from turnledger.projections.views.conversation import Conversation
 

@@ -12,7 +12,8 @@ from benchmarks.workload import WHEN, events
 from turnledger.ledger import Codec
 from turnledger.ledger.clock import to_micros
 from turnledger.ledger.runs.record import NewRow
-from turnledger.ledger.stores.sqlite.schema import RUN, TABLES
+from turnledger.ledger.stores.sql import RUN
+from turnledger.ledger.stores.sqlite.schema import TABLES
 
 INSERT = (
     "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) "

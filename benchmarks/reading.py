@@ -13,7 +13,7 @@ from benchmarks.measuring import Result, speed
 from benchmarks.workload import events
 from turnledger.ledger import ANY, Ledger, new_run_id
 from turnledger.ledger.events.types import EVENT_TYPES
-from turnledger.ledger.stores.sqlite.schema import ROW
+from turnledger.ledger.stores.sql import ROW
 
 COUNT = 100_000
 

@@ -1,8 +1,6 @@
 """The `eventsourcing` library's interfaces over a ledger: recorder, subscription, application.
 
-With these the library's own tools run over a ledger: notification logs, tracking recorders, and
-`ProjectionRunner` with a projection of the user's. Appends of the project itself do not come this
-way; `Ledger.append` is the short one.
+They run the library's own tools; the project itself appends with `Ledger.append`.
 """
 
 from __future__ import annotations
@@ -157,10 +155,7 @@ class LedgerRecorder(ApplicationRecorder):
 
 
 class LedgerSubscription(Subscription[LedgerRecorder]):
-    """The library's subscription: follows a ledger and blocks until there are more events.
-
-    On PostgreSQL with a synchronous standby it gives only what the standby has confirmed.
-    """
+    """The library's subscription: follows a ledger, and blocks until there are more events."""
 
     def __init__(
         self, recorder: LedgerRecorder, gt: int | None = None, topics: Sequence[str] = ()

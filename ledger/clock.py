@@ -1,7 +1,6 @@
 """The clock and the source of ids, and conversions of times.
 
-Only this module reads the system's clock and makes ids. Both are replaceable
-(`Ledger.open(clock=...)`), so that everything else depends on its arguments alone.
+Only this module reads the system's clock and makes ids; `Ledger.open(clock=...)` replaces both.
 """
 
 from __future__ import annotations
@@ -48,16 +47,6 @@ class SystemClock:
 def is_moment(value: object) -> bool:
     """Whether a value is a time that a record may have."""
     return isinstance(value, int) and FIRST_MOMENT <= value <= LAST_MOMENT
-
-
-def check_moment(micros: int) -> int:
-    """The same time, if a record may have it; IntegrityFailureError otherwise."""
-    if not is_moment(micros):
-        raise IntegrityFailureError(
-            f"Invalid time {micros!r:.80}: expected microseconds from {FIRST_MOMENT} (1970) to "
-            f"{LAST_MOMENT} (the year 9000)."
-        )
-    return micros
 
 
 # The events of a commit share their time, and several views ask for it.

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
-from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID, uuid5
 
@@ -146,12 +145,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -196,10 +190,7 @@ class Ledger:
     # --- writing ---
 
     def prepare(self, event: Event | Draft) -> Entry:
-        """Encode and check an event once, to append it to this ledger later.
-
-        `Entry.event` is the event as it will be read: checked, and without secrets.
-        """
+        """Encode and check an event once, to append later; `Entry.event` is as it will be read."""
         return prepare(event, self._codec, self._clock)
 
     def append(
@@ -461,14 +452,7 @@ class Ledger:
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
         """
-        run = canonical_id(run_id)
-        name, holder = self.redact_text(worker or self.worker), self._store.holder()
-        micros = max(ttl // timedelta(microseconds=1), 0)
-        clock, codec = self._clock, self._codec
-        lease, version = self._store.write(
-            lambda tx: claiming.claim(tx, run, name, holder, micros, clock, codec)
-        )
-        return Claim(self, lease, version, micros)
+        return self._claim(canonical_id(run_id), worker, ttl)
 
     def begin(
         self,
@@ -489,21 +473,27 @@ class Ledger:
         Raises:
             AppendRefusedError: If the run exists (ConcurrentAppendError, RunClaimedError).
         """
+        request = build_request(run_id, started, NEW, None, (), self._codec, self._clock)
+        try:
+            return self._claim(request.run_id, worker, ttl, request)
+        except StoreUnavailableError as error:
+            error.drafts = _drafts(request)
+            raise
+
+    def _claim(
+        self, run: str, worker: str | None, ttl: timedelta, first: AppendRequest | None = None
+    ) -> Claim:
+        """Claim a run, after the `first` append if there is one, in one transaction."""
         clock, codec = self._clock, self._codec
-        request = build_request(run_id, started, NEW, None, (), codec, clock)
         name, holder = self.redact_text(worker or self.worker), self._store.holder()
         micros = max(ttl // timedelta(microseconds=1), 0)
 
         def work(tx: Transaction) -> tuple[Lease, int]:
-            append(tx, request, clock)
-            return claiming.claim(tx, request.run_id, name, holder, micros, clock, codec)
+            if first is not None:
+                append(tx, first, clock)
+            return claiming.claim(tx, run, name, holder, micros, clock, codec)
 
-        try:
-            lease, version = self._store.write(work)
-        except StoreUnavailableError as error:
-            error.drafts = _drafts(request)
-            raise
-        return Claim(self, lease, version, micros)
+        return Claim(self, *self._store.write(work), micros)
 
     def worker_of(self, run_id: RunId) -> str | None:
         """The worker that holds a run's claim now; None if there is none alive."""
@@ -550,10 +540,7 @@ class Ledger:
         return sum(1 for _ in verifying.every_run(self._store))
 
     def rebase(self) -> bool:
-        """After a PostgreSQL dump was restored: make new positions follow the stored ones.
-
-        Gives whether that was necessary. On other stores it never is.
-        """
+        """After a PostgreSQL dump was restored: make positions follow; whether that was due."""
         return self._store.rebase()
 
     def _lineage(self, run: str) -> list[Segment]:

@@ -63,10 +63,7 @@ class Projection(ABC, Generic[S]):
 
 
 class Folding(ABC, Generic[S]):
-    """A state while records are folded into it: private to the fold, so it may be changed.
-
-    Many records then cost one new state. The state that it began with stays as it was.
-    """
+    """A state while records are folded into it: private to the fold, so that it may be changed."""
 
     @abstractmethod
     def take(self, record: Record) -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar, Unpack
 from turnledger.adapters.providers.openai.adapter import send_chat
 from turnledger.adapters.providers.openai.chat import ChatCompletions
 from turnledger.adapters.providers.retry import InterruptedStreamError
-from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter, require
+from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.projections import ChatTurn, ToolUseBlock
@@ -48,7 +48,7 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
         **options: See `ModelOptions`.
     """
 
-    name = "litellm"
+    name = package = "litellm"
 
     def __init__(
         self,
@@ -77,9 +77,6 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
         )
         self.require_structured_output_text = require_structured_output_text
         self._is_litellm = completion is None and completion_factory is None
-
-    def check_installed(self) -> None:
-        require("litellm", "litellm")
 
     def make_client(self, **kwargs: Any) -> Any:
         litellm = _litellm()

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
@@ -28,6 +28,18 @@ def require(package: str, extra: str) -> None:
             f"The package {package!r} is not installed. Install it with: "
             f"pip install 'turnledger[{extra}]'"
         )
+
+
+def whole_answer(stream: Any, answer: Any) -> Any:
+    """Have `answer` assemble the pieces of a stream; the stream is closed in any case."""
+    try:
+        for piece in stream:
+            answer.add(piece)
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()
+    return answer.whole()
 
 
 class ModelOptions(TypedDict, total=False):
@@ -74,6 +86,9 @@ class SdkAdapter(ProviderAdapter[OutputT]):
     A client that this makes is closed by `close`, or at the end of a `with`.
     """
 
+    # The SDK's package; the extra that installs it is called like the adapter.
+    package: ClassVar[str]
+
     def __init__(
         self,
         wire: WireFormat,
@@ -97,11 +112,7 @@ class SdkAdapter(ProviderAdapter[OutputT]):
         self._is_ours = client is None
         self._lock = Lock()
         if client is None and client_factory is None:
-            self.check_installed()
-
-    @abstractmethod
-    def check_installed(self) -> None:
-        """RuntimeError that says what to install."""
+            require(self.package, self.name)
 
     @abstractmethod
     def make_client(self, **kwargs: Any) -> Any:

@@ -18,7 +18,7 @@ import msgspec
 
 from turnledger.adapters.providers.media import LoadedMedia, UnsupportedMediaError, loaded
 from turnledger.ledger.events.messages import Modality
-from turnledger.projections import ChatTurn, MediaBlock
+from turnledger.projections import ChatTurn, MediaBlock, TextBlock
 from turnledger.runtime import Reply, Request
 from turnledger.runtime.agent.models import ToolChoice
 
@@ -245,6 +245,30 @@ class Page:
                 raise
             return f"{label} ({_described(block)}, which can't be shown here)", None
         return label, media
+
+    def said(
+        self,
+        turn: ChatTurn,
+        text: Callable[[str], Any],
+        part: Callable[[LoadedMedia], dict[str, Any] | None],
+    ) -> list[Any]:
+        """The parts of a user's turn that are not results: texts, and media after their labels.
+
+        Args:
+            turn: The turn.
+            text: A text as the format writes it.
+            part: Media as the format writes it; None if there is nothing to be seen in it.
+        """
+        said: list[Any] = []
+        for block in turn.blocks:
+            if type(block) is TextBlock:
+                said.append(text(block.text))
+            elif type(block) is MediaBlock:
+                label, media = self.media(block)
+                said.append(text(label))
+                if media is not None and (shown := part(media)) is not None:
+                    said.append(shown)
+        return said
 
     def media_said(self, block: MediaBlock) -> str:
         """Media as text, where a provider takes none at all: in what its own side said."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as NoBase64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from turnledger.adapters.providers.registry import reply_of
 from turnledger.adapters.transcripts.json_cursor import Node
 from turnledger.adapters.transcripts.transcript import Note, Transcript
 from turnledger.ledger import blob_name
@@ -29,7 +30,6 @@ from turnledger.projections import (
     ToolUseBlock,
 )
 from turnledger.projections.history.blocks import STUB_TEXT
-from turnledger.runtime import Reply
 
 # The line that stands before media when they are sent: with the hint, if there is one.
 _LABEL = re.compile(r"Media (\d{1,9}):(?: (.*))?", re.DOTALL)
@@ -47,6 +47,11 @@ def blocks_in(content: Node | None, part: Callable[[Node], Block]) -> list[Block
     if content.is_text:
         return [TextBlock(content.text())] if content.value else []
     return [part(one) for one in content.each()]
+
+
+def texts_in(blocks: Iterable[Block]) -> str:
+    """The texts among blocks, one below the other."""
+    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 class TranscriptBuilder:
@@ -100,25 +105,34 @@ class TranscriptBuilder:
             self._beyond[len(self._turns)] = beyond
         self._turns.append(ChatTurn("assistant", tuple(self._labelled(blocks))))
 
-    def replied(self, reply: Reply, beyond: Any, ids: Sequence[str] = ()) -> None:
-        """An assistant's message as a live run records it: text, then calls.
+    def answered(self, blocks: list[Block], answer: dict[str, Any]) -> None:
+        """An assistant's message; `answer` is the same as its provider's answer had it.
 
-        So it is where the provider wants more back than that, which knows the order of all.
-        `ids` are those of the calls where the provider gave none.
+        Where the provider wants more back than the message, which knows the order of all, it is
+        as a live run records it: text, then calls.
         """
-        blocks: list[Block] = [TextBlock(reply.text)] if reply.text else []
+        replied = reply_of(self.format, answer)
+        if replied is None or any(isinstance(block, MediaBlock) for block in blocks):
+            self.assistant(blocks)
+            return
+        reply, beyond = replied
+        asked = [block.call_id for block in blocks if isinstance(block, ToolUseBlock)]
+        said: list[Block] = [TextBlock(reply.text)] if reply.text else []
         for place, call in enumerate(reply.tool_calls):
-            call_id = call.call_id or ids[place]
-            blocks.append(ToolUseBlock(call_id, call.name, call.arguments))
-        self.assistant(blocks, beyond)
+            call_id = call.call_id or asked[place]
+            said.append(ToolUseBlock(call_id, call.name, call.arguments))
+        self.assistant(said, beyond)
 
-    def result(self, block: ToolResultBlock, media: list[Block] | None = None) -> None:
+    def result(self, node: Node, call_id: str, said: list[Block], is_error: bool = False) -> None:
         """A result; media in it, which a result has no room for, stand behind the results."""
-        self._open.pop(block.call_id, None)
-        if block.content == STUB_TEXT:
-            block = msgspec.structs.replace(block, is_error=True)
-        self._results.append(block)
-        self._results.extend(self._labelled(media or []))
+        media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
+        if media:
+            self.note(node, "media in a result: imported behind the results")
+        self._open.pop(call_id, None)
+        content = texts_in(said)
+        is_error = is_error or content == STUB_TEXT
+        self._results.append(ToolResultBlock(call_id, content, is_error))
+        self._results.extend(self._labelled(media))
 
     def _flush(self) -> None:
         if self._results:
@@ -193,8 +207,11 @@ class TranscriptBuilder:
             return self.left_out(node, modality, "its data is not base64")
         return self._kept(node, content, modality, mime)
 
-    def file(self, node: Node, data: str) -> Block:
-        """A document whose data is a data URL, or just the base64 of one."""
+    def file(self, node: Node) -> Block:
+        """A document whose `file_data` is a data URL, or just the base64 of one."""
+        data = node.text_at("file_data")
+        if not data:
+            return self.left_out(node, "file")
         if data[:5].lower() != "data:":
             return self.media(node, data, "document", "application/pdf")
         mime = data[5:].partition(",")[0].partition(";")[0].strip().lower()
@@ -229,12 +246,10 @@ class TranscriptBuilder:
 
 def modality_of(mime: str | None) -> Modality:
     """What kind of media a type is."""
-    kind = (mime or "").partition("/")[0]
-    if kind == "image":
-        return "image"
-    if kind == "audio":
-        return "audio"
-    return "video" if kind == "video" else "document"
+    match (mime or "").partition("/")[0]:
+        case "image" | "audio" | "video" as kind:
+            return kind
+    return "document"
 
 
 def _name_in(value: Any) -> str:

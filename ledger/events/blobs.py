@@ -1,7 +1,6 @@
 """Blobs: bytes of media, files and tool schemas, stored beside the events by their hash.
 
-Events refer to a blob by name, so the hash chain covers its bytes. A blob is written in the
-transaction of the first event that names it, and never changes.
+Events refer to a blob by name, so the hash chain covers its bytes.
 """
 
 from __future__ import annotations

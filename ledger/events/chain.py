@@ -35,33 +35,19 @@ def link(
     Each field has its length before it ("3:abc,"). Without the lengths, bytes could move from
     one field to the next without changing the digest.
     """
-    number = b"%d" % version
-    moment = b"%d" % recorded_at
-    return sha256(
-        b"%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,%d:%b,"
-        % (
-            len(previous),
-            previous,
-            len(run_id),
-            run_id,
-            len(number),
-            number,
-            len(event_id),
-            event_id,
-            len(tag),
-            tag,
-            len(moment),
-            moment,
-            len(data),
-            data,
-        )
-    ).digest()
+    numbers = b"%d" % version, b"%d" % recorded_at
+    fields = (previous, run_id, numbers[0], event_id, tag, numbers[1], data)
+    return sha256(b"".join(map(with_length, fields))).digest()
+
+
+def with_length(field: bytes) -> bytes:
+    """A field with its length before it, "3:abc,"."""
+    return b"%d:%b," % (len(field), field)
 
 
 @lru_cache(maxsize=256)
 def _prefixed(text: str) -> bytes:
-    value = text.encode()
-    return b"%d:%b," % (len(value), value)
+    return with_length(text.encode())
 
 
 def linker(run_id: str, recorded_at: int) -> Callable[[bytes, int, str, str, bytes], bytes]:
@@ -71,8 +57,7 @@ def linker(run_id: str, recorded_at: int) -> Callable[[bytes, int, str, str, byt
     `link`, from text instead of bytes, and faster: this is the path of every append.
     """
     run = _prefixed(run_id)
-    moment = b"%d" % recorded_at
-    moment = b"%d:%b," % (len(moment), moment)
+    moment = with_length(b"%d" % recorded_at)
 
     def link_next(previous: bytes, version: int, event_id: str, tag: str, data: bytes) -> bytes:
         number = b"%d" % version

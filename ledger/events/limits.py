@@ -1,8 +1,4 @@
-"""Size limits of events and blobs, and the check that free values are JSON.
-
-Limits keep one runaway tool result from filling a disk or a reader's memory. The defaults are
-generous; `Ledger.open(limits=...)` sets others.
-"""
+"""Size limits of events and blobs, and the check that free values are JSON."""
 
 from __future__ import annotations
 
@@ -45,6 +41,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 "values can't be decoded safely."
             )
 
+    def check(self, what: str, found: int, setting: str) -> None:
+        """LimitExceededError if more was found than the setting of this name allows."""
+        limit: int = getattr(self, setting)
+        if found > limit:
+            raise LimitExceededError(what, limit=limit, found=found, setting=setting)
+
 
 def check_indexed(event: Event) -> None:
     """Refuse tags and prompt keys that can't be indexed. For appends: old records may have them."""
@@ -85,12 +87,7 @@ def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:
             raise InvalidEventError(f"{path}: JSON has no {value}; use null or text.")
         return
     if depth >= limits.max_json_depth:
-        raise LimitExceededError(
-            f"JSON nesting at {path[:200]}",
-            limit=limits.max_json_depth,
-            found=depth + 1,
-            setting="max_json_depth",
-        )
+        limits.check(f"JSON nesting at {path[:200]}", depth + 1, "max_json_depth")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):

@@ -1,8 +1,4 @@
-"""Messages as they are recorded: immutable and independent of providers.
-
-`InnerMessage` has everything that the other kind of message (of parts and options) needs, so that
-both convert into each other without loss.
-"""
+"""Messages as they are recorded: immutable and independent of providers."""
 
 from __future__ import annotations
 
@@ -22,9 +18,11 @@ ToolCallStatus = Literal["pending", "completed", "failed"]
 Modality = Literal["image", "audio", "video", "document"]
 
 
-class ToolCallRecord(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class Value(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """The base of all that is recorded: immutable, and JSON without fields that are defaults."""
+
+
+class ToolCallRecord(Value, frozen=True):
     """A tool call that the assistant requested; `arguments` is JSON text."""
 
     call_id: str
@@ -33,29 +31,13 @@ class ToolCallRecord(
     status: ToolCallStatus = "pending"
 
 
-class TextContent(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="text",
-):
+class TextContent(Value, frozen=True, tag_field="kind", tag="text"):
     """A text part of a message."""
 
     text: str
 
 
-class MediaContent(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="media",
-):
+class MediaContent(Value, frozen=True, tag_field="kind", tag="media"):
     """A media part: an image, audio, video or document, at a `url` or in a `blob`.
 
     `blob` is the name of bytes in the ledger (see `ledger.events.blobs`).
@@ -73,9 +55,7 @@ class MediaContent(
             raise ValueError("media has exactly one of url and blob")
 
 
-class InnerMessage(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class InnerMessage(Value, frozen=True):
     """One message of a conversation.
 
     `sequence` counts from 0 within its evaluation, and `turn` counts the model's replies. The

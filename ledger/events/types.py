@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from turnledger.ledger.events.messages import Count, InnerMessage, Moment
+from turnledger.ledger.events.messages import Count, InnerMessage, Moment, Value
 
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
 # ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
@@ -56,9 +56,7 @@ class BaseEvent(
     tag: ClassVar[str]
 
 
-class TokenLimits(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class TokenLimits(Value, frozen=True):
     """The most tokens that a run may use."""
 
     max_total_tokens: Count | None = None
@@ -66,9 +64,7 @@ class TokenLimits(
     max_output_tokens: Count | None = None
 
 
-class TokenUsage(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class TokenUsage(Value, frozen=True):
     """The tokens that one model call used."""
 
     input_tokens: Count = 0
@@ -224,9 +220,7 @@ class RunAbandoned(BaseEvent, frozen=True, kw_only=True):
 # --- the conversation --------------------------------------------------------------
 
 
-class OfferedTool(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class OfferedTool(Value, frozen=True):
     """A tool that a model may call, and the digest of its description and parameters."""
 
     name: str

@@ -1,8 +1,7 @@
 """Upcasters: convert payloads of retired event tags when they are read.
 
-Stored events are never rewritten. When the meaning of an event changes, it gets a new tag, and the
-old tag stays here for ever, with a pure function from its payload to that of its successor.
-Upcasters are applied until the tag is a current one.
+Stored events are never rewritten: an old tag stays here for ever, with a pure function from its
+payload to that of its successor.
 """
 
 from __future__ import annotations

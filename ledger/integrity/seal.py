@@ -20,7 +20,7 @@ import msgspec
 
 from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT
+from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT, with_length
 from turnledger.ledger.integrity.signing import Signer, is_signed_by
 from turnledger.ledger.integrity.verify import Problem, Report, every_run
 from turnledger.ledger.runs.index import RunRow, check_types
@@ -96,19 +96,15 @@ class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def statement(self) -> bytes:
-        """The bytes that are signed: every field but the key and the signature.
-
-        Each field has its length before it, so that no two seals share a statement. The heads
-        are covered by `root`.
-        """
+        """The bytes that are signed: each field but key and signature, with its length before."""
         numbers = (self.runs, self.events, self.position)
         return b"".join(
             (
-                _field(b"turnledger seal"),
-                _field(b"%d" % self.turnledger_seal),
-                _field(self.sealed_at.encode()),
-                *(_field(b"%d" % number) for number in numbers),
-                _field(bytes.fromhex(self.root)),
+                with_length(b"turnledger seal"),
+                with_length(b"%d" % self.turnledger_seal),
+                with_length(self.sealed_at.encode()),
+                *(with_length(b"%d" % number) for number in numbers),
+                with_length(bytes.fromhex(self.root)),
             )
         )
 
@@ -290,10 +286,7 @@ def check_seal(
 
 
 def _missed(store: Store, seal: Seal) -> tuple[list[Problem], int]:
-    """The heads that the store lacks, and its highest position.
-
-    Only the rows of the heads are read, and raw: they may be damaged.
-    """
+    """The heads that the store lacks, and its highest position; read raw, for damage."""
     missed: list[Problem] = []
     highest = 0
     for head in seal.heads:
@@ -331,14 +324,10 @@ def _root(heads: Iterable[Head]) -> str:
     """SHA-256 over the heads, each field with its length before it, as in the hash chain."""
     whole = sha256()
     for head in heads:
-        whole.update(_field(head.run_id.encode()))
-        whole.update(_field(b"%d" % head.version))
-        whole.update(_field(bytes.fromhex(head.digest)))
+        whole.update(with_length(head.run_id.encode()))
+        whole.update(with_length(b"%d" % head.version))
+        whole.update(with_length(bytes.fromhex(head.digest)))
     return whole.hexdigest()
-
-
-def _field(value: bytes) -> bytes:
-    return b"%d:%b," % (len(value), value)
 
 
 def _edited(why: str) -> IntegrityFailureError:

@@ -1,21 +1,14 @@
-"""Ed25519 keys in PEM files, and signatures: the only module that imports `cryptography`.
-
-Keys are as `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write them. What is
-signed is up to the caller.
-"""
+"""Ed25519 keys in PEM files, and signatures: the only module that imports `cryptography`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from turnledger.ledger.errors import InvalidInputError, MissingDependencyError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
 
 # A key in PEM has about a hundred bytes, with a certificate or comments around it a few thousand.
 _LONGEST_KEY = 64 * 1024
@@ -30,21 +23,23 @@ class Signer(NamedTuple):
 
 def read_signer(path: Path) -> Signer:
     """Read a private key from a PEM file (PKCS 8, not encrypted)."""
-    private = _private_key(path)
+    kind = _ed25519().Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    wanted = "a private key that is not encrypted, `turnledger seal --new-key`"
+    load = partial(load_pem_private_key, password=None)
+    private = _loaded(path, load, wanted, kind)
     return Signer(private.sign, private.public_key().public_bytes_raw())
 
 
 def read_public_key(path: Path) -> bytes:
     """Read a raw public key from a PEM file."""
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    except ImportError as error:
-        raise _missing() from error
-    key = _loaded(path, load_pem_public_key, "a public key, `openssl pkey -in KEY -pubout`")
-    if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInputError(f"Invalid key in {path}: expected Ed25519.")
-    return key.public_bytes_raw()
+    kind = _ed25519().Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    wanted = "a public key, `openssl pkey -in KEY -pubout`"
+    public: bytes = _loaded(path, load_pem_public_key, wanted, kind).public_bytes_raw()
+    return public
 
 
 def new_key(path: Path) -> bytes:
@@ -52,12 +47,9 @@ def new_key(path: Path) -> bytes:
 
     Returns the public key in PEM, for those who check what is signed.
     """
-    try:
-        from cryptography.hazmat.primitives import serialization as form
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError as error:
-        raise _missing() from error
-    private = Ed25519PrivateKey.generate()
+    private = _ed25519().Ed25519PrivateKey.generate()
+    from cryptography.hazmat.primitives import serialization as form
+
     pem = private.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -69,50 +61,41 @@ def new_key(path: Path) -> bytes:
         out.write(pem)
         out.flush()
         os.fsync(out.fileno())
-    public = private.public_key()
-    return public.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo)
+    kind = form.PublicFormat.SubjectPublicKeyInfo
+    public: bytes = private.public_key().public_bytes(form.Encoding.PEM, kind)
+    return public
 
 
 def is_signed_by(public_key: bytes, signature: bytes, statement: bytes) -> bool:
     """Whether a signature is of these bytes and this key."""
+    kind = _ed25519().Ed25519PublicKey
+    from cryptography.exceptions import InvalidSignature
+
     try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ImportError as error:
-        raise _missing() from error
-    try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, statement)
+        kind.from_public_bytes(public_key).verify(signature, statement)
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _private_key(path: Path) -> Ed25519PrivateKey:
-    try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    except ImportError as error:
-        raise _missing() from error
-    key = _loaded(
-        path,
-        lambda content: load_pem_private_key(content, password=None),
-        "a private key that is not encrypted, `turnledger seal --new-key`",
-    )
-    if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInputError(f"Invalid key in {path}: expected Ed25519.")
-    return key
-
-
-def _loaded(path: Path, load: Callable[[bytes], Any], wanted: str) -> Any:
+def _loaded(path: Path, load: Callable[[bytes], Any], wanted: str, kind: type) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     with path.open("rb") as file:
         content = file.read(_LONGEST_KEY)  # a device may have no end
     try:
-        return load(content)
+        key = load(content)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise InvalidInputError(f"Invalid key in {path}: expected, in PEM, {wanted}.") from None
+    if not isinstance(key, kind):
+        raise InvalidInputError(f"Invalid key in {path}: expected Ed25519.")
+    return key
 
 
-def _missing() -> MissingDependencyError:
-    return MissingDependencyError("Signing a seal, or checking its signature,", "seal")
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
+    except ImportError as error:
+        what = "Signing a seal, or checking its signature,"
+        raise MissingDependencyError(what, "seal") from error
+    return ed25519

@@ -1,8 +1,7 @@
 """Verification: recomputes the hash chains, and checks blobs, tags and the run index against them.
 
-Rows are read raw, undecoded and with any type in any column, so that every kind of damage is
-reported instead of raising an error half way. For each run the first bad record is reported:
-every digest after it depends on it, so later ones tell nothing.
+Rows are read raw, so that any damage is reported instead of raising; of each run the first bad
+record, since every digest after it depends on it.
 """
 
 from __future__ import annotations
@@ -36,11 +35,7 @@ class ForkPoint(NamedTuple):
 
 
 class ForkPoints:
-    """Looks up fork points in raw rows, each once.
-
-    Without a memory, verifying a long line of forks of forks would walk up the whole line again
-    for each of them.
-    """
+    """Looks up fork points in raw rows, each once, however long a line of forks is."""
 
     def __init__(self, store: Store, decode: Callable[[RawRow], Event | None]) -> None:
         self._store = store

@@ -14,7 +14,6 @@ from turnledger.ledger.redaction.patterns import (
     PLACEHOLDER,
     RIGHT,
     UUID,
-    LazyRegex,
     SecretFormat,
     is_not_identifier,
     is_random,
@@ -48,24 +47,20 @@ _PASSWORD_HINTS = ("password", "pwd")
 _PRIVATE_KEYS = (
     SecretFormat(
         "private-key",
-        LazyRegex(
-            rf"-----BEGIN {_PEM_NAME}(?:"
-            rf"""(?:[^-"'`<>{{}}\[\]]++|-(?!----(?:BEGIN|END) )){{0,5000}}+-----END {_PEM_NAME}"""
-            # In pieces or cut off (a tool's output is): lines of base64, and the rest of the last.
-            rf"|{_BETWEEN}{HAS_DIGIT}[A-Za-z0-9+/=]{{16,1000}}"
-            rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,1000}}){{0,400}}+"
-            rf"""(?:{_BETWEEN}{_FEW}(?=\Z|["'`\\]|{_BETWEEN}-----END))?"""
-            rf"(?:[^A-Za-z0-9]{{1,40}}END {_PEM_NAME})?)"
-        ),
+        rf"-----BEGIN {_PEM_NAME}(?:"
+        rf"""(?:[^-"'`<>{{}}\[\]]++|-(?!----(?:BEGIN|END) )){{0,5000}}+-----END {_PEM_NAME}"""
+        # In pieces or cut off (a tool's output is): lines of base64, and the rest of the last.
+        rf"|{_BETWEEN}{HAS_DIGIT}[A-Za-z0-9+/=]{{16,1000}}"
+        rf"(?:{_BETWEEN}[A-Za-z0-9+/=]{{16,1000}}){{0,400}}+"
+        rf"""(?:{_BETWEEN}{_FEW}(?=\Z|["'`\\]|{_BETWEEN}-----END))?"""
+        rf"(?:[^A-Za-z0-9]{{1,40}}END {_PEM_NAME})?)",
         ("-----BEGIN ",),
         ("private key",),
     ),
     SecretFormat(
         "private-key",
-        LazyRegex(
-            r"Private-Lines: [0-9]{1,3}(?:\r?\n|\\+r\\+n|\\+n)"
-            r"(?P<secret>(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\+r\\+n|\\+n|\Z)){1,100})"
-        ),
+        r"Private-Lines: [0-9]{1,3}(?:\r?\n|\\+r\\+n|\\+n)"
+        r"(?P<secret>(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\+r\\+n|\\+n|\Z)){1,100})",
         ("Private-Lines: ",),
         ("private-lines",),
     ),
@@ -74,97 +69,77 @@ _PRIVATE_KEYS = (
 _PASSWORDS = (
     SecretFormat(
         "url-password",
-        LazyRegex(
-            r"""://(?:[^\s/:@"'<>?#\\\[]{0,200}|\[redacted: [a-z-]{1,40}\]):"""
-            rf"""(?![0-9]{{1,5}}[/?#,;)\]])(?P<secret>{_REAL}(?:[^\s/"'<>?#]{{1,256}}|[^\s"'<>@]{{1,256}}+))"""
-            r"@(?=[A-Za-z0-9\[._%-])(?!sha(?:256|512):)"
-        ),
+        r"""://(?:[^\s/:@"'<>?#\\\[]{0,200}|\[redacted: [a-z-]{1,40}\]):"""
+        rf"""(?![0-9]{{1,5}}[/?#,;)\]])(?P<secret>{_REAL}(?:[^\s/"'<>?#]{{1,256}}|[^\s"'<>@]{{1,256}}+))"""
+        r"@(?=[A-Za-z0-9\[._%-])(?!sha(?:256|512):)",
         ("://",),
         ("://",),
     ),
     # A URL that is a parameter of another URL: percent-encoded.
     SecretFormat(
         "url-password",
-        LazyRegex(
-            r"(?i:%3A%2F%2F)[A-Za-z0-9._~+-]{0,200}(?:%40[A-Za-z0-9._~+-]{0,200})?(?i:%3A)"
-            r"(?P<secret>[A-Za-z0-9%!$*()._~+-]{1,256}?)%40"
-        ),
+        r"(?i:%3A%2F%2F)[A-Za-z0-9._~+-]{0,200}(?:%40[A-Za-z0-9._~+-]{0,200})?(?i:%3A)"
+        r"(?P<secret>[A-Za-z0-9%!$*()._~+-]{1,256}?)%40",
         ("%3A%2F%2F", "%3a%2f%2f"),
         ("%3a%2f%2f",),
     ),
     SecretFormat(
         "url-password",
-        LazyRegex(
-            r"jdbc:oracle:(?:thin|oci8?):[^\s/@:]{1,64}/"
-            rf"""(?P<secret>{_REAL}[^\s@"'\\]{{1,128}})@"""
-        ),
+        r"jdbc:oracle:(?:thin|oci8?):[^\s/@:]{1,64}/"
+        rf"""(?P<secret>{_REAL}[^\s@"'\\]{{1,128}})@""",
         ("jdbc:oracle:",),
         ("jdbc:oracle:",),
     ),
     SecretFormat(
         "dsn-password",
-        LazyRegex(
-            # PWD=/home/... is a shell's working directory.
-            r"(?<=[;?&])[ ]{0,2}(?!PWD=[/~.])(?i:password|pwd|sslpassword)[ ]{0,2}=[ ]{0,2}"
-            rf"""{_QUOTES}(?P<secret>{_REAL}[^\s;&"'\\<>#]{{1,256}})"""
-        ),
+        # PWD=/home/... is a shell's working directory.
+        r"(?<=[;?&])[ ]{0,2}(?!PWD=[/~.])(?i:password|pwd|sslpassword)[ ]{0,2}=[ ]{0,2}"
+        rf"""{_QUOTES}(?P<secret>{_REAL}[^\s;&"'\\<>#]{{1,256}})""",
         (),
         _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
-        LazyRegex(
-            rf"{_START}(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
-            rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,256}}){_QUOTES};[ ]{{0,2}}"""
-            rf"(?={_ADO}[\w ]{{0,30}}=)"
-        ),
+        rf"{_START}(?i:password|pwd)[ ]{{0,2}}=[ ]{{0,2}}{_QUOTES}"
+        rf"""(?P<secret>{_REAL}[^\s;&"'\\<>]{{1,256}}){_QUOTES};[ ]{{0,2}}"""
+        rf"(?={_ADO}[\w ]{{0,30}}=)",
         (),
         _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
-        LazyRegex(
-            rf"{_START}{_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}password[ ]?=[ ]?{_QUOTES}"
-            rf"""(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})"""
-        ),
+        rf"{_START}{_LIBPQ}=[^\s,()]{{1,100}}[ ]{{1,3}}password[ ]?=[ ]?{_QUOTES}"
+        rf"""(?P<secret>{_REAL}[^\s,"'\\<>()]{{1,256}})""",
         (),
         _PASSWORD_HINTS,
     ),
     SecretFormat(
         "dsn-password",
-        LazyRegex(
-            rf"{_START}password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,256}})"
-            rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)"
-        ),
+        rf"{_START}password[ ]?=[ ]?{_QUOTES}(?P<secret>{_REAL}[^\s,\"'\\<>()]{{1,256}})"
+        rf"{_QUOTES}[ ]{{1,3}}(?={_LIBPQ}=)",
         (),
         _PASSWORD_HINTS,
     ),
     # .netrc, .pgpass and curl -u.
     SecretFormat(
         "login-password",
-        LazyRegex(
-            _START + r"machine\s{1,4}\S{1,200}\s{1,8}login\s{1,4}\S{1,100}\s{1,8}password\s{1,4}"
-            rf"""(?P<secret>{_REAL}[^\s"'\\]{{1,128}})"""
-        ),
+        _START + r"machine\s{1,4}\S{1,200}\s{1,8}login\s{1,4}\S{1,100}\s{1,8}password\s{1,4}"
+        rf"""(?P<secret>{_REAL}[^\s"'\\]{{1,128}})""",
         ("machine ",),
         _PASSWORD_HINTS,
     ),
     SecretFormat(
         "login-password",
-        LazyRegex(
-            r"(?<=[\w.*-]):(?:543[2-9]|6432|\*):[\w*-]{1,64}:[\w*.-]{1,64}:"
-            rf"""(?P<secret>{_REAL}[^\s:"'\\]{{4,128}})"""
-        ),
+        r"(?<=[\w.*-]):(?:543[2-9]|6432|\*):[\w*-]{1,64}:[\w*.-]{1,64}:"
+        rf"""(?P<secret>{_REAL}[^\s:"'\\]{{4,128}})""",
         (":543", ":6432:", ":*:"),
         (":543", ":6432:", ":*:"),
     ),
     SecretFormat(
         "login-password",
-        LazyRegex(
-            r"curl[ ](?:(?!curl )[^\n]){0,200}?(?<=[ ])(?:-u[ ]?|--user[ =])"
-            r"""["'\\]{0,4}[^\s:"'\\/]{1,64}:"""
-            rf"""(?P<secret>{_REAL}[^\s"'\\]{{4,128}})"""
-        ),
+        r"curl[ ](?:(?!curl )[^\n]){0,200}?(?<=[ ])(?:-u[ ]?|--user[ =])"
+        r"""["'\\]{0,4}[^\s:"'\\/]{1,64}:"""
+        rf"""(?P<secret>{_REAL}[^\s"'\\]{{4,128}})""",
         ("curl ",),
         ("curl ",),
     ),
@@ -175,45 +150,39 @@ _PASSWORDS = (
 _IN_URLS = (
     SecretFormat(
         "azure-account-key",
-        LazyRegex(
-            r"(?:(?<=Account)|(?<=Access))Key="
-            r"(?P<secret>[A-Za-z0-9+/]{43}=|[A-Za-z0-9+/]{86}==)(?![A-Za-z0-9+/=])"
-        ),
+        r"(?:(?<=Account)|(?<=Access))Key="
+        r"(?P<secret>[A-Za-z0-9+/]{43}=|[A-Za-z0-9+/]{86}==)(?![A-Za-z0-9+/=])",
         ("Key=",),
         ("accountkey=", "accesskey="),
     ),
     SecretFormat(
         "azure-sas-signature",
-        LazyRegex(r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%/+_-]{40,120}={0,2})"),
+        r"(?<=[?&;])sig=(?P<secret>[A-Za-z0-9%/+_-]{40,120}={0,2})",
         ("sig=",),
         ("sig=",),
     ),
     SecretFormat(
         "presigned-url",
-        LazyRegex(r"X-(?:Amz|Goog)-Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT),
+        r"X-(?:Amz|Goog)-Signature=(?P<secret>[0-9a-f]{64,600})" + RIGHT,
         ("X-Amz-Signature=", "X-Goog-Signature="),
         ("-signature=",),
     ),
     SecretFormat(
         "discord-webhook",
-        LazyRegex(r"/api/webhooks/[0-9]{15,22}/(?P<secret>[A-Za-z0-9_-]{60,100})"),
+        r"/api/webhooks/[0-9]{15,22}/(?P<secret>[A-Za-z0-9_-]{60,100})",
         ("/api/webhooks/",),
         ("/api/webhooks/",),
     ),
     SecretFormat(
         "slack-webhook",
-        LazyRegex(
-            r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_+-]{20,150})"
-        ),
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9/_+-]{20,150})",
         ("hooks.slack.com/",),
         ("hooks.slack.com/",),
     ),
     SecretFormat(
         "teams-webhook",
-        LazyRegex(
-            r"webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/"
-            r"(?P<secret>[0-9a-f]{32}/[0-9a-f-]{36})"
-        ),
+        r"webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/"
+        r"(?P<secret>[0-9a-f]{32}/[0-9a-f-]{36})",
         ("webhook.office.com/",),
         ("webhook.office.com/",),
     ),
@@ -225,26 +194,22 @@ _GAP = r"(?:\\{0,8}[ \t]|%20|\+){1,4}"
 _HEADERS = (
     SecretFormat(
         "bearer-token",
-        LazyRegex(rf"(?i:bearer){_GAP}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{16,4096}}={{0,2}})"),
+        rf"(?i:bearer){_GAP}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{16,4096}}={{0,2}})",
         (),
         ("bearer",),
         accepts=is_not_identifier,
     ),
     SecretFormat(
         "basic-auth",
-        LazyRegex(
-            rf"(?i:authorization){IS}(?i:basic){_GAP}(?P<secret>[A-Za-z0-9+/]{{6,1024}}={{0,2}})"
-        ),
+        rf"(?i:authorization){IS}(?i:basic){_GAP}(?P<secret>[A-Za-z0-9+/]{{6,1024}}={{0,2}})",
         (),
         ("authorization",),
         keyed=True,
     ),
     SecretFormat(
         "auth-header",
-        LazyRegex(
-            rf"(?i:authorization){IS}(?:(?i:token|ssws|apikey|api-key|key){_GAP})?(?i:token=)?"
-            rf"""["'\\]{{0,8}}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,4096}}={{0,2}})"""
-        ),
+        rf"(?i:authorization){IS}(?:(?i:token|ssws|apikey|api-key|key){_GAP})?(?i:token=)?"
+        rf"""["'\\]{{0,8}}(?P<secret>{HAS_DIGIT}[A-Za-z0-9._~+/-]{{20,4096}}={{0,2}})""",
         (),
         ("authorization",),
         keyed=True,
@@ -253,11 +218,9 @@ _HEADERS = (
     # Docker's config.json: user and password in base64, so the length is a multiple of four.
     SecretFormat(
         "basic-auth",
-        LazyRegex(
-            r"""(?<![\w.-])auth(?:["'\\]{1,8}[ ]{0,4}:|=)\s{0,4}["'\\]{0,8}(?P<secret>"""
-            r"(?=[A-Za-z+/]{0,99}[0-9])(?=[^A-Z\s]{0,99}[A-Z])(?:[A-Za-z0-9+/]{4}){3,200}"
-            r"(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)(?![A-Za-z0-9+/=._-])"
-        ),
+        r"""(?<![\w.-])auth(?:["'\\]{1,8}[ ]{0,4}:|=)\s{0,4}["'\\]{0,8}(?P<secret>"""
+        r"(?=[A-Za-z+/]{0,99}[0-9])(?=[^A-Z\s]{0,99}[A-Z])(?:[A-Za-z0-9+/]{4}){3,200}"
+        r"(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?)(?![A-Za-z0-9+/=._-])",
         (),
         ('auth"', "auth'", "auth\\", "auth="),
         keyed=True,
@@ -305,9 +268,7 @@ _NAMED = (
     named("twilio-auth-token", r"(?i:twilio[\w .-]{0,20}token)", r"[0-9a-f]{32}", "token"),
     SecretFormat(
         "twilio-auth-token",
-        LazyRegex(
-            r"""AC[0-9a-f]{32}["'\\]{1,8},\s{0,4}["'\\]{1,8}(?P<secret>[0-9a-f]{32})""" + RIGHT
-        ),
+        r"""AC[0-9a-f]{32}["'\\]{1,8},\s{0,4}["'\\]{1,8}(?P<secret>[0-9a-f]{32})""" + RIGHT,
         tuple(f"AC{digit}" for digit in "0123456789abcdef"),
     ),
     named("heroku-key", r"(?i:heroku[\w-]{0,20}key)", UUID, "key"),

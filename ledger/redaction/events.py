@@ -1,7 +1,6 @@
 """Redaction of events: replaces secrets in their text and free JSON, and nowhere else.
 
-Ids, digests, blob names, times and numbers are never replaced, whatever a user's own pattern
-matches: the ledger finds and verifies records by them.
+Ids, digests, blob names, times and numbers stay: the ledger finds and verifies records by them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """JSON inside text: replaces single values in place, and resolves needless escapes.
 
-Text is not decoded and encoded again, so spaces, the digits of numbers and duplicate keys stay as
-they are. Each character is read once. JSON that is cut off, or turns out not to be JSON, is
+Text is not decoded and encoded again, and each character is read once. JSON that is cut off is
 handled as far as it goes.
 """
 
@@ -138,11 +137,7 @@ def unescaped_bytes(data: bytes) -> bytes:
 
 
 class Unescaped:
-    """Text with needless escapes resolved, and a map from its places back to the original.
-
-    Secrets are found in the resolved text, which is what a format's pattern knows, and
-    replaced in the original.
-    """
+    """Text with needless escapes resolved, and a map from its places back to the original."""
 
     def __init__(self, text: str) -> None:
         parts: list[str] = []

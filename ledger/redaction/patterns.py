@@ -1,14 +1,10 @@
-"""Building blocks of secret formats: boundaries, assignments, placeholders, and `SecretFormat`.
-
-The formats themselves are in `ledger.redaction.tokens` (known by their prefix) and
-`ledger.redaction.contextual` (known by what is around them).
-"""
+"""Building blocks of secret formats: boundaries, assignments, placeholders, and `SecretFormat`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import AnyStr, Generic, NamedTuple
 
 
@@ -90,6 +86,11 @@ _ANY_UUID = LazyRegex(UUID, re.IGNORECASE)
 THREE_PARTS, HEX_PARTS = ".", "-"
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
 class SecretFormat(NamedTuple):
     """One kind of secret, and how to find it.
 
@@ -98,9 +99,9 @@ class SecretFormat(NamedTuple):
 
     Attributes:
         name: What the marker says, "github-token".
-        pattern: Matched where one of `literals` is, `offset` characters before it; without
-            literals it is searched for in the whole text. If it has a group `secret`, only
-            that group is replaced.
+        pattern: A regular expression, matched `offset` characters before one of `literals`;
+            without literals it is searched for in the whole text. If it has a group `secret`,
+            only that group is replaced.
         literals: Exact text that every secret of the format contains.
         hints: Lower-case words, one of which is in every text with such a secret. Without
             hints, the prefilter looks for a word of at least `shortest` characters that begins
@@ -113,7 +114,7 @@ class SecretFormat(NamedTuple):
     """
 
     name: str
-    pattern: LazyRegex[str]
+    pattern: str
     literals: tuple[str, ...]
     hints: tuple[str, ...] = ()
     offset: int = 0
@@ -124,7 +125,7 @@ class SecretFormat(NamedTuple):
 
     @property
     def regex(self) -> re.Pattern[str]:
-        return self.pattern.regex
+        return _compiled(self.pattern)
 
 
 def is_not_identifier(text: str) -> bool:
@@ -162,7 +163,7 @@ def token(
     """
     return SecretFormat(
         name,
-        LazyRegex(left + body + right),
+        left + body + right,
         tuple(prefixes.split()),
         tuple(hints.split()),
         shortest=shortest,
@@ -191,5 +192,5 @@ def named(
         right: What may be after the value.
         accepts: As in `SecretFormat`.
     """
-    pattern = LazyRegex(f"(?:{names}){between}(?P<secret>{value}){right}")
+    pattern = f"(?:{names}){between}(?P<secret>{value}){right}"
     return SecretFormat(name, pattern, (), tuple(hints.split()), keyed=True, accepts=accepts)

@@ -1,6 +1,5 @@
 """The redactor: replaces secrets in text, JSON and events with markers, before hashing and storing.
 
-The prefilter rules out most text at once; the rest is searched for each format that it may hold.
 The bytes of blobs are not searched: a blob is named by its hash.
 """
 

@@ -1,7 +1,6 @@
 """A user's own redaction rules: regular expressions, names of fields, and the TOML file of both.
 
-Rules are checked when they are made. An invalid name, an invalid regular expression, or one with
-exponential running time is an InvalidInputError that names it.
+Rules are checked when they are made: InvalidInputError names the invalid one.
 """
 
 from __future__ import annotations
@@ -141,11 +140,7 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
 
 
 def _can_explode(tree: Any, *, ways: int) -> bool:
-    """Whether the same text can be matched in so many ways that the time is exponential.
-
-    `ways` is how often the repeats around `tree` may repeat it. The tree is of Python's own
-    parser of regular expressions, which has no public interface: without it, nothing is refused.
-    """
+    """Whether text can be matched in exponentially many ways; `ways`: by repeats around `tree`."""
     for operation, given in tree:
         kind = str(operation)
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):

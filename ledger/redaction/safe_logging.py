@@ -1,8 +1,4 @@
-"""Loggers that redact: messages and tracebacks are written without secrets.
-
-They use the standard formats and the rules of every redactor in use, since one log may be about
-several ledgers.
-"""
+"""Loggers that write messages and tracebacks without secrets, by all redactors in use."""
 
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from turnledger.ledger.redaction.patterns import (
     RIGHT_OF_FEW,
     THREE_PARTS,
     UUID,
-    LazyRegex,
     SecretFormat,
     is_random,
     token,
@@ -80,10 +79,8 @@ _CLOUDS = (
     # Begins with random characters; "Q~" after the first four is the constant part.
     SecretFormat(
         "azure-client-secret",
-        LazyRegex(
-            rf"(?:(?<![A-Za-z0-9_~.-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_~.-]_))"
-            r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?!_{0,2}[A-Za-z0-9~-])"
-        ),
+        rf"(?:(?<![A-Za-z0-9_~.-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_~.-]_))"
+        r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}(?!_{0,2}[A-Za-z0-9~-])",
         ("Q~",),
         ("q~",),
         offset=4,
@@ -97,7 +94,7 @@ _CLOUDS = (
     # Version 1 is "s." and letters: too little alone, so the word vault must be before it.
     SecretFormat(
         "vault-token",
-        LazyRegex(r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT),
+        r"(?i:vault)[\w-]{0,20}[=: \"']{1,6}(?P<secret>s\.[A-Za-z0-9]{24})" + RIGHT,
         (),
         ("vault",),
         accepts=lambda text: is_random(text[2:]),
@@ -110,7 +107,7 @@ _CLOUDS = (
     token("fly-token", "fo1_", r"fo1_[A-Za-z0-9_-]{43}"),
     SecretFormat(
         "fly-token",
-        LazyRegex(LEFT + r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{100,4000}"),
+        LEFT + r"fm[12][ar]?_[A-Za-z0-9+/=,_-]{100,4000}",
         ("fm1_", "fm1a_", "fm1r_", "fm2_", "fm2a_", "fm2r_"),
         ("fm1", "fm2"),
     ),
@@ -118,7 +115,7 @@ _CLOUDS = (
     token("supabase-key", "sb_secret_", r"sb_secret_[A-Za-z0-9_-]{31}"),
     SecretFormat(
         "planetscale-token",
-        LazyRegex(LEFT + r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9._-]{32,64}={0,2}"),
+        LEFT + r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9._-]{32,64}={0,2}",
         ("pscale_",),
     ),
     token("neon-key", "napi_", r"napi_[a-z0-9]{64}"),
@@ -130,7 +127,7 @@ _CLOUDS = (
     token("pulumi-token", "pul-", r"pul-[0-9a-f]{40}"),
     SecretFormat(
         "terraform-token",
-        LazyRegex(LEFT + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}"),
+        LEFT + r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,70}",
         (".atlasv1.",),
         (".atlasv1.",),
         offset=14,
@@ -175,10 +172,8 @@ _CODE = (
     ),
     SecretFormat(
         "atlassian-token",
-        LazyRegex(
-            LEFT_OF_FEW + r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_-]{24,240}(?:=[A-F0-9]{8})?"
-            r"(?!_{0,2}[A-Za-z0-9=+/-])"
-        ),
+        LEFT_OF_FEW + r"AT(?:ATT3|CTT3|BB)[A-Za-z0-9_-]{24,240}(?:=[A-F0-9]{8})?"
+        r"(?!_{0,2}[A-Za-z0-9=+/-])",
         ("ATATT3", "ATCTT3", "ATBB"),
         accepts=is_random,
     ),
@@ -189,22 +184,18 @@ _SERVICES = (
     # The first part is a user's number, as text, in base64: any digit encodes to M, N or O.
     SecretFormat(
         "discord-token",
-        LazyRegex(
-            rf"(?=[MNO])(?:(?<![A-Za-z0-9_.+-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_.+-]_))"
-            r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}"
-            r"\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])"
-        ),
+        rf"(?=[MNO])(?:(?<![A-Za-z0-9_.+-])|{ESCAPED}|(?<=_)(?<![A-Za-z0-9_.+-]_))"
+        r"[MNO][A-Za-z0-9_-]{23,25}\.[A-Za-z0-9_-]{6}"
+        r"\.[A-Za-z0-9_-]{27,38}(?![A-Za-z0-9_-]|\.[A-Za-z0-9_])",
         (),
         (THREE_PARTS,),
     ),
     token("grafana-token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    SecretFormat(
-        "grafana-token", LazyRegex(LEFT + r"glc_[A-Za-z0-9+/]{40,400}={0,2}"), ("glc_",), ("glc_",)
-    ),
+    SecretFormat("grafana-token", LEFT + r"glc_[A-Za-z0-9+/]{40,400}={0,2}", ("glc_",), ("glc_",)),
     token("newrelic-key", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
     SecretFormat(
         "newrelic-key",
-        LazyRegex(LEFT + r"[0-9a-f]{36}NRAL" + RIGHT),
+        LEFT + r"[0-9a-f]{36}NRAL" + RIGHT,
         ("NRAL",),
         ("nral",),
         offset=36,
@@ -212,7 +203,7 @@ _SERVICES = (
     token("sentry-token", "sntryu_", r"sntryu_[0-9a-f]{64}"),
     SecretFormat(
         "sentry-token",
-        LazyRegex(LEFT + r"sntrys_eyJ[A-Za-z0-9]{8}[A-Za-z0-9+/=_-]{32,400}"),
+        LEFT + r"sntrys_eyJ[A-Za-z0-9]{8}[A-Za-z0-9+/=_-]{32,400}",
         ("sntrys_eyJ",),
     ),
     token("dynatrace-token", "dt0", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
@@ -244,13 +235,13 @@ _SERVICES = (
     token("mailgun-key", "key-", r"(?<![Cc]ache )key-[0-9a-f]{32}"),
     SecretFormat(
         "mailgun-key",
-        LazyRegex(rf"(?=[0-9a-f]{{32}}-){LEFT}[0-9a-f]{{32}}-[0-9a-f]{{8}}-[0-9a-f]{{8}}{RIGHT}"),
+        rf"(?=[0-9a-f]{{32}}-){LEFT}[0-9a-f]{{32}}-[0-9a-f]{{8}}-[0-9a-f]{{8}}{RIGHT}",
         (),
         (HEX_PARTS,),
     ),
     SecretFormat(
         "mailchimp-key",
-        LazyRegex(LEFT + r"[0-9a-f]{32}-us[0-9]{1,2}" + RIGHT),
+        LEFT + r"[0-9a-f]{32}-us[0-9]{1,2}" + RIGHT,
         ("-us",),
         (HEX_PARTS,),
         offset=32,
@@ -283,30 +274,28 @@ _SERVICES = (
     ),
     SecretFormat(
         "stripe-webhook-secret",
-        LazyRegex(LEFT + r"whsec_[A-Za-z0-9+/]{24,100}={0,2}(?![A-Za-z0-9+/])"),
+        LEFT + r"whsec_[A-Za-z0-9+/]{24,100}={0,2}(?![A-Za-z0-9+/])",
         ("whsec_",),
         ("whsec_",),
     ),
     # After the bot's number, which is not secret and stays.
     SecretFormat(
         "telegram-token",
-        LazyRegex(r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT),
+        r"(?<=[0-9]{8}):(?P<secret>AA[A-Za-z0-9_-]{33})" + RIGHT,
         (":AA",),
         (":aa",),
     ),
     SecretFormat(
         "twilio-key",
-        LazyRegex(LEFT_OF_LETTERS + r"SK[0-9a-f]{32}" + RIGHT),
+        LEFT_OF_LETTERS + r"SK[0-9a-f]{32}" + RIGHT,
         tuple(f"SK{digit}" for digit in "0123456789abcdef"),
     ),
     token("age-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}"),
     # "eyJ" is base64 of {" in the header and in the payload.
     SecretFormat(
         "jwt",
-        LazyRegex(
-            LEFT_OF_LETTERS + r"eyJ[A-Za-z0-9_-]{10,8192}"
-            r"\.eyJ[A-Za-z0-9_-]{10,16384}\.[A-Za-z0-9_-]{20,2048}"
-        ),
+        LEFT_OF_LETTERS + r"eyJ[A-Za-z0-9_-]{10,8192}"
+        r"\.eyJ[A-Za-z0-9_-]{10,16384}\.[A-Za-z0-9_-]{20,2048}",
         ("eyJ",),
     ),
 )

@@ -1,7 +1,6 @@
 """Builds the request of an append: events encoded, checked against limits, named by ids.
 
-Everything that can be refused without looking at the run is refused here: wrong types, limits,
-invalid ids. Nothing has been written by then.
+Everything that can be refused without looking at the run is refused here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from turnledger.ledger.errors import (
     InvalidEventError,
     InvalidInputError,
     InvalidRunIdError,
-    LimitExceededError,
 )
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits, check_indexed
@@ -122,13 +120,7 @@ def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[En
     limits = codec.limits
     if not batch:
         raise InvalidEventError("Nothing to append: expected at least one event.")
-    if len(batch) > limits.max_batch_events:
-        raise LimitExceededError(
-            "Events in one append",
-            limit=limits.max_batch_events,
-            found=len(batch),
-            setting="max_batch_events",
-        )
+    limits.check("Events in one append", len(batch), "max_batch_events")
     entries = []
     total = 0
     ids_given = False
@@ -141,13 +133,7 @@ def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[En
             check_indexed(entry.event)
         total += len(entry.data)
         entries.append(entry)
-    if total > limits.max_batch_bytes:
-        raise LimitExceededError(
-            "One append, in bytes",
-            limit=limits.max_batch_bytes,
-            found=total,
-            setting="max_batch_bytes",
-        )
+    limits.check("One append, in bytes", total, "max_batch_bytes")
     if ids_given:
         _refuse_twice([entry.event_id for entry in entries])
     return entries
@@ -166,13 +152,7 @@ def _named(blobs: Iterable[bytes], limits: Limits) -> Mapping[str, bytes]:
     for content in blobs:
         if not isinstance(content, bytes):
             raise InvalidInputError(f"Invalid blob: expected bytes, got {type(content).__name__}.")
-        if len(content) > limits.max_blob_bytes:
-            raise LimitExceededError(
-                "A blob, in bytes",
-                limit=limits.max_blob_bytes,
-                found=len(content),
-                setting="max_blob_bytes",
-            )
+        limits.check("A blob, in bytes", len(content), "max_blob_bytes")
         named[blob_name(content)] = content
     return named
 

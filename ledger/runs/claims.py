@@ -7,7 +7,6 @@ is void when its holder is known to be dead, or when its time is up.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Protocol
 
 from turnledger.ledger.clock import Clock
@@ -49,12 +48,7 @@ class Claim:
     def __enter__(self) -> Claim:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.release()
 
     def __repr__(self) -> str:

@@ -118,12 +118,10 @@ class Codec:
             error.args = (f"{kind.__name__}: {error.args[0]}", *error.args[1:])
             raise
         except RecursionError as error:
-            depth = self.limits.max_json_depth
+            limit = self.limits.max_json_depth
+            what, found = f"{kind.__name__}: JSON nesting", limit + 1
             raise LimitExceededError(
-                f"{kind.__name__}: JSON nesting",
-                limit=depth,
-                found=depth + 1,
-                setting="max_json_depth",
+                what, limit=limit, found=found, setting="max_json_depth"
             ) from error
         except MemoryError:
             raise
@@ -131,12 +129,7 @@ class Codec:
             # No JSON form, not of its field's type, or an object whose methods raise.
             raise InvalidEventError(f"{kind.__name__} can't be written as JSON: {error}") from error
         if len(data) > self._max_bytes:
-            raise LimitExceededError(
-                f"{kind.__name__}, in bytes",
-                limit=self.limits.max_event_bytes,
-                found=len(data),
-                setting="max_event_bytes",
-            )
+            self.limits.check(f"{kind.__name__}, in bytes", len(data), "max_event_bytes")
         return tag, data, decoded
 
     def _check_free_fields(self, holder: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -1,7 +1,6 @@
 """The lineage of a run: its own records, and its ancestors' up to the fork points.
 
-A fork shares its parent's first events and never copies them, so reading a run reads its lineage,
-oldest part first.
+A fork never copies its parent's events, so reading a run reads its lineage.
 """
 
 from __future__ import annotations

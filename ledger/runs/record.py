@@ -20,10 +20,7 @@ from turnledger.ledger.runs.codec import Codec
 
 
 class Draft(NamedTuple):
-    """An event that is to be appended under an id of the caller's.
-
-    Appending the same drafts again is safe: the ledger knows the ids.
-    """
+    """An event to append under an id of the caller's; appending the same drafts again is safe."""
 
     event: Event
     event_id: UUID | str

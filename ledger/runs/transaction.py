@@ -17,10 +17,7 @@ from turnledger.ledger.runs.record import Columns, NewColumns, Row
 
 
 class Lease(NamedTuple):
-    """Which worker has a run, and until when by the store's clock.
-
-    `holder` names a lock that lasts as long as the worker's open ledger.
-    """
+    """Which worker has a run until when; `holder` names a lock that lasts as long as its ledger."""
 
     run_id: str
     worker: str
@@ -74,6 +71,9 @@ class Watermark(NamedTuple):
 class DerivedWriter(ABC):
     """Derived data within a transaction: rows of text by name and key, one watermark a name."""
 
+    # Whether something was written since this was last reset.
+    wrote = False
+
     @abstractmethod
     def watermark(self, name: str) -> Watermark | None:
         """A name's watermark, locked: no other writer changes it before the transaction ends."""
@@ -102,7 +102,7 @@ class EventIdTakenError(RedoError):
 class Transaction(ABC):
     """One transaction of a store. `careful` ones check ids first and keep savepoints."""
 
-    __slots__ = ("_heads", "careful", "derived", "leases", "staged")
+    __slots__ = ("_heads", "_wrote", "careful", "derived", "leases", "staged")
 
     derived: DerivedWriter
     leases: Leases
@@ -110,6 +110,7 @@ class Transaction(ABC):
     def __init__(self, heads: dict[str, RunRow], *, careful: bool) -> None:
         self._heads = heads
         self.careful = careful
+        self._wrote = False
         # The heads of runs that this transaction has moved: the store's to remember if it commits.
         self.staged: dict[str, RunRow] = {}
 
@@ -146,6 +147,12 @@ class Transaction(ABC):
     def flush(self) -> None:  # noqa: B027
         """Write what was held back until now; RedoError may turn up only here."""
 
+    def wrote(self) -> bool:
+        """Whether anything was written since the last call."""
+        wrote = self._wrote or self.derived.wrote or self.leases.wrote
+        self._wrote = self.derived.wrote = self.leases.wrote = False
+        return wrote
+
     # --- what a store implements ---
 
     @abstractmethod
@@ -176,10 +183,6 @@ class Transaction(ABC):
     def rollback_to_savepoint(self) -> None: ...
 
     @abstractmethod
-    def wrote(self) -> bool:
-        """Whether anything was written since the last call."""
-
-    @abstractmethod
     def run(self, run_id: str) -> RunRow | None:
         """A run's row in the index, with what this transaction wrote."""
 
@@ -195,7 +198,4 @@ class Transaction(ABC):
 
     @abstractmethod
     def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
-        """Replace the run index by what `fold` makes of all rows, in order.
-
-        No other writer may come in between.
-        """
+        """Replace the run index by what `fold` makes of all rows; no writer may come in."""

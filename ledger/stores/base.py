@@ -1,10 +1,6 @@
 """The store interface: what memory, SQLite and PostgreSQL implement, and group-committed writing.
 
-A store implements a `Transaction` and a few reads. Everything that decides (checks, digests,
-claims) is written once, over these, and so is the same on every store.
-
-For readers of the whole ledger these are enough: `rows_after` (a page by position, with an end),
-`last_position`, and `wait_for_more`. For readers of a run: `rows` (a range of versions).
+Everything that decides (checks, digests, claims) is written once, over these.
 """
 
 from __future__ import annotations

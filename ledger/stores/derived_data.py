@@ -1,9 +1,7 @@
 """Derived data: rows by name and key that are stored beside the events and can be rebuilt.
 
-A row is (name, key, text). A name has at most one watermark, which says up to which position
-its rows were made; rows and watermark change in one transaction or not at all. Derived data
-is not covered by the digest chain and not exported: it must be possible to make it again
-from the events at any time.
+A name has at most one watermark, the position up to which its rows were made. Derived data is not
+covered by the hash chain and not exported.
 """
 
 from __future__ import annotations

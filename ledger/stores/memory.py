@@ -1,7 +1,6 @@
 """Memory store: for tests, and for sessions that need no disk.
 
-`memory://` is a new store each time; `memory://name` is shared by all ledgers of the process that
-are opened by that name, until the last of them is closed.
+`memory://name` is shared by all ledgers of the process with that name, until the last is closed.
 """
 
 from __future__ import annotations
@@ -69,16 +68,11 @@ class MemoryLeases(Leases):
         return self._tables.leases.get(run_id)
 
     def put(self, lease: Lease) -> None:
-        self._set(lease.run_id, lease)
+        _set(self._undo, self._tables.leases, lease.run_id, lease)
 
     def drop(self, run_id: str) -> None:
         if run_id in self._tables.leases:
-            self._set(run_id, None)
-
-    def _set(self, run_id: str, lease: Lease | None) -> None:
-        leases = self._tables.leases
-        self._undo.append(partial(_put, leases, run_id, leases.get(run_id)))
-        _put(leases, run_id, lease)
+            _set(self._undo, self._tables.leases, run_id, None)
 
     def holder_alive(self, holder: str) -> bool:
         return holder in self._tables.holders
@@ -98,20 +92,15 @@ class MemoryDerivedWriter(DerivedWriter):
         return self._tables.watermarks.get(name)
 
     def set_watermark(self, name: str, watermark: Watermark | None) -> None:
-        self._set(self._tables.watermarks, name, watermark)
+        _set(self._undo, self._tables.watermarks, name, watermark)
 
     def put(self, name: str, rows: Mapping[str, str | None]) -> None:
         new = {**self._tables.derived.get(name, {}), **rows}
         kept = {key: text for key, text in new.items() if text is not None}
-        self._set(self._tables.derived, name, kept)
+        _set(self._undo, self._tables.derived, name, kept)
 
     def clear(self, name: str) -> None:
-        self._set(self._tables.derived, name, None)
-
-    def _set(self, table: dict[str, Any], name: str, value: Any) -> None:
-        old = table.get(name)
-        self._undo.append(partial(_put, table, name, old))
-        _put(table, name, value)
+        _set(self._undo, self._tables.derived, name, None)
 
 
 class MemoryDerivedReader(DerivedReader):
@@ -140,6 +129,11 @@ class MemoryDerivedReader(DerivedReader):
         self._check_open()
         with self._tables.lock:
             return self._tables.derived.get(name, {})
+
+
+def _set(undo: list[Callable[[], Any]], table: dict[str, Any], key: str, value: Any) -> None:
+    undo.append(partial(_put, table, key, table.get(key)))
+    _put(table, key, value)
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:
@@ -204,14 +198,6 @@ class MemoryTransaction(Transaction):
         wrote, self._seen = len(self._undo) > self._seen, len(self._undo)
         return wrote
 
-    def _put(self, table: dict[str, Any], key: str, value: Any) -> None:
-        old = table.get(key)
-        if old is None:
-            self._undo.append(lambda: table.pop(key, None))
-        else:
-            self._undo.append(lambda: table.__setitem__(key, old))
-        table[key] = value
-
     def _advance(
         self,
         before: RunRow | None,
@@ -226,10 +212,10 @@ class MemoryTransaction(Transaction):
                 return None
             if any(event_id in tables.by_id for _, _, _, event_id, *_ in rows):
                 raise EventIdTakenError
-            self._put(tables.runs, after.run_id, after)
+            _set(self._undo, tables.runs, after.run_id, after)
             for name, content in blobs.items():
                 if name not in tables.blobs:
-                    self._put(tables.blobs, name, content)
+                    _set(self._undo, tables.blobs, name, content)
             return [self._insert(row) for row in rows]
 
     def _insert(self, columns: NewColumns) -> int:

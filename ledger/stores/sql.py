@@ -1,19 +1,40 @@
-"""SQL that the SQL stores share: the table `meta`, derived data, listings of runs."""
+"""SQL that the SQL stores share: their reads of runs, events, blobs and derived data, and leases.
+
+Statements have a `?` for each value; the PostgreSQL store writes its driver's mark instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.runs.transaction import Watermark
-from turnledger.ledger.stores.base import RunQuery
+from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.record import Columns
+from turnledger.ledger.runs.transaction import Lease, Leases, Watermark
+from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
+from turnledger.ledger.stores.wakeup import Wakeup
 
+ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
+RUN = (
+    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
+    "parent, parent_version, tags"
+)
+GET_LEASE = "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = ?"
+PUT_LEASE = """INSERT INTO leases VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET
+    worker = excluded.worker, epoch = excluded.epoch, holder = excluded.holder,
+    expires_at = excluded.expires_at"""
 # Watermarks are in the table `shelves`, rows in `shelf_rows`. Their column `generation` is
 # always 0: what an older version wrote under other numbers is ignored, and made again.
 WATERMARK = "fingerprint, position, state"
 PLAIN = "generation = 0"
+
+
+def run_values(row: RunRow) -> tuple[Any, ...]:
+    """A run's row in the order of RUN."""
+    return tuple(getattr(row, name) for name in row.__struct_fields__)
 
 
 def catalogue_number(value: Any) -> int:
@@ -27,7 +48,7 @@ def catalogue_number(value: Any) -> int:
 
 
 class SQLDerivedReader(DerivedReader):
-    """Derived data in a SQL database; `query` takes a statement with `?` for each value."""
+    """Derived data in a SQL database, read by `query`."""
 
     def __init__(self, query: Callable[[str, Sequence[Any]], list[Any]]) -> None:
         self._query = query
@@ -58,13 +79,94 @@ class SQLDerivedReader(DerivedReader):
         )
 
 
-def run_conditions(query: RunQuery, mark: str) -> tuple[str, list[Any]]:
-    """The WHERE of a listing of runs and its values; `mark` is the driver's placeholder."""
+class SQLStore(Store):
+    """What both SQL stores read in the same way; `_all` gives the rows of a query."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.derived = SQLDerivedReader(self._all)
+        self._appended = Wakeup()
+
+    @abstractmethod
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]: ...
+
+    def rows(
+        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
+    ) -> list[Columns]:
+        return self._all(
+            f"SELECT {ROW} FROM events WHERE run_id = ? AND version > ? AND version <= ? "
+            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
+            (run_id, after, until if until is not None else 2**62, limit),
+        )
+
+    def run(self, run_id: str) -> RunRow | None:
+        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id = ?", (run_id,))
+        return RunRow(*found[0]) if found else None
+
+    def list_runs(self, query: RunQuery) -> list[RunRow]:
+        where, values = _conditions(query)
+        order = "ORDER BY started_at DESC, run_id DESC LIMIT ?"
+        found = self._all(f"SELECT {RUN} FROM runs {where} {order}", [*values, query.limit])
+        return [RunRow(*row) for row in found]
+
+    def blob(self, name: str) -> bytes | None:
+        found = self._all("SELECT content FROM blobs WHERE name = ?", (name,))
+        return found[0][0] if found else None
+
+    def blob_names(self) -> Iterator[str]:
+        last = ""
+        page = "SELECT name FROM blobs WHERE name > ? ORDER BY name LIMIT ?"
+        while names := self._all(page, (last, PAGE)):
+            yield from (name for (name,) in names)
+            reached: object = names[-1][0]
+            if not isinstance(reached, str) or reached <= last:
+                # A damaged index would give the same names again and again.
+                raise IntegrityFailureError(
+                    "The names of blobs are not in order: the ledger is damaged."
+                )
+            last = reached
+
+    def lease(self, run_id: str) -> Lease | None:
+        found = self._all(GET_LEASE, (run_id,))
+        return Lease(*found[0]) if found else None
+
+    def written_catalogue(self) -> int | None:
+        found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")
+        return catalogue_number(found[0][0] if found else None)
+
+    def wait_for_more(self, position: int, seconds: float) -> None:
+        self._appended.wait(seconds)
+
+
+class SQLLeases(Leases):
+    """Leases as rows; `one` runs a statement of the transaction and gives its first row."""
+
+    __slots__ = ("_one",)
+
+    def __init__(self, one: Callable[..., Any]) -> None:
+        super().__init__()
+        self._one = one
+
+    def get(self, run_id: str) -> Lease | None:
+        found = self._one(GET_LEASE, run_id)
+        return Lease(*found) if found else None
+
+    def put(self, lease: Lease) -> None:
+        self.wrote = True
+        self._one(PUT_LEASE, *lease)
+
+    def drop(self, run_id: str) -> None:
+        self.wrote = True
+        self._one("DELETE FROM leases WHERE run_id = ?", run_id)
+
+
+def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
+    """The WHERE of a listing of runs, and its values."""
     conditions: list[str] = []
     values: list[Any] = []
 
     def add(condition: str, *bound: Any) -> None:
-        conditions.append(condition.replace("?", mark))
+        conditions.append(condition)
         values.extend(bound)
 
     if query.status is not None:

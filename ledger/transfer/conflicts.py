@@ -1,8 +1,4 @@
-"""Import conflicts: compares the records of an export file with a ledger, and writes nothing.
-
-A conflict is a run with other events, an event id that another record has, or a run to be extended
-that has a live worker.
-"""
+"""Import conflicts: compares the records of an export file with a ledger, and writes nothing."""
 
 from __future__ import annotations
 

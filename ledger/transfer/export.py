@@ -133,10 +133,7 @@ def _not_as_recorded(run_id: str, version: int, what: str) -> IntegrityFailureEr
 
 
 class ExportedRuns:
-    """The runs of an export, parents before children, and the fork points among them.
-
-    Memory grows with the number of runs, not of events.
-    """
+    """The runs of an export, parents before children, and the fork points among them."""
 
     def __init__(self, store: Store, wanted: Iterable[RunId] | None) -> None:
         """Select the wanted runs and their ancestors, or with None all runs."""

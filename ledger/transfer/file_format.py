@@ -28,10 +28,9 @@ FORMAT, SEALED_FORMAT = 1, 2
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line: the file's format, and the event catalogue of the exporting program.
+    """The first line: the file's format, and the exporting program's event catalogue.
 
-    An export decodes every event, so the program's catalogue covers all of them. The ledger's own
-    would depend on what else is in it, and the same runs must give the same bytes.
+    Not the ledger's own, which depends on what else is in it: the same runs give the same bytes.
     """
 
     turnledger: int

@@ -1,7 +1,6 @@
-"""Reader of export files: the header, the seal if there is one, and the records.
+"""Reader of export files, which are read twice: to validate, and then to write their records.
 
-A file is read twice, to validate it and then to write its records. All checks run each time, so
-that a file that changes in between is never trusted.
+All checks run each time, so that a file that changes in between is never trusted.
 """
 
 from __future__ import annotations
@@ -134,10 +133,7 @@ class ExportFile:
         self.fork_points: Mapping[tuple[str, int], object] = {}
 
     def records(self, *, second_pass: bool = False) -> Iterator[FileRecord]:
-        """Read all records in order; raises at the first invalid line.
-
-        In the `second_pass`, blobs come with their bytes.
-        """
+        """Read all records in order, in the `second_pass` with the bytes of their blobs."""
         # The header comes first, so that a file of another kind is not searched for fork points.
         header_of(next(self._lines())[1])
         self.fork_points = wanted = self._fork_points()

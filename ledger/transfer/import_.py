@@ -1,8 +1,7 @@
 """Import: writes the runs of an export file into a ledger, after validating the whole file.
 
-The file is read twice: to validate it and to find conflicts with the ledger, then to write what is
-new, in whole commits. Importing a file again is harmless: records that the ledger has under the
-same digest are skipped. Claims are not imported: they belong to the ledger that granted them.
+Records that the ledger has are skipped. Claims belong to the ledger that granted them, and are
+not imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Redaction on import: replaces secrets in a file's records and recomputes the digests after them.
 
-A run without secrets keeps every byte and digest of the file. One with a secret has new digests
-from that record on, and so have runs that start from a later version of it. Ids and times stay.
+A run without secrets keeps every byte and digest of the file.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Seals in export files: an export and an import compare the runs with the seal.
-
-A run that has grown since, or that is not in the seal, is counted; one that was cut or rewritten is
-refused. Blobs need no check of their own: their hashes are in the data.
-"""
+"""Seals in export files: an export and an import compare the runs with the seal."""
 
 from __future__ import annotations
 

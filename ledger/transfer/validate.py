@@ -1,8 +1,4 @@
-"""Validation of an export file: everything that can be checked without a ledger.
-
-Digests, versions without gaps, fork points, blobs, limits, the seal, and that every event can be
-decoded. `Lineages` tells which run recorded a version that forks and continuations share.
-"""
+"""Validation of an export file: everything that can be checked without a ledger."""
 
 from __future__ import annotations
 
@@ -13,11 +9,7 @@ from typing import NamedTuple, NoReturn
 import msgspec
 
 from turnledger.ledger.clock import is_moment, moment_text, to_micros
-from turnledger.ledger.errors import (
-    EventDecodeError,
-    LimitExceededError,
-    TurnledgerError,
-)
+from turnledger.ledger.errors import EventDecodeError, TurnledgerError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, linker
 from turnledger.ledger.events.limits import Limits
@@ -40,11 +32,7 @@ _BLOB_NAME_BYTES = 64
 
 
 class _Run(NamedTuple):
-    """A run's point in its lineage.
-
-    `at` is the version after which it has records of its own, `above` the run that recorded
-    version `at`, and `far_above` one further up, by which long lineages are skipped.
-    """
+    """A run's place in its lineage: its records follow `at`, which the run `above` recorded."""
 
     at: int
     depth: int
@@ -208,13 +196,8 @@ class Checker:
             self._damaged(f"blob {line.blob} is in the file twice")
         if len(self._pending) >= max_blobs(self._limits):
             self._damaged("more blobs than a record can name are before this one")
-        if len(line.content) > self._limits.max_blob_bytes:
-            raise LimitExceededError(
-                f"line {self._line}: a blob, in bytes",
-                limit=self._limits.max_blob_bytes,
-                found=len(line.content),
-                setting="max_blob_bytes",
-            )
+        what = f"line {self._line}: a blob, in bytes"
+        self._limits.check(what, len(line.content), "max_blob_bytes")
         self._pending[line.blob] = line.content if self._second_pass else b""
         self._blobs.add(line.blob)
 
@@ -278,13 +261,7 @@ class Checker:
         try:
             event = self._codec.decode(tag, data)
             self._codec.encode(event)  # within the limits of this ledger
-            if len(data) > self._limits.max_event_bytes:
-                raise LimitExceededError(
-                    "An event, in bytes",
-                    limit=self._limits.max_event_bytes,
-                    found=len(data),
-                    setting="max_event_bytes",
-                )
+            self._limits.check("An event, in bytes", len(data), "max_event_bytes")
         except TurnledgerError as error:
             if type(error) is EventDecodeError:
                 if self._catalogue <= CATALOGUE:
@@ -336,14 +313,9 @@ class Checker:
             self._commit_events = self._commit_bytes = 0
         self._commit_events += 1
         self._commit_bytes += size
-        for found, limit, setting in (
-            (self._commit_events, self._limits.max_batch_events, "max_batch_events"),
-            (self._commit_bytes, self._limits.max_batch_bytes, "max_batch_bytes"),
-        ):
-            if found > limit:
-                raise LimitExceededError(
-                    f"line {self._line}: one commit", limit=limit, found=found, setting=setting
-                )
+        what = f"line {self._line}: one commit"
+        self._limits.check(what, self._commit_events, "max_batch_events")
+        self._limits.check(what, self._commit_bytes, "max_batch_bytes")
 
     def _blobs_of(self, event: Event) -> dict[str, bytes]:
         named = set(blobs_named(event))

@@ -47,10 +47,7 @@ def align(first: Sequence[bytes], second: Sequence[bytes]) -> list[Pair]:
 
 
 def gaps(pairs: Sequence[Pair], block: Block) -> Iterator[Block]:
-    """What lies between the pairs of a block, before the first and after the last of them.
-
-    Only where there is anything, if on one side only.
-    """
+    """The parts of a block between its pairs, where there is anything on one side at least."""
     low, end, other_low, other_end = block
     for high, other_high in (*pairs, (end, other_end)):
         if low < high or other_low < other_high:

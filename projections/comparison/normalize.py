@@ -81,11 +81,7 @@ KEY_BYTES = 32
 
 
 class NormalizedEvent(NamedTuple):
-    """An event for comparison: `key` is a hash of its content without bookkeeping, and events of
-    the same `kind` can be paired.
-
-    All events of two runs are held at once, so the content is kept as JSON text.
-    """
+    """An event for comparison, as JSON text; `key` hashes it without bookkeeping."""
 
     version: int
     tag: str
@@ -210,10 +206,7 @@ def _is_bookkeeping(event: Event) -> bool:
 
 
 def one_line(event: NormalizedEvent, longest: int) -> str:
-    """An event as one line: a message as its text and calls, any other field by field.
-
-    Bookkeeping and digests are left out.
-    """
+    """An event as one line of text, without bookkeeping and digests."""
     content = event.content
     if event.tag == MessageAppended.tag:
         calls = (

@@ -49,11 +49,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Divergence(msgspec.Struct, frozen=True, gc=False):
-    """The first divergence of two runs: the versions of the events at this place.
-
-    Both are there if the event changed, or if each run does something else here; `rows` are
-    the places in the comparison's rows, one or two.
-    """
+    """The first divergence: the versions of both events, and the one or two `rows` it is in."""
 
     first: int | None
     second: int | None
@@ -61,11 +57,7 @@ class Divergence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two runs compared. `rows` has every event of both once, in each run's order.
-
-    `shared` is how many events are the very same, because one run descends from the other or
-    both from a third.
-    """
+    """Two runs compared: every event of both once; `shared` events are the very same records."""
 
     first: str
     second: str

@@ -1,45 +1,23 @@
-"""What a conversation is made of when it is sent: turns of the user and the assistant, in blocks.
-
-Plain immutable values that know no provider. Which sequences of them are a conversation
-is the business of `MessageHistory` (projections/history/message_history.py), not of this module.
-"""
+"""Turns of the user and the assistant, in blocks: a conversation as it is sent."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias, final
 
-import msgspec
-
-from turnledger.ledger.events.messages import Modality
+from turnledger.ledger.events.messages import Modality, Value
 
 TurnRole: TypeAlias = Literal["user", "assistant"]
 
 
 @final
-class TextBlock(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="text",
-):
+class TextBlock(Value, frozen=True, tag_field="kind", tag="text"):
     """A piece of text."""
 
     text: str
 
 
 @final
-class MediaBlock(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="media",
-):
+class MediaBlock(Value, frozen=True, tag_field="kind", tag="media"):
     """An image, sound, film or document: exactly one of `url` and `blob` says where it is.
 
     `blob` is the name of bytes in the ledger itself (see `ledger.events.blobs`).
@@ -54,15 +32,7 @@ class MediaBlock(
 
 
 @final
-class ToolUseBlock(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="tool_use",
-):
+class ToolUseBlock(Value, frozen=True, tag_field="kind", tag="tool_use"):
     """A call of a tool that the assistant asks for; `arguments` is JSON text, as it was written."""
 
     call_id: str
@@ -71,15 +41,7 @@ class ToolUseBlock(
 
 
 @final
-class ToolResultBlock(
-    msgspec.Struct,
-    frozen=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    gc=False,
-    tag_field="kind",
-    tag="tool_result",
-):
+class ToolResultBlock(Value, frozen=True, tag_field="kind", tag="tool_result"):
     """What came of a call."""
 
     call_id: str
@@ -91,9 +53,7 @@ Block: TypeAlias = TextBlock | MediaBlock | ToolUseBlock | ToolResultBlock
 
 
 @final
-class ChatTurn(
-    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class ChatTurn(Value, frozen=True):
     """All consecutive messages of one side.
 
     A `synthetic` turn is a placeholder: it stands first where a conversation begins

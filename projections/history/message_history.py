@@ -1,9 +1,7 @@
 """`MessageHistory`: a conversation that is valid for every provider after every message.
 
-`add` is the only way in and takes anything: what can't stand is repaired, and the repair is
-on record. A history is a value. Adding to one costs the same however long it is, and leaves
-it as it was. docs/explanation/message-history.md has the rules, and a table of what becomes
-of malformed input.
+What can't stand is repaired, and the repair is on record. docs/explanation/message-history.md has
+the rules.
 """
 
 from __future__ import annotations
@@ -77,10 +75,7 @@ class MessageHistory:
 
     @classmethod
     def new(cls, system: str = "", *, synthetic_lead: bool = False) -> MessageHistory:
-        """An empty history; with `synthetic_lead` it has a placeholder for a first user's turn.
-
-        The first message of a real user takes its place.
-        """
+        """An empty history; `synthetic_lead` is a placeholder until a real user's first message."""
         history = cls().with_system(system)
         return history.add(SYNTHETIC_LEAD) if synthetic_lead else history
 

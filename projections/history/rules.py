@@ -1,7 +1,6 @@
-"""Rules of a conversation: how a message changes the last turn of a history.
+"""Rules of a conversation: pure functions from the last turn and a message to the new last turn.
 
-Pure functions from the last turn and a checked message (projections/history/validate.py) to the
-new last turn. Each repair (something dropped, joined or added) is appended to `found`.
+Each repair (something dropped, joined or added) is appended to `found`.
 """
 
 from __future__ import annotations

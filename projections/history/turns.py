@@ -1,8 +1,6 @@
 """Turns of a growing history: a linked list in which each turn knows the one before it.
 
-Adding gives a new turn beside the old one and shares all else, so that every earlier history
-stays as it was. A turn makes its `ChatTurn` and its digest when they are asked for, and keeps
-them.
+A turn makes its `ChatTurn` and its digest when they are asked for, and keeps them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Validation of a single message: well-formed blocks under a known role, repairs for the rest.
-
-Total: it accepts any value, and every loss is a `Repair`. Rules among several messages (pairing,
-order, merging) are in `history.rules`.
-"""
+"""Validation of a single message: well-formed blocks under a known role, repairs for the rest."""
 
 from __future__ import annotations
 

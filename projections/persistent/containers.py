@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -182,9 +182,9 @@ class PersistentList(Sequence[T]):
         self._size = 0
         self._grow(tuple(items))
 
-    def _twin(self) -> PersistentList[T]:
+    def _twin(self) -> Self:
         """Another list with the same items, which is changed before it is handed out."""
-        twin: PersistentList[T] = PersistentList.__new__(PersistentList)
+        twin = object.__new__(type(self))
         twin._root, twin._levels = self._root, self._levels
         twin._tail, twin._size = self._tail, self._size
         return twin
@@ -206,10 +206,10 @@ class PersistentList(Sequence[T]):
             leaves += 1
         self._tail = every[full:]
 
-    def append(self, item: T) -> PersistentList[T]:
+    def append(self, item: T) -> Self:
         return self.extend((item,))
 
-    def extend(self, items: Sequence[T]) -> PersistentList[T]:
+    def extend(self, items: Sequence[T]) -> Self:
         """The list with these items too."""
         if not items:
             return self
@@ -217,7 +217,7 @@ class PersistentList(Sequence[T]):
         longer._grow(items)
         return longer
 
-    def replace(self, place: int, item: T) -> PersistentList[T]:
+    def replace(self, place: int, item: T) -> Self:
         """The list with another item at a place that it has."""
         changed = self._twin()
         start = self._size - len(self._tail)

@@ -10,7 +10,7 @@ next state, which goes on from an earlier one, must not begin at the beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from turnledger.projections.digests import (
     combine,
@@ -57,8 +57,8 @@ class HashedList(PersistentList[T]):
         # A digest that was known when this list was made, and how many items it is of.
         self._known = (0, list_start(domain))
 
-    def _twin(self) -> HashedList[T]:
-        twin: HashedList[T] = HashedList.__new__(HashedList)
+    def _twin(self) -> Self:
+        twin = object.__new__(type(self))
         twin._root, twin._levels = self._root, self._levels
         twin._tail, twin._size = self._tail, self._size
         twin._domain, twin._step = self._domain, self._step
@@ -67,18 +67,7 @@ class HashedList(PersistentList[T]):
         twin._known = self._known if known is None else (self._size, known)
         return twin
 
-    def append(self, item: T) -> HashedList[T]:
-        return self.extend((item,))
-
-    def extend(self, items: Sequence[T]) -> HashedList[T]:
-        """The list with these items too."""
-        if not items:
-            return self
-        longer = self._twin()
-        longer._grow(items)
-        return longer
-
-    def replace(self, place: int, item: T) -> HashedList[T]:
+    def replace(self, place: int, item: T) -> Self:
         raise TypeError("A HashedList only grows: its digest is of the items in their order.")
 
     @property
@@ -88,11 +77,8 @@ class HashedList(PersistentList[T]):
     @property
     def digest(self) -> bytes:
         """The running hash of all items, begun with the domain."""
-        if self._digest is None:
-            self._digest = self._worked_out()
-        return self._digest
-
-    def _worked_out(self) -> bytes:
+        if self._digest is not None:
+            return self._digest
         # Back from the end to the first leaf whose end has a digest, or to the one that was
         # known before; then forwards from there. Two threads write the same memos.
         covered, digest = self._known
@@ -113,6 +99,7 @@ class HashedList(PersistentList[T]):
             skipped = 0
         for item in self._tail[skipped:]:
             digest = step(digest, item)
+        self._digest = digest
         return digest
 
     def to_tuple(self) -> tuple[T, ...]:

@@ -1,8 +1,6 @@
 """Lazy JSON: a state as JSON in which long lists are made item by item.
 
-`Projection.lazy_json` gives one. Printing it, resolving a JSON Pointer in it and comparing two of
-them then costs what is printed, pointed at or different, not the whole run. JSON Pointers are
-parsed here too.
+Printing, pointing into it and comparing cost what is printed, pointed at or different.
 """
 
 from __future__ import annotations
@@ -128,10 +126,7 @@ def resolve(value: Any, parts: Sequence[str]) -> Any:
 
 
 def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
-    """Whether what a pointer names is known to be the same in both without making it.
-
-    False only means that the values have to be compared.
-    """
+    """Whether a pointed-at value is known to be the same without making it; False is unknown."""
     for part in parts:
         if isinstance(earlier, LazyList) and isinstance(later, LazyList):
             place = _list_index(part)
@@ -147,10 +142,7 @@ def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
 
 
 def without_shared(earlier: Any, later: Any) -> tuple[Any, Any]:
-    """Both as plain JSON, with null for each item that two lists both begin with.
-
-    The nulls keep the places of the items after them, so that paths into what differs are right.
-    """
+    """Both as plain JSON, with null (which keeps places) for items that two lists begin with."""
     if isinstance(earlier, LazyList) and isinstance(later, LazyList):
         return _lists_without_shared(earlier, later)
     if not isinstance(earlier, dict) or not isinstance(later, dict):

@@ -1,7 +1,6 @@
 """Blame: the event that last changed the value that a JSON Pointer names in a state.
 
 It goes back from the end, page by page, and compares values only where they may have changed.
-States share what they have in common, so that holding one for each page takes little memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""JSON diff: the operations that lead from one JSON value to another (RFC 6902, JSON Patch).
-
-Operations add, remove and replace; none moves or copies. Each also says what was there before,
-so that they can be read one by one and undone in the opposite direction.
-"""
+"""JSON diff: the operations that lead from one JSON value to another (RFC 6902, JSON Patch)."""
 
 from __future__ import annotations
 

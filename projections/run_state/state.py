@@ -162,10 +162,7 @@ def state_changes(
     *,
     declarations: Declarations | None = None,
 ) -> list[Change]:
-    """The same as `diff`, with what was there before.
-
-    Items that both states' long lists begin with are not made.
-    """
+    """The same as `diff`, with what was there before; shared beginnings of lists are not made."""
     low, high = sorted((a, b))
     earlier = state_at(ledger, run_id, low, declarations=declarations)
     later = earlier.after(ledger.read(run_id, low, high))

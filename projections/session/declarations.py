@@ -1,7 +1,4 @@
-"""Declarations of session state: types under names, reducers, and their JSON.
-
-A name that is found in data is looked up here; nothing is ever imported for it.
-"""
+"""Declarations of session state: types under names, reducers, and their JSON."""
 
 from __future__ import annotations
 

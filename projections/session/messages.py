@@ -1,7 +1,4 @@
-"""Queries on the session slice of messages.
-
-They take anything with `select_all(InnerMessage)`: a session, or a test's replacement.
-"""
+"""Queries on the messages of anything with `select_all(InnerMessage)`: a session, say."""
 
 from __future__ import annotations
 
@@ -22,20 +19,14 @@ class HasSlices(Protocol):
 def get_inner_messages(
     session: HasSlices, evaluation_id: str | None = None
 ) -> tuple[InnerMessage, ...]:
-    """The messages, of one evaluation if it is named, by evaluation and sequence.
-
-    A call that a tool message answers is shown as completed or failed.
-    """
+    """The messages in order, of one evaluation or all; answered calls have their outcome."""
     messages = _in_order(session, evaluation_id)
     closed = _closed(messages)
     return tuple(_projected(place, m, closed) for place, m in enumerate(messages))
 
 
 def get_latest_evaluation_id(session: HasSlices) -> str | None:
-    """The evaluation whose system message is the latest; None without one.
-
-    Of equal times the later one in the slice counts.
-    """
+    """The evaluation whose system message is the latest (of equal times the later one), or None."""
     messages: tuple[InnerMessage, ...] = session.select_all(InnerMessage)
     system = [message for message in messages if message.role == "system"]
     if not system:

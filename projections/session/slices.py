@@ -1,9 +1,6 @@
 """View of session state: slices of typed values, folded through declared reducers.
 
-The ledger names slices and events by declared names, never by import paths: a name that is found
-in data is looked up among the declarations, and nothing is imported. Undeclared types are folded
-as plain JSON, so that a run can be read without its program. A payload that does not fit its
-declared type changes nothing but a count.
+Undeclared types are folded as plain JSON; a payload that does not fit its type is only counted.
 """
 
 from __future__ import annotations
@@ -79,10 +76,7 @@ def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:
 
 @final
 class SlicesState(msgspec.Struct, frozen=True):
-    """The slices by name, and the number of events that were not applied.
-
-    Those have no declared reducer, or do not fit their type.
-    """
+    """The slices by name; `unapplied` events have no declared reducer, or do not fit their type."""
 
     slices: dict[str, Slice[Any]] = {}
     unapplied: int = 0

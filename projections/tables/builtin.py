@@ -75,10 +75,7 @@ class ToolStatistics(Table[Open]):
 
 
 class UsageByDay(Table[Open]):
-    """Token usage by day (UTC) and model; a key is like "2026-01-31 model".
-
-    A reply counts for the model that replied, a failure for the one that was called.
-    """
+    """Token usage by day (UTC) and model, "2026-01-31 model"; a failure is the called model's."""
 
     name = "usage-by-day"
     reads = (ModelCalled, ModelReplied, ModelCallFailed)

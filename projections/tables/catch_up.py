@@ -1,7 +1,6 @@
 """Catch-up: brings a table up to date, a page of events and one commit at a time.
 
-Rows and watermark change together, and only if the watermark is the one that was read. So
-each event counts exactly once, wherever a process is killed and however many catch up at once.
+Rows and watermark change together, so each event counts exactly once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Parallel work on all runs, in portions, by this process or any `concurrent.futures.Executor`.
-
-Runs are independent of each other. A task takes a ledger and a portion of the runs, and returns
-something small. A process of an executor opens the ledger by its URL, once.
-"""
+"""Parallel work on all runs, in portions, by this process or any `concurrent.futures.Executor`."""
 
 from __future__ import annotations
 
@@ -15,10 +11,11 @@ from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from threading import Thread
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.ledger.integrity.verify import every_run
+from turnledger.ledger.runs.lineage import Segment
 
 T = TypeVar("T")
 
@@ -29,15 +26,8 @@ PORTIONS_PER_WORKER = 8
 IN_FLIGHT = 4
 
 
-class Span(NamedTuple):
-    """A run's own records, after < version <= until, without what it shares with its parent."""
-
-    run_id: str
-    after: int
-    until: int
-
-
-Portion = Sequence[Span]
+# The own records of some runs, without what they share with their parents.
+Portion = Sequence[Segment]
 Task = Callable[[Ledger, Portion], T]
 # How many events are done, and how many there are.
 Progress = Callable[[int, int], None]
@@ -74,11 +64,11 @@ def over_runs(
             yield result
 
 
-def _portions(ledger: Ledger, largest: int) -> Iterator[list[Span]]:
-    portion: list[Span] = []
+def _portions(ledger: Ledger, largest: int) -> Iterator[list[Segment]]:
+    portion: list[Segment] = []
     size = 0
     for row in every_run(ledger.store):
-        portion.append(Span(row.run_id, row.parent_version, row.version))
+        portion.append(Segment(row.run_id, row.parent_version, row.version))
         size += row.version - row.parent_version
         if size >= largest:
             yield portion
@@ -94,7 +84,7 @@ def _size(portion: Portion) -> int:
 def _results(
     ledger: Ledger,
     task: Task[T],
-    portions: Iterator[list[Span]],
+    portions: Iterator[list[Segment]],
     pool: Executor | None,
     workers: int,
 ) -> Iterator[tuple[int, T]]:

@@ -1,8 +1,6 @@
 """Rebuild: folds all runs again and replaces a stored table by the result.
 
-The new rows are made in memory, by this process or by any executor, while the stored table
-stays in use and can catch up. One transaction then compares the watermark, removes the old
-rows, writes the new ones and sets the new watermark. A rebuild that is killed leaves nothing.
+The stored table stays in use until one transaction swaps the rows and the watermark.
 """
 
 from __future__ import annotations
@@ -45,10 +43,7 @@ Fold = Callable[[int], tuple[TableMark, dict[str, str]]]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is stored otherwise than the events say; None where there is nothing.
-
-    It is a `row` under its key, what is remembered of a `run`, or the `mark`.
-    """
+    """A `row`, the memory of a `run`, or the `mark`, stored otherwise than the events say."""
 
     kind: Literal["row", "run", "mark"]
     key: str

@@ -1,9 +1,7 @@
 """How a table is stored: one row of derived data a key, and a watermark with a checksum.
 
-A row `row/KEY` holds the JSON of a table's row, `run/ID` what the table remembers of a run.
-The watermark says up to which position the table was made, from how many events, and the sum
-of its rows' hashes. The sum is kept current with each change, so that reading all rows finds
-any that was edited, lost or added behind the table's back.
+A row `row/KEY` holds a table's row, `run/ID` what the table remembers of a run. The sum of the
+rows' hashes finds any that was edited, lost or added behind the table's back.
 """
 
 from __future__ import annotations

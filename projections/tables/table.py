@@ -116,10 +116,7 @@ def plain_key(key: str) -> str:
 
 
 class Additions(msgspec.Struct):
-    """What some records add to a table: rows by key, and carries by run.
-
-    `events` counts the records that were read for it. A carry that ended is None.
-    """
+    """What `events` records add to a table: rows by key, and carries by run (None: ended)."""
 
     rows: dict[str, Any] = {}
     carries: dict[str, Any] = {}

@@ -1,8 +1,4 @@
-"""View of checkpoints: all of a run's, and the latest that was not cleared.
-
-The loop's own checkpoints and those that a user saved are in one list. Clearing is recorded
-too: then there is no latest checkpoint, and the list stays.
-"""
+"""View of checkpoints, the loop's and a user's: all of a run's, and the latest not cleared."""
 
 from __future__ import annotations
 
@@ -25,10 +21,7 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class CheckpointEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One checkpoint. `checkpoint_id` is its event's id.
-
-    `is_users` says that a user saved it, and `stored` is what was saved.
-    """
+    """One checkpoint, by its event's id; `stored` is what a user saved, if `is_users`."""
 
     checkpoint_id: str
     version: int
@@ -85,34 +78,19 @@ class _Folding(Folding[CheckpointsState]):
 
     def take(self, record: Record) -> None:
         event = record.event
-        if isinstance(event, CheckpointReached):
-            entry = CheckpointEntry(
-                record.row.event_id,
-                record.version,
-                event.phase,
-                event.tool_calls_completed,
-                event.created_at,
-                event.state_digest,
-                event.outcome_digest,
-            )
-        elif isinstance(event, CheckpointStored):
-            entry = CheckpointEntry(
-                record.row.event_id,
-                record.version,
-                event.phase,
-                event.tool_calls_completed,
-                event.created_at,
-                is_users=True,
-                stored=event.checkpoint,
-            )
+        if isinstance(event, CheckpointReached | CheckpointStored):
+            head = (record.row.event_id, record.version, event.phase)
+            counted = (event.tool_calls_completed, event.created_at)
+            if isinstance(event, CheckpointReached):
+                entry = CheckpointEntry(*head, *counted, event.state_digest, event.outcome_digest)
+            else:
+                entry = CheckpointEntry(*head, *counted, is_users=True, stored=event.checkpoint)
+            self._entries.append(entry)
+            self._latest = entry
         elif isinstance(event, CheckpointCleared):
             self._latest = None
-            return
         else:
             self.__init__(CheckpointsState())  # type: ignore[misc]
-            return
-        self._entries.append(entry)
-        self._latest = entry
 
     def done(self) -> CheckpointsState:
         return CheckpointsState(self._before.extend(self._entries), self._latest)

@@ -1,8 +1,6 @@
-"""View of the conversation: recorded messages, folded into histories that can be sent.
+"""View of the conversation: recorded messages, folded into one history for each evaluation.
 
-Each evaluation has its own history. `history()` is that of the latest evaluation that was not
-superseded. A recorded conversation that begins with the assistant keeps its first message: such
-a history has a synthetic leading turn, which encoders may leave out.
+A conversation that begins with the assistant has a synthetic leading turn.
 """
 
 from __future__ import annotations
@@ -34,11 +32,7 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A message without its content.
-
-    A tool message also has the call that it answers, and the number of the turn with the
-    result: 0 if the history has no such call.
-    """
+    """A message without its content; `place` is the number of a tool result's turn, or 0."""
 
     message_id: UUID
     evaluation_id: str
@@ -50,10 +44,7 @@ class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class _LastResult(NamedTuple):
-    """The last tool message, the history before it and the messages after it.
-
-    An amendment is nearly always of this message, and then costs only what came since.
-    """
+    """The last tool message, the history before it and the messages after it, for amendments."""
 
     message: InnerMessage
     tip: Turn | None

@@ -1,8 +1,4 @@
-"""One evaluation's conversation, from a run that may have thousands of evaluations.
-
-`Conversation` folds all of them and holds every message. Here the messages of other evaluations
-are skipped: only their names are kept.
-"""
+"""One evaluation's conversation: the messages of other evaluations are skipped, not held."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, assert_never, final
+from typing import Any, assert_never, final, get_args
 
 import msgspec
 
@@ -74,19 +74,7 @@ class RunSummary(Projection[Summary]):
     """Folds a run's start, claims, evaluations and end."""
 
     name = "summary"
-    reads = (
-        RunStarted,
-        RunClaimed,
-        RunResumed,
-        RunWaiting,
-        RunCompleted,
-        RunFailed,
-        RunParked,
-        RunAbandoned,
-        EvaluationStarted,
-        EvaluationFinished,
-        ToolCallDecided,
-    )
+    reads = get_args(_Read)
 
     def initial(self) -> Summary:
         return Summary()

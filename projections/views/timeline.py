@@ -1,7 +1,4 @@
-"""View of the timeline: spans of model calls and tool calls, and the gaps between them.
-
-In a gap the run's own code ran, the run waited, or no process worked on it.
-"""
+"""View of the timeline: spans of model calls and tool calls, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -200,20 +197,13 @@ class _Folding(Folding[TimelineState]):
         self._spans.replace(place, ended)
         self._ended.append(ended)
 
-    def _replied(self, event: ModelReplied, record: Record) -> None:
-        self._end(f"model\n{event.evaluation_id}\n{event.turn}", "ok", record)
+    def _model_ended(self, event: ModelReplied | ModelCallFailed, record: Record) -> None:
+        outcome: SpanOutcome = "ok" if type(event) is ModelReplied else "failed"
+        self._end(f"model\n{event.evaluation_id}\n{event.turn}", outcome, record)
 
-    def _call_failed(self, event: ModelCallFailed, record: Record) -> None:
-        self._end(f"model\n{event.evaluation_id}\n{event.turn}", "failed", record)
-
-    def _completed(self, event: ToolCallCompleted, record: Record) -> None:
-        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "ok", record)
-
-    def _failed(self, event: ToolCallFailed, record: Record) -> None:
-        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "failed", record)
-
-    def _doubted(self, event: ToolCallInDoubt, record: Record) -> None:
-        self._end(f"tool\n{event.evaluation_id}\n{event.call_id}", "in_doubt", record)
+    def _tool_ended(self, event: _ToolEnd, record: Record) -> None:
+        key = f"tool\n{event.evaluation_id}\n{event.call_id}"
+        self._end(key, _TOOL_OUTCOMES[type(event)], record)
 
     def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
         running = self._running.get(key)
@@ -243,13 +233,19 @@ class _Folding(Folding[TimelineState]):
             self.__init__(TimelineState())  # type: ignore[misc]
 
 
+_ToolEnd = ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
+_TOOL_OUTCOMES: dict[type, SpanOutcome] = {
+    ToolCallCompleted: "ok",
+    ToolCallFailed: "failed",
+    ToolCallInDoubt: "in_doubt",
+}
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
     ModelCalled: _Folding._model_called,
-    ModelReplied: _Folding._replied,
-    ModelCallFailed: _Folding._call_failed,
+    ModelReplied: _Folding._model_ended,
+    ModelCallFailed: _Folding._model_ended,
     ToolCallStarted: _Folding._tool_started,
-    ToolCallCompleted: _Folding._completed,
-    ToolCallFailed: _Folding._failed,
-    ToolCallInDoubt: _Folding._doubted,
+    ToolCallCompleted: _Folding._tool_ended,
+    ToolCallFailed: _Folding._tool_ended,
+    ToolCallInDoubt: _Folding._tool_ended,
 }

@@ -18,10 +18,7 @@ CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 
 
 class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One tool call: its arguments, attempts and outcome.
-
-    `number` counts the run's calls. `message_id` is the tool message's that answered it.
-    """
+    """One tool call, the run's `number`th; `message_id` is of the tool message that answered it."""
 
     call_id: str
     name: str
@@ -113,10 +110,7 @@ class ToolsState(msgspec.Struct, frozen=True):
     first: PersistentMap[int] = PersistentMap()
 
     def last_completed(self, evaluation_id: str) -> ToolCallView | None:
-        """The last call of an evaluation that is completed and has a tool message.
-
-        It costs the calls since that evaluation began, not the run.
-        """
+        """The last completed call of an evaluation with a tool message."""
         first = self.first.get(evaluation_id)
         if first is None:
             return None

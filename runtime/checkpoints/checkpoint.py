@@ -54,38 +54,18 @@ class Checkpoint:
 
     def to_json(self) -> str:
         """Encode the checkpoint as JSON text."""
-        return msgspec.json.encode(
-            {
-                "run_id": self.run_id,
-                "request_id": self.request_id,
-                "created_at": self.created_at,
-                "composite_snapshot": msgspec.Raw(self.composite_snapshot.to_json().encode()),
-                "request_payload": self.request_payload,
-                "request_type": self.request_type,
-                "tool_calls_completed": self.tool_calls_completed,
-                "phase": self.phase.value,
-                "adapter_state": self.adapter_state,
-            }
-        ).decode()
+        fields = {name: getattr(self, name) for name in _Form.__struct_fields__}
+        fields["composite_snapshot"] = msgspec.Raw(self.composite_snapshot.to_json().encode())
+        return msgspec.json.encode(fields).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Checkpoint:
         """Decode a checkpoint; CheckpointCorruptedError if the text is invalid."""
         try:
-            form = msgspec.json.decode(text, type=_Form)
-            return cls(
-                run_id=form.run_id,
-                request_id=form.request_id,
-                created_at=form.created_at,
-                composite_snapshot=CompositeSnapshot.from_json(
-                    bytes(form.composite_snapshot).decode()
-                ),
-                request_payload=form.request_payload,
-                request_type=form.request_type,
-                tool_calls_completed=form.tool_calls_completed,
-                phase=CheckpointPhase(form.phase),
-                adapter_state=form.adapter_state,
-            )
+            fields = msgspec.structs.asdict(msgspec.json.decode(text, type=_Form))
+            snapshot = CompositeSnapshot.from_json(bytes(fields["composite_snapshot"]))
+            phase = CheckpointPhase(fields["phase"])
+            return cls(**fields | {"composite_snapshot": snapshot, "phase": phase})
         except (ValueError, SnapshotRestoreError) as error:
             raise CheckpointCorruptedError(f"Invalid checkpoint: {error}") from error
 
@@ -194,24 +174,18 @@ class FilesystemCheckpointBackend:
         _sync_folder(self.root)
 
     def load(self, run_id: UUID) -> Checkpoint | None:
+        path, run = self._path(run_id), str(run_id)
         try:
-            text = self._path(run_id).read_text()
+            checkpoint = Checkpoint.from_json(path.read_text())
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointCorruptedError(
-                f"{self._path(run_id)} can't be read: {error}", run_id=str(run_id)
-            ) from error
-        try:
-            checkpoint = Checkpoint.from_json(text)
+            raise CheckpointCorruptedError(f"{path} can't be read: {error}", run_id=run) from error
         except CheckpointCorruptedError as error:
-            raise CheckpointCorruptedError(
-                f"{self._path(run_id)}: {error}", run_id=str(run_id)
-            ) from error
+            raise CheckpointCorruptedError(f"{path}: {error}", run_id=run) from error
         if checkpoint.run_id != run_id:
             raise CheckpointCorruptedError(
-                f"{self._path(run_id)} holds a checkpoint of run {checkpoint.run_id}.",
-                run_id=str(run_id),
+                f"{path} holds a checkpoint of run {checkpoint.run_id}.", run_id=run
             )
         return checkpoint
 

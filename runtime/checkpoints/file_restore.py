@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -26,10 +27,10 @@ class Wanted(NamedTuple):
 
 def check(wanted: Sequence[Wanted]) -> None:
     """SnapshotRestoreError if entries contradict each other, or links lead outside."""
-    paths = {one.path for one in wanted}
-    if len(paths) != len(wanted):
-        twice = next(one.path for one in wanted if _times(one.path, wanted) > 1)
-        raise _refused(twice, "is named twice")
+    paths = Counter(one.path for one in wanted)
+    for one in wanted:
+        if paths[one.path] > 1:
+            raise _refused(one.path, "is named twice")
     for one in wanted:
         for above in _above(one.path):
             if above in paths:
@@ -93,10 +94,6 @@ def _above(path: str) -> Iterable[str]:
     """Return the directories that a path is in."""
     parts = path.split("/")
     return ("/".join(parts[:end]) for end in range(1, len(parts)))
-
-
-def _times(path: str, wanted: Sequence[Wanted]) -> int:
-    return sum(one.path == path for one in wanted)
 
 
 def _refused(path: str, why: str) -> SnapshotRestoreError:

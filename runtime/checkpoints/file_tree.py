@@ -37,14 +37,8 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
-        return cls(
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_size,
-            status.st_ino,
-            status.st_dev,
-            status.st_mode,
-        )
+        moments = (status.st_mtime_ns, status.st_ctime_ns)
+        return cls(*moments, status.st_size, status.st_ino, status.st_dev, status.st_mode)
 
 
 class Found(NamedTuple):

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnledger.ledger import Ledger, TokenUsage
+from tests.agent import calls, says, task
+from turnledger.ledger import Ledger
 from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
     Prompt,
-    PromptTemplate,
     ProviderAdapter,
     RecoveryConfig,
     Reply,
@@ -26,12 +26,9 @@ from turnledger.runtime import (
     SectionVisibility,
     Session,
     Tool,
-    ToolCall,
     ToolContext,
     ToolResult,
 )
-
-USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 
 
 def no_point(name: str) -> None:
@@ -120,24 +117,21 @@ class Agent(MainLoop[Order, Any]):
             )
             for name, handler in (("pay", self._pay), ("refuse", self._refuse))
         ]
-        sections = [
-            MarkdownSection[Params](
-                title="Task", template="Pay what ${customer} owes.", key="task", tools=tools
-            )
-        ]
-        if self.kind == "expansion":
-            sections.append(
-                MarkdownSection[Params](
-                    title="Prices",
-                    template="The whole price list of ${customer}.",
-                    summary="A price list.",
-                    visibility=SectionVisibility.SUMMARY,
-                    key="prices",
-                )
-            )
-        kind: Any = PromptTemplate[Receipt] if self.kind == "structured" else PromptTemplate
-        template = kind(ns="crash", key=self.kind, sections=sections)
-        return Prompt(template).bind(Params(request.customer))
+        prices = MarkdownSection[Params](
+            title="Prices",
+            template="The whole price list of ${customer}.",
+            summary="A price list.",
+            visibility=SectionVisibility.SUMMARY,
+            key="prices",
+        )
+        return task(
+            Params(request.customer),
+            "Pay what ${customer} owes.",
+            tools,
+            name=f"crash/{self.kind}",
+            output=Receipt if self.kind == "structured" else None,
+            more=[prices] if self.kind == "expansion" else [],
+        )
 
     # --- what it does ---
 
@@ -172,39 +166,29 @@ def _effect(context: ToolContext) -> str:
     return context.call_id if params.customer == "acme" else f"{context.call_id}@{params.customer}"
 
 
-def _calls(*calls: tuple[str, str, int]) -> Reply:
-    asked = tuple(ToolCall(i, name, f'{{"amount": {amount}}}') for i, name, amount in calls)
-    return Reply(text="One moment.", tool_calls=asked, usage=USAGE)
-
-
-def _says(text: str) -> Reply:
-    return Reply(text=text, usage=USAGE)
+def pays(*asked: tuple[str, str, int]) -> Reply:
+    """A reply with calls: id, tool and amount."""
+    named = ((i, name, f'{{"amount": {amount}}}') for i, name, amount in asked)
+    return calls(*named, text="One moment.")
 
 
 SCRIPTS: dict[str, list[Reply]] = {
-    "none": [_says("Nothing to pay.")],
-    "one": [_calls(("a1", "pay", 1)), _says("Paid 1.")],
+    "none": [says("Nothing to pay.")],
+    "one": [pays(("a1", "pay", 1)), says("Paid 1.")],
     "sequential": [
-        _calls(("a1", "pay", 1)),
-        _calls(("a2", "pay", 2)),
-        _calls(("a3", "pay", 3)),
-        _says("Paid 6."),
+        pays(("a1", "pay", 1)),
+        pays(("a2", "pay", 2)),
+        pays(("a3", "pay", 3)),
+        says("Paid 6."),
     ],
     "parallel": [
-        _calls(("a1", "pay", 1), ("a2", "pay", 2), ("a3", "pay", 3)),
-        _says("Paid 6."),
+        pays(("a1", "pay", 1), ("a2", "pay", 2), ("a3", "pay", 3)),
+        says("Paid 6."),
     ],
-    "failing": [_calls(("a1", "refuse", 1), ("a2", "pay", 2)), _says("Paid 2.")],
-    "expansion": [
-        Reply(
-            tool_calls=(
-                ToolCall("o1", "open_sections", '{"section_keys": ["prices"], "reason": "look"}'),
-            ),
-            usage=USAGE,
-        )
-    ],
-    "structured": [_calls(("a1", "pay", 1)), _says('{"paid": 1, "note": "done"}')],
-    "reused": [_calls(("a1", "pay", 1)), _says("Paid 1.")],
+    "failing": [pays(("a1", "refuse", 1), ("a2", "pay", 2)), says("Paid 2.")],
+    "expansion": [calls(("o1", "open_sections", '{"section_keys": ["prices"], "reason": "look"}'))],
+    "structured": [pays(("a1", "pay", 1)), says('{"paid": 1, "note": "done"}')],
+    "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
 
@@ -213,7 +197,7 @@ def reply_of(kind: str, turn: int, asked: str) -> Reply:
     """What the model says: it depends on nothing but what it is asked."""
     replies = SCRIPTS[kind]
     if kind == "expansion" and "The whole price list" in asked:
-        replies = [_calls(("e1", "pay", 3)), _says("Paid 3.")]
+        replies = [pays(("e1", "pay", 3)), says("Paid 3.")]
     return replies[turn - 1]
 
 

@@ -8,14 +8,7 @@ from typing import Any
 
 from tests.crash.processes import Crew, Voice
 from tests.crash.stopping import StoppingClock
-from turnledger.ledger import (
-    ANY,
-    CustomEvent,
-    Ledger,
-    RunClaimedError,
-    RunResumed,
-    StaleEpochError,
-)
+from turnledger.ledger import ANY, CustomEvent, Ledger, RunClaimedError, RunResumed, StaleEpochError
 
 RUN = "00000000-0000-4000-8000-000000000002"
 LONG, EXPIRED = timedelta(hours=1), timedelta(0)

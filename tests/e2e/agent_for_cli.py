@@ -14,21 +14,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tests.agent import ScriptedLoop, calls, says, task
 from turnledger.ledger import Ledger
-from turnledger.runtime import (
-    InProcessEventBus,
-    MainLoop,
-    MarkdownSection,
-    Prompt,
-    PromptTemplate,
-    Reply,
-    ScriptedAdapter,
-    Session,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-)
+from turnledger.runtime import Prompt, Tool, ToolContext, ToolResult
 
 
 @dataclass(frozen=True)
@@ -43,28 +31,30 @@ class Pay:
     amount: int
 
 
-def pay(params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+def dies_or_waits(context: ToolContext) -> None:
+    """What the environment says of this call."""
     if os.environ.get("AGENT_DIES") == context.call_id:
         os.kill(os.getpid(), signal.SIGKILL)
     if os.environ.get("AGENT_WAITS") == context.call_id:
         print("waits", flush=True)
         signal.pause()
+
+
+def pay(params: Pay, *, context: ToolContext) -> ToolResult[Any]:
+    dies_or_waits(context)
     with Path(os.environ["AGENT_BANK"]).open("a") as bank:
         bank.write(f"{context.call_id}\n")
     return ToolResult(f"Paid {params.amount}.")
 
 
 REPLIES = [
-    Reply(tool_calls=(ToolCall("p1", "pay", '{"amount": 2}'),)),
-    Reply(tool_calls=(ToolCall("p2", "pay", '{"amount": 3}'),)),
-    Reply(text="Paid \x1b[31mall\x1b[0m of it."),
+    calls(("p1", "pay", '{"amount": 2}')),
+    calls(("p2", "pay", '{"amount": 3}')),
+    says("Paid \x1b[31mall\x1b[0m of it."),
 ]
 
 
-class Payer(MainLoop[Bill, str]):
-    def create_session(self) -> Session:
-        return Session(bus=self._bus)
-
+class Payer(ScriptedLoop[Bill, str]):
     def create_prompt(self, request: Bill) -> Prompt[str]:
         if request.amount == 13 and os.environ.get("AGENT_BROKEN"):
             raise ZeroDivisionError("thirteen")
@@ -74,15 +64,12 @@ class Payer(MainLoop[Bill, str]):
             handler=pay,
             on_interrupt=os.environ.get("AGENT_POLICY", "ask"),  # type: ignore[arg-type]
         )
-        task = MarkdownSection[Bill](
-            title="Task", template="Pay ${amount}.", key="task", tools=[tool]
-        )
-        return Prompt(PromptTemplate(ns="tests", key="pay", sections=[task])).bind(request)
+        return task(request, "Pay ${amount}.", [tool], name="tests/pay")
 
 
 def loop(ledger: Ledger) -> Payer:
     """The agent on a ledger."""
-    return Payer(adapter=ScriptedAdapter(REPLIES), bus=InProcessEventBus(), ledger=ledger)
+    return Payer(REPLIES, ledger=ledger)
 
 
 def no_loop(ledger: Ledger) -> str:

@@ -39,7 +39,7 @@ def changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     source = (ROOT / "tests/e2e/agent_for_cli.py").read_text()
     folder = tmp_path / "changed"
     folder.mkdir()
-    said = source.replace('template="Pay ${amount}."', 'template="Pay \\x1b[31m${amount} now."')
+    said = source.replace('"Pay ${amount}."', '"Pay \\x1b[31m${amount} now."')
     (folder / "changed_agent.py").write_text(said)
     monkeypatch.syspath_prepend(str(folder))
     return "changed_agent:loop"

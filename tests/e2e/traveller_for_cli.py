@@ -8,30 +8,16 @@ which it stands still.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from tests.agent import ScriptedLoop, calls, says, task
+from tests.e2e.agent_for_cli import dies_or_waits
 from turnledger.ledger import Ledger
-from turnledger.runtime import (
-    InProcessEventBus,
-    MainLoop,
-    MarkdownSection,
-    MessageBuilder,
-    Prompt,
-    PromptTemplate,
-    Reply,
-    Request,
-    ScriptedAdapter,
-    Session,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-)
+from turnledger.runtime import MessageBuilder, Prompt, Reply, Request, Tool, ToolContext, ToolResult
 
 
 @dataclass(frozen=True)
@@ -49,11 +35,7 @@ class Room:
 def book(params: Room, *, context: ToolContext) -> ToolResult[Any]:
     with Path(os.environ["AGENT_BOOKINGS"]).open("a") as bookings:
         bookings.write(f"{context.call_id} {params.city}\n")
-    if os.environ.get("AGENT_DIES") == context.call_id:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if os.environ.get("AGENT_WAITS") == context.call_id:
-        print("waits", flush=True)
-        signal.pause()
+    dies_or_waits(context)
     return ToolResult("Booked.", value={"room": 7})
 
 
@@ -62,18 +44,13 @@ def model(request: Request) -> Reply:
     said = str(request.history.to_list())
     city = next(name for name in ("Porto", "Faro", "Lisbon") if name in said)
     if request.turn == 1:
-        return Reply(tool_calls=(ToolCall("b1", "book", f'{{"city": "{city}"}}'),))
+        return calls(("b1", "book", f'{{"city": "{city}"}}'))
     if "no room" in said:
-        return Reply(text="No luck.")
-    return Reply(
-        text=f"Booked, though it is unlucky, in {city}." if "13" in said else f"Booked {city}."
-    )
+        return says("No luck.")
+    return says(f"Booked, though it is unlucky, in {city}." if "13" in said else f"Booked {city}.")
 
 
-class Traveller(MainLoop[Trip, str]):
-    def create_session(self) -> Session:
-        return Session(bus=self._bus)
-
+class Traveller(ScriptedLoop[Trip, str]):
     def create_prompt(self, request: Trip) -> Prompt[str]:
         tool = Tool[Room, Any](
             name="book",
@@ -81,15 +58,14 @@ class Traveller(MainLoop[Trip, str]):
             handler=book,
             on_interrupt=os.environ.get("AGENT_POLICY", "retry"),  # type: ignore[arg-type]
         )
-        task = MarkdownSection(title="Task", template="Book what is asked.", key="t", tools=[tool])
         asked = MessageBuilder.next_step(None).add_text(f"Book {request.city}.")
-        template = PromptTemplate[str](ns="tests", key="travel", sections=[task])
-        return Prompt(template).with_messages(asked)
+        prompt = task(request, "Book what is asked.", [tool], name="tests/travel")
+        return prompt.with_messages(asked)
 
 
 def loop(ledger: Ledger) -> Traveller:
     """The agent on a ledger."""
-    return Traveller(adapter=ScriptedAdapter(model), bus=InProcessEventBus(), ledger=ledger)
+    return Traveller(model, ledger=ledger)
 
 
 if __name__ == "__main__":

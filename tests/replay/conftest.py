@@ -6,13 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from turnledger.ledger import Ledger
+
 pytest.register_assert_rewrite("tests.replay.farm", "tests.replay.shepherd")
 
-from tests.replay.farm import Farm, farm_at  # noqa: E402 - what it asserts is explained too
+from tests.replay.farm import Farm  # noqa: E402 - what it asserts is explained too
 
 
 @pytest.fixture
-def farm() -> Iterator[Farm]:
+def ledger() -> Iterator[Ledger]:
+    """An empty ledger in memory."""
+    with Ledger.open("memory://") as opened:
+        yield opened
+
+
+@pytest.fixture
+def farm(ledger: Ledger) -> Farm:
     """Agents that record in a ledger in memory."""
-    with farm_at("memory://") as farm:
-        yield farm
+    return Farm(ledger)

@@ -14,10 +14,6 @@ from turnledger.ledger import Event, Ledger, new_run_id
 from turnledger.runtime.replaying.replay import Replayed
 
 
-class Gone(BaseException):
-    """The process dies here, as far as the loop can tell."""
-
-
 class Farm:
     """A ledger, and agents that are all made alike."""
 

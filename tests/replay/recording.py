@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid5
 
-from tests.replay.script import (
-    BEGIN,
-    NAMESPACE,
-    FixedClock,
-    Script,
-    change,
-    declarations,
-)
+from tests.replay.script import BEGIN, NAMESPACE, FixedClock, Script, change, declarations
 from turnledger.ledger import (
     CheckpointCleared,
     CheckpointStored,

@@ -15,23 +15,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from tests.agent import ScriptedLoop, calls, says, task
 from tests.secret_samples import samples
 from turnledger.ledger import Ledger
-from turnledger.runtime import (
-    InProcessEventBus,
-    MainLoop,
-    MarkdownSection,
-    Prompt,
-    PromptTemplate,
-    Reply,
-    ScriptedAdapter,
-    Session,
-    ThrottlePolicy,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-)
+from turnledger.runtime import Prompt, Reply, Session, ThrottlePolicy, Tool, ToolContext, ToolResult
 from turnledger.runtime.agent.models.request import Request
 
 REQUESTED, SEEDED, ARGUMENT, RESULT, NOTED, REPLIED, THROWN = (
@@ -93,11 +80,11 @@ def _reply(request: Request) -> Reply:
         raise OverloadedError(f"overloaded, called with {THROWN}")
     if request.turn < 3:
         arguments = json.dumps({"where": f"{ARGUMENT}?n={request.turn}"})
-        return Reply(tool_calls=(ToolCall(f"c{request.turn}", "look", arguments),))
-    return Reply(text=f"The key is {REPLIED}.")
+        return calls((f"c{request.turn}", "look", arguments))
+    return says(f"The key is {REPLIED}.")
 
 
-class Secretive(MainLoop[Ask, str]):
+class Secretive(ScriptedLoop[Ask, str]):
     def create_session(self) -> Session:
         session = Session(bus=self._bus, tags={"key": SEEDED})
         session[Note].seed([Note(f"begin with {SEEDED}")])
@@ -107,19 +94,13 @@ class Secretive(MainLoop[Ask, str]):
         if "FAILS" in os.environ:
             raise ValueError(f"no prompt for {os.environ['FAILS']}")
         tools = [Tool[Look, Any](name="look", description="Look there.", handler=look)]
-        task = MarkdownSection[Ask](
-            title="Task",
-            template=f"Answer ${{question}} with {os.environ['ROTATED']}.",
-            key="task",
-            tools=tools,
-        )
-        return Prompt(PromptTemplate(ns="secretive", key="look", sections=[task])).bind(request)
+        text = f"Answer ${{question}} with {os.environ['ROTATED']}."
+        return task(request, text, tools, name="secretive/look")
 
 
 def loop(ledger: Ledger) -> Secretive:
     policy = ThrottlePolicy(max_attempts=3, base_delay=timedelta(milliseconds=1))
-    adapter: ScriptedAdapter[str] = ScriptedAdapter(_reply, throttle=policy)
-    return Secretive(adapter=adapter, bus=InProcessEventBus(), ledger=ledger)
+    return Secretive(_reply, adapter_options={"throttle": policy}, ledger=ledger)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,20 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from turnledger.ledger import Ledger, TokenUsage
+from tests.agent import calls as calls_of
+from tests.agent import says, task
+from turnledger.ledger import Ledger
 from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
     Prompt,
-    PromptTemplate,
     Reply,
     ScriptedAdapter,
     SectionVisibility,
     Session,
     ThrottlePolicy,
     Tool,
-    ToolCall,
     ToolContext,
     ToolResult,
 )
@@ -33,7 +33,6 @@ from turnledger.runtime.agent.models import Sending
 from turnledger.runtime.replaying.replay import Replayed, replay
 
 AT_ONCE = ThrottlePolicy(max_attempts=3, base_delay=timedelta(0), max_delay=timedelta(0))
-USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,6 @@ class Tally:
     sheep: int
 
 
-def says(text: str | None, **more: Any) -> Reply:
-    return Reply(text=text, usage=USAGE, **more)
-
-
 def calls(*ids: str, tool: str = "count") -> Reply:
     """A reply that calls a tool under each of these ids."""
     return asks(*((one, tool, f'{{"name": "{one}"}}') for one in ids))
@@ -75,7 +70,7 @@ def calls(*ids: str, tool: str = "count") -> Reply:
 
 def asks(*asked: tuple[str, str, str]) -> Reply:
     """A reply with calls: id, tool and arguments."""
-    return Reply(text="Wait.", tool_calls=tuple(ToolCall(*one) for one in asked), usage=USAGE)
+    return calls_of(*asked, text="Wait.")
 
 
 DONE = says("All are here.")
@@ -112,6 +107,7 @@ class Shepherd(MainLoop[Job, Any]):
         listeners: Mapping[type, Callable[..., object]] | None = None,
         adapter: Callable[..., ScriptedAdapter[Any]] = ScriptedAdapter,
         adapter_options: Mapping[str, Any] | None = None,
+        width: int = 1,
         **options: Any,
     ) -> None:
         self.live = live
@@ -132,7 +128,8 @@ class Shepherd(MainLoop[Job, Any]):
         bus = InProcessEventBus()
         for kind, listener in (listeners or {}).items():
             bus.subscribe(kind, listener)
-        made = adapter(replies, **{"throttle": AT_ONCE, **(adapter_options or {})})
+        usual = {"throttle": AT_ONCE, "parallel_tools": width}
+        made = adapter(replies, **{**usual, **(adapter_options or {})})
         self._really_send = made.send
         made.send = self._send  # type: ignore[method-assign]
         options.setdefault("resources", self._make_resources)
@@ -174,10 +171,9 @@ class Shepherd(MainLoop[Job, Any]):
 
     def create_prompt(self, request: Job) -> Prompt[Any]:
         text = self._template if isinstance(self._template, str) else self._template()
-        made = self._make_tools
-        tools = made(self) if made is not None else [self.tool("count"), self.tool("weigh")]
-        sections = [MarkdownSection[Job](title="Task", template=text, key="task", tools=tools)]
-        sections += [
+        make = self._make_tools
+        tools = make(self) if make is not None else [self.tool("count"), self.tool("weigh")]
+        more = [
             MarkdownSection[Job](
                 title=key.title(),
                 template=f"All about {key}, to ${{text}}.",
@@ -187,9 +183,8 @@ class Shepherd(MainLoop[Job, Any]):
             )
             for key in self._summarised
         ]
-        kind: Any = PromptTemplate if self._output is None else PromptTemplate[self._output]
-        template = kind(ns="replay", key="shepherd", sections=sections)
-        return self._opens_with(Prompt(template).bind(request))
+        made = task(request, text, tools, name="replay/shepherd", output=self._output, more=more)
+        return self._opens_with(made)
 
 
 def check_again(ledger: Ledger, run: UUID, dead: Callable[[], Shepherd]) -> Replayed:

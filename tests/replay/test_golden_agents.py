@@ -5,7 +5,6 @@ The files are never regenerated to make a test pass; executing.py made them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
@@ -15,12 +14,6 @@ from tests.crash.agents import Agent
 from tests.replay.executing import AGENTS, DIVERGING, OTHERWISE, RECORDED, agent
 from turnledger.ledger import Ledger, import_runs
 from turnledger.runtime import replay
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def _read(ledger: Ledger, path: Path) -> UUID:

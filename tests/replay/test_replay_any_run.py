@@ -12,8 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.replay.farm import Farm, Gone
-from tests.replay.shepherd import DONE, USAGE, Flock, Job, Sheep
+from tests.agent import USAGE, Crash
+from tests.replay.farm import Farm
+from tests.replay.shepherd import DONE, Flock, Job, Sheep
 from turnledger.ledger import ANY, CustomEvent, InnerMessage, TurnledgerError, new_run_id
 from turnledger.ledger import ToolCallDecided as Decided
 from turnledger.runtime import (
@@ -70,7 +71,7 @@ class Chance:
     def reply(self, request: Any) -> Reply:
         lots = self.again()
         if not self.calm and lots.random() < 0.15:
-            raise lots.choice((ThrottledOut("slow down"), ThrottledOut(), Gone(), OSError("gone")))
+            raise lots.choice((ThrottledOut("slow down"), ThrottledOut(), Crash(), OSError("gone")))
         opened = sum(f"All about {one}" in request.system for one in SECTIONS)
         if request.turn > self.turns:
             return DONE
@@ -105,7 +106,7 @@ class Chance:
         if fate < 0.83:
             raise DeadlineExceededError("no time left")
         if fate < 0.9:
-            raise Gone
+            raise Crash
         return None
 
     def _change(self, session: Session, lots: Random) -> None:
@@ -179,7 +180,7 @@ def _goes_on(farm: Farm, chance: Chance, run: UUID) -> None:
             for call_id in waits.call_ids:
                 decision: Any = chance.again().choice(("completed", "failed", "retry"))
                 farm.ledger.append(run, Decided(call_id=call_id, decision=decision), ANY)
-        except (Gone, PromptEvaluationError):
+        except (Crash, PromptEvaluationError):
             continue
         except TurnledgerError:
             return
@@ -190,7 +191,7 @@ def _lives(farm: Farm, number: int) -> list[UUID]:
     chance = Chance(number, farm)
     farm.options = chance.options()
     run = chance.run
-    with suppress(Gone, PromptEvaluationError, DecisionRequiredError):
+    with suppress(Crash, PromptEvaluationError, DecisionRequiredError):
         farm.loop().execute(Job(), run_id=run)
     lots = chance.again()
     if lots.random() < 0.1:

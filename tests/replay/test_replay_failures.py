@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import says
 from tests.replay.farm import Farm
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Sheep,
-    Shepherd,
-    Tally,
-    asks,
-    calls,
-    remembers,
-    says,
-)
+from tests.replay.shepherd import DONE, Flock, Sheep, Shepherd, Tally, asks, calls, remembers
 from tests.unit.runtime.clocks import StandingClock
 from turnledger.ledger import ModelCallFailed, RunFailed, ToolCallFailed
 from turnledger.runtime import (
@@ -314,9 +305,6 @@ def ordered(*ids: str, then: Callable[[str], None] = lambda call_id: None) -> An
     return handler
 
 
-SIDE_BY_SIDE = {"parallel_tools": 3}
-
-
 def late_in(*call_ids: str) -> Callable[[str], None]:
     def then(call_id: str) -> None:
         if call_id in call_ids:
@@ -348,7 +336,7 @@ def test_a_deadline_inside_one_of_several_tools(
         PromptEvaluationError,
         handler=ordered(*order, then=late_in(*late)),
         replies=[calls("a1", "a2", "a3"), DONE],
-        adapter_options=SIDE_BY_SIDE,
+        width=3,
     )
     farm.check(run, "tool_call.failed", "run.failed")
 
@@ -368,7 +356,7 @@ def test_a_deadline_that_passed_beside_tools(farm: Farm, late: str, width: int) 
         PromptEvaluationError,
         handler=handler,
         replies=[calls("a1", "a2", "a3", "a4", "a5"), DONE],
-        adapter_options={"parallel_tools": width},
+        width=width,
         **timed.options,
     )
     farm.check(run, "run.failed")
@@ -383,7 +371,7 @@ def test_a_budget_that_was_used_up(farm: Farm, most: int, width: int) -> None:
         PromptEvaluationError if most < 39 else None,
         replies=[calls("a1", "a2"), calls("a3", "a4", "a5", "a6"), DONE],
         config=MainLoopConfig(budget=Budget(max_total_tokens=most)),
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run)
 
@@ -422,10 +410,7 @@ def test_one_of_several_tools_that_took_too_long(farm: Farm) -> None:
 
     try:
         run = farm.record(
-            handler=handler,
-            replies=[calls("a1", "a2", "a3", "a4"), DONE],
-            timeout=1.0,
-            adapter_options={"parallel_tools": 2},
+            handler=handler, replies=[calls("a1", "a2", "a3", "a4"), DONE], timeout=1.0, width=2
         )
     finally:
         release.set()
@@ -452,11 +437,7 @@ def test_whatever_a_handler_gives_back(farm: Farm, name: str, width: int) -> Non
         context.session[Sheep].append(Sheep(params.name))
         return _OUTCOMES[name]()
 
-    run = farm.record(
-        handler=handler,
-        replies=[calls("a1"), calls("a2", "a3"), DONE],
-        adapter_options={"parallel_tools": width},
-    )
+    run = farm.record(handler=handler, replies=[calls("a1"), calls("a2", "a3"), DONE], width=width)
     farm.check(run, "run.completed")
 
 
@@ -477,7 +458,7 @@ def test_calls_that_were_refused(farm: Farm, name: str, width: int) -> None:
     good = [(one, "count", "{}") for one in ("b1", "b2", "b3")]
     run = farm.record(
         replies=[asks(refused), asks(good[0], refused, *good[1:], ("c", *refused[1:])), DONE],
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run, "tool_call.failed", "run.completed")
 
@@ -485,9 +466,7 @@ def test_calls_that_were_refused(farm: Farm, name: str, width: int) -> None:
 def test_tools_that_end_in_any_order(farm: Farm) -> None:
     """What is recorded is the order in which they ended."""
     run = farm.record(
-        handler=ordered("a3", "a1", "a2"),
-        replies=[calls("a1", "a2", "a3"), DONE],
-        adapter_options=SIDE_BY_SIDE,
+        handler=ordered("a3", "a1", "a2"), replies=[calls("a1", "a2", "a3"), DONE], width=3
     )
     farm.check(run, "run.completed")
 
@@ -497,7 +476,7 @@ def test_more_tools_than_run_at_a_time(farm: Farm) -> None:
     run = farm.record(
         handler=ordered("a2", "a3", "a1", "a4", "a5"),
         replies=[calls("a1", "a2", "a3", "a4", "a5"), DONE],
-        adapter_options={"parallel_tools": 2},
+        width=2,
     )
     farm.check(run, "run.completed")
 
@@ -522,10 +501,7 @@ _ALL_WAYS = [calls("a1"), calls("a2"), asks(("a3", "count", "[]"), ("a4", "shear
 def test_a_listener_that_objects(farm: Farm, width: int) -> None:
     """To what was done, to what failed, and to what was refused."""
     run = farm.record(
-        replies=_ALL_WAYS,
-        handler=_handles,
-        listeners={ToolInvoked: _vetoing},
-        adapter_options={"parallel_tools": width},
+        replies=_ALL_WAYS, handler=_handles, listeners={ToolInvoked: _vetoing}, width=width
     )
     farm.check(run, "tool_call.completed", "tool_call.failed", "run.completed")
 
@@ -547,7 +523,7 @@ def test_a_listener_that_takes_notes(farm: Farm, width: int) -> None:
         handler=_handles,
         session=prepares,
         listeners={ToolInvoked: notes},
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run, "slice.event_applied", "run.completed")
 

@@ -11,7 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.replay.farm import Farm, Gone
+from tests.agent import Crash, says
+from tests.replay.farm import Farm
 from tests.replay.shepherd import (
     DONE,
     Flock,
@@ -25,7 +26,6 @@ from tests.replay.shepherd import (
     check_again,
     remembers,
     rerun,
-    says,
 )
 from turnledger.ledger import (
     ANY,
@@ -60,7 +60,7 @@ from turnledger.runtime.replaying.replay import replay
 THREE = [calls("a1"), calls("a2", "a3"), DONE]
 
 
-def dies_in(*call_ids: str, error: type[BaseException] = Gone) -> Handler:
+def dies_in(*call_ids: str, error: type[BaseException] = Crash) -> Handler:
     """A handler that is interrupted in these calls."""
 
     def handler(params: Flock, context: ToolContext) -> Any:
@@ -81,13 +81,7 @@ def test_a_person_decided(
     farm: Farm, decision: Literal["completed", "failed", "retry"], text: str, width: int
 ) -> None:
     """What became of a call in doubt, in words or with a value."""
-    run = farm.record(
-        Gone,
-        replies=THREE,
-        handler=dies_in("a2"),
-        on_interrupt="ask",
-        adapter_options={"parallel_tools": width},
-    )
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"), on_interrupt="ask", width=width)
     farm.recover(run, DecisionRequiredError, handler=remembers)
     farm.check(run, "tool_call.in_doubt", "run.waiting")
     decided = ToolCallDecided(
@@ -101,14 +95,14 @@ def test_a_person_decided(
 
 def test_a_person_decided_before_anybody_asked(farm: Farm) -> None:
     """The call was under way when its outcome was told."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a1"), on_interrupt="ask")
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a1"), on_interrupt="ask")
     farm.ledger.append(run, ToolCallDecided(call_id="a1", decision="completed", text="ok"), ANY)
     farm.recover(run, handler=remembers)
     farm.check(run, "tool_call.decided", "run.completed")
 
 
 @pytest.mark.parametrize("policy", ["retry", "fail", "ask"])
-@pytest.mark.parametrize("error", [Gone, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [Crash, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("width", [1, 3])
 def test_an_interrupted_tool(
     farm: Farm, policy: str, error: type[BaseException], width: int
@@ -119,7 +113,7 @@ def test_an_interrupted_tool(
         replies=[calls("a1", "a2", "a3", "a4"), DONE],
         handler=dies_in("a2", error=error),
         on_interrupt=policy,
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run)
     waits = DecisionRequiredError if policy == "ask" else None
@@ -170,8 +164,8 @@ def test_decisions_and_comments_on_a_run_under_way(farm: Farm) -> None:
 def test_a_parked_run(farm: Farm) -> None:
     """It was tried too often and got nowhere."""
     once = RecoveryConfig(max_attempts=1)
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a1"), recovery=once)
-    farm.recover(run, Gone)
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a1"), recovery=once)
+    farm.recover(run, Crash)
     farm.recover(run, RecoveryError)
     farm.check(run, "run.parked")
     farm.ledger.append(run, CustomEvent(kind="test.note", data="a pity"), ANY)
@@ -181,7 +175,7 @@ def test_a_parked_run(farm: Farm) -> None:
 @pytest.mark.parametrize("dies", ["a1", "a2", "a3"])
 def test_an_abandoned_run_that_had_died(farm: Farm, dies: str) -> None:
     """In the middle of a tool; nobody resumed it."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in(dies))
+    run = farm.record(Crash, replies=THREE, handler=dies_in(dies))
     farm.loop().abandon(run, reason="no use")
     farm.check(run, "run.abandoned", "checkpoint.cleared")
 
@@ -190,16 +184,16 @@ def test_an_abandoned_run_that_had_died_in_a_model_call(farm: Farm) -> None:
     """The request was out, and nothing came back."""
 
     def reply(request: Any) -> Any:
-        raise Gone
+        raise Crash
 
-    run = farm.record(Gone, replies=reply)
+    run = farm.record(Crash, replies=reply)
     farm.loop().abandon(run)
     farm.check(run, "run.abandoned")
 
 
 def test_an_abandoned_run_that_waited(farm: Farm) -> None:
     """For a decision that never came."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a1"), on_interrupt="ask")
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a1"), on_interrupt="ask")
     farm.recover(run, DecisionRequiredError)
     farm.loop().abandon(run)
     farm.check(run, "run.waiting", "run.abandoned")
@@ -215,8 +209,8 @@ def test_an_abandoned_run_that_had_failed(farm: Farm) -> None:
 def test_a_parked_run_that_is_abandoned(farm: Farm) -> None:
     """Both are on record."""
     once = RecoveryConfig(max_attempts=1)
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a2"), recovery=once)
-    farm.recover(run, Gone)
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"), recovery=once)
+    farm.recover(run, Crash)
     farm.recover(run, RecoveryError)
     farm.loop().abandon(run)
     farm.check(run, "run.parked", "run.abandoned")
@@ -225,10 +219,10 @@ def test_a_parked_run_that_is_abandoned(farm: Farm) -> None:
 def test_many_attempts(farm: Farm) -> None:
     """Each gets a little further."""
     often = RecoveryConfig(max_attempts=50)
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a1"), recovery=often)
-    farm.recover(run, Gone, handler=dies_in("a1"))
-    farm.recover(run, Gone, handler=dies_in("a2"))
-    farm.recover(run, Gone, handler=dies_in("a3"))
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a1"), recovery=often)
+    farm.recover(run, Crash, handler=dies_in("a1"))
+    farm.recover(run, Crash, handler=dies_in("a2"))
+    farm.recover(run, Crash, handler=dies_in("a3"))
     farm.recover(run, handler=remembers)
     assert farm.check(run, "run.completed").attempts == 5
 
@@ -243,7 +237,7 @@ def test_checkpoints_at_other_intervals(farm: Farm, interval: int) -> None:
 
 def test_a_checkpoint_that_was_stored_by_hand(farm: Farm) -> None:
     """A run goes on from the checkpoint that a user saved."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a2"))
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"))
     session = farm.loop().loop_host.create_session()
     backend = LedgerCheckpointBackend(farm.ledger, session.declarations)
     kept = backend.load(run)
@@ -299,7 +293,7 @@ def test_forks_at_every_version(farm: Farm, seeds: bool) -> None:
 
 def test_a_fork_of_a_fork(farm: Farm) -> None:
     """Its record is three runs long."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a2"))
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"))
     for _ in range(2):
         run = farm.ledger.fork(run, at=farm.ledger.head(run))
         decided = ToolCallDecided(call_id="a2", decision="completed", text="ok")
@@ -337,7 +331,7 @@ def test_a_continuation_that_died(farm: Farm) -> None:
     loop.handler = remembers
     loop.execute(Job())
     loop.handler = dies_in("a3")
-    with pytest.raises(Gone):
+    with pytest.raises(Crash):
         loop.execute(Job(), run_id=run)
     farm.check(run)
     farm.recover(run, handler=remembers)
@@ -408,7 +402,7 @@ def test_files_of_a_run_that_died(farm: Farm, tmp_path: Path) -> None:
         return dies_in("a2")(params, context)
 
     resources = {"files": SnapshotableFilesystem(folder)}
-    run = farm.record(Gone, replies=THREE, handler=handler, resources=resources)
+    run = farm.record(Crash, replies=THREE, handler=handler, resources=resources)
     farm.recover(run, handler=remembers)
     (folder / "log.txt").write_text("mine")
     farm.check(run, "resource.snapshotted", "run.completed")
@@ -453,7 +447,7 @@ def test_whatever_a_tool_changes(farm: Farm, name: str, width: int) -> None:
         replies=THREE,
         handler=handler,
         session=lambda session: (session.install(Sheep), session.install(Tally)),
-        adapter_options={"parallel_tools": width},
+        width=width,
     )
     farm.check(run, "run.completed")
 
@@ -484,7 +478,7 @@ class Noting(Shepherd):
 def test_a_prompt_that_changes_the_session(farm: Farm) -> None:
     """Once, and as it stood when it was first made."""
     run = new_run_id()
-    with pytest.raises(Gone):
+    with pytest.raises(Crash):
         Noting(farm.ledger, THREE, handler=dies_in("a2")).execute(Job(), run_id=run)
     Noting(farm.ledger, THREE).recover(run)
     check_again(farm.ledger, run, lambda: Noting(Ledger.open("memory://"), THREE, live=False))
@@ -551,9 +545,7 @@ def test_sections_that_are_opened(farm: Farm, name: str, width: int) -> None:
             return [calls("z1", "z2"), DONE][request.turn - 1]
         return [asks(*_TURNS[name]), asks(opens("p1", "rams"))][request.turn - 1]
 
-    run = farm.record(
-        replies=reply, summarised=("rams", "ewes"), adapter_options={"parallel_tools": width}
-    )
+    run = farm.record(replies=reply, summarised=("rams", "ewes"), width=width)
     farm.check(run, "evaluation.superseded", "run.completed")
 
 
@@ -569,12 +561,7 @@ def test_a_tool_beside_an_opened_section_that_says_something(farm: Farm) -> None
             return DONE
         return asks(opens("o1", "rams"), count("c1"))
 
-    run = farm.record(
-        replies=reply,
-        handler=handler,
-        summarised=("rams",),
-        adapter_options={"parallel_tools": 3},
-    )
+    run = farm.record(replies=reply, handler=handler, summarised=("rams",), width=3)
     farm.check(run, "evaluation.superseded", "run.completed")
 
 
@@ -588,11 +575,7 @@ def test_a_run_that_died_beside_an_opened_section(farm: Farm, width: int) -> Non
         return asks(count("c1"), opens("o1", "rams"), count("c2"))
 
     run = farm.record(
-        Gone,
-        replies=reply,
-        handler=dies_in("c1", "c2"),
-        summarised=("rams",),
-        adapter_options={"parallel_tools": width},
+        Crash, replies=reply, handler=dies_in("c1", "c2"), summarised=("rams",), width=width
     )
     farm.check(run)
     farm.recover(run, handler=remembers)
@@ -619,7 +602,7 @@ def test_a_deadline_beside_an_opened_section(farm: Farm, first: str) -> None:
         "replies": reply,
         "handler": handler,
         "summarised": ("rams",),
-        "adapter_options": {"parallel_tools": 2},
+        "width": 2,
     }
     run = new_run_id()
     with suppress(PromptEvaluationError):  # which one is first is up to the threads, in the end
@@ -641,7 +624,7 @@ def test_sections_that_are_opened_for_ever(farm: Farm) -> None:
 
 def test_up_to_each_version_of_one_run(farm: Farm) -> None:
     """The state is the one of that version, whichever it is."""
-    run = farm.record(Gone, replies=THREE, handler=dies_in("a2"))
+    run = farm.record(Crash, replies=THREE, handler=dies_in("a2"))
     farm.recover(run, handler=remembers)
     for until in range(1, farm.ledger.head(run) + 1):
         found = rerun(farm.ledger, run, farm.dead, until)

@@ -17,17 +17,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.agent import says
 from tests.replay.farm import Farm, farm_at
-from tests.replay.shepherd import (
-    DONE,
-    Flock,
-    Job,
-    Sheep,
-    Shepherd,
-    asks,
-    calls,
-    says,
-)
+from tests.replay.shepherd import DONE, Flock, Job, Sheep, Shepherd, asks, calls
 from tests.replay.unsorted import recorded_with, replayed_with
 from turnledger.ledger import Ledger, MessageAppended
 from turnledger.runtime import (
@@ -97,21 +89,261 @@ def run(farm: Farm) -> Iterator[UUID]:
     assert again(farm, found).divergence is None
 
 
-# --- time and randomness ----------------------------------------------------------------------
+# --- one thing is changed -------------------------------------------------------------------
 
 
-def test_the_time_in_the_prompt(farm: Farm, run: UUID) -> None:
-    """Where there was none before."""
-    parted(
-        farm,
-        run,
+@dataclass(frozen=True)
+class Wide:
+    """The parameters with one more."""
+
+    name: str = "all"
+    meadow: str = "north"
+
+
+@dataclass(frozen=True)
+class Described:
+    """The same parameters, in other words."""
+
+    name: str = field(default="all", metadata={"description": "Which one."})
+
+
+@dataclass(frozen=True)
+class Counted:
+    """An answer."""
+
+    sheep: int
+
+
+@dataclass(frozen=True)
+class CountedAndWeighed:
+    """An answer with one more field."""
+
+    sheep: int
+    weight: float = 0.0
+
+
+class Parrot(ScriptedAdapter[Any]):
+    """Another provider."""
+
+    name = "parrot"
+
+
+def _reducing(
+    reduce: Callable[[tuple[Sheep, ...], Sheep], tuple[Sheep, ...]],
+) -> Callable[[Session], None]:
+    def prepares(session: Session) -> None:
+        session[Sheep].register(Sheep, lambda sheep, event, *, context: reduce(tuple(sheep), event))
+
+    return prepares
+
+
+def _opens(text: str) -> Callable[[Prompt[Any]], Prompt[Any]]:
+    return lambda prompt: prompt.with_messages(MessageBuilder.next_step(None).add_text(text))
+
+
+def _seeds(*names: str) -> Callable[[Session], None]:
+    def prepares(session: Session) -> None:
+        session.install(Sheep)
+        if names:
+            session[Sheep].seed([Sheep(name) for name in names])
+
+    return prepares
+
+
+def _noting(text: Callable[[], str]) -> Callable[[Prompt[Any]], Prompt[Any]]:
+    """Called within create_prompt: notes something in the session that it is called for."""
+
+    def noted(prompt: Prompt[Any]) -> Prompt[Any]:
+        loop = _loop_in_create_prompt()
+        assert loop._kept is not None
+        loop._kept[Sheep].append(Sheep(f"noted {text()}"))
+        return prompt
+
+    return noted
+
+
+def _loop_in_create_prompt() -> Shepherd:
+    """The agent whose create_prompt is being called."""
+    frame = sys._getframe(1)
+    while "self" not in frame.f_locals or not isinstance(frame.f_locals["self"], Shepherd):
+        assert frame.f_back is not None
+        frame = frame.f_back
+    found: Shepherd = frame.f_locals["self"]
+    return found
+
+
+def _refuses(*given: Any) -> Any:
+    raise ValueError("no words")
+
+
+def _keeps(sheep: tuple[Sheep, ...], event: Sheep) -> tuple[Sheep, ...]:
+    return (*sheep, event)
+
+
+def _weighs(loop: Shepherd, **other: Any) -> Any:
+    return loop.tool("weigh", **{"description": "Weigh one.", **other})
+
+
+def _two_tools(loop: Shepherd) -> Sequence[Any]:
+    return [loop.tool(), _weighs(loop)]
+
+
+class Case:
+    """A change of an agent: how it was recorded, and what is found of the change."""
+
+    def __init__(
+        self, tag: str, cause: Cause, *words: str, recorded: Any = None, **changed: Any
+    ) -> None:
+        self.recorded = {"replies": REPLIES, **(recorded or {})}
+        self.changed = changed
+        self.found = (tag, cause, *words)
+
+
+def _tools(cause: Cause, *words: str, tools: Callable[[Shepherd], Sequence[Any]]) -> Case:
+    """Other tools than the two that were offered."""
+    return Case("evaluation.started", cause, *words, recorded={"tools": _two_tools}, tools=tools)
+
+
+def _output(native: bool) -> Case:
+    recorded = {
+        "replies": [calls("a1"), says('{"sheep": 3}')],
+        "output": Counted,
+        "adapter_options": {"use_native_response_format": native},
+    }
+    cause: Cause = "output schema changed"
+    return Case("evaluation.started", cause, recorded=recorded, output=CountedAndWeighed)
+
+
+def _state(tag: str, *words: str, recorded: Any = None, **changed: Any) -> Case:
+    return Case(tag, "session state changed", *words, recorded=recorded, **changed)
+
+
+def _request(recorded: Any = None, *words: str, **options: Any) -> Case:
+    """Other options of the adapter."""
+    before = {"adapter_options": recorded or {}}
+    cause: Cause = "request options changed"
+    return Case("model.called", cause, *words, recorded=before, adapter_options=options)
+
+
+_WARM = {"request_options": {"temperature": 0.5}}
+CASES = {
+    "the time in the prompt, where there was none before": Case(
         "evaluation.started",
         "time or randomness used",
-        "Please count the sheep",
-        "Now it is",
-        "clock",
+        *("Please count the sheep", "Now it is", "clock"),
         template=lambda: f"Please ${{text}}. Now it is {datetime.now()}.",
-    )
+    ),
+    "another word in the prompt": Case(
+        "evaluation.started",
+        "prompt text changed",
+        *("-Please count the sheep.", "+Kindly count the sheep."),
+        template="Kindly ${text}.",
+    ),
+    "a tool renamed": _tools(
+        "tool renamed",
+        *("count is tally now", '-      "name": "count"', '+      "name": "tally"'),
+        tools=lambda loop: [loop.tool("tally"), _weighs(loop)],
+    ),
+    "a tool with another schema": _tools(
+        "tool schema changed",
+        "count",
+        tools=lambda loop: [loop.tool(params_type=Wide), _weighs(loop)],
+    ),
+    "a tool with a described parameter": _tools(
+        "tool schema changed",
+        "weigh",
+        tools=lambda loop: [loop.tool(), _weighs(loop, params_type=Described)],
+    ),
+    "a tool with another description": _tools(
+        "tool schema changed",
+        "weigh",
+        tools=lambda loop: [loop.tool(), _weighs(loop, description="Put one on the scales.")],
+    ),
+    "tools swapped": _tools(
+        "tool order changed",
+        *("weigh, count", "fixed order"),
+        tools=lambda loop: [_weighs(loop), loop.tool()],
+    ),
+    "a tool dropped": _tools(
+        "tool removed", "weigh", "Offer the tool again", tools=lambda loop: [loop.tool()]
+    ),
+    "a tool added": _tools(
+        "tool added",
+        *("shear", "Take the tool out"),
+        tools=lambda loop: [*_two_tools(loop), loop.tool("shear", description="Shear one.")],
+    ),
+    "no tools left": _tools("tool removed", "count, weigh", tools=lambda loop: []),
+    "the first tool of all": Case(
+        "evaluation.started",
+        "tool added",
+        "count",
+        recorded={"replies": [DONE], "tools": lambda loop: []},
+        tools=lambda loop: [loop.tool()],
+    ),
+    "another output, in the prompt": _output(native=False),
+    "another output, told to the provider": _output(native=True),
+    "another opening message with the same prompt": Case(
+        "evaluation.started",
+        "opening messages changed",
+        recorded={"opens_with": _opens("There are three.")},
+        opens_with=_opens("There are four."),
+    ),
+    "an opening message, where there was none": Case(
+        "evaluation.started", "opening messages changed", opens_with=_opens("There are four.")
+    ),
+    "a reducer that refuses what it took": Case(
+        "slice.event_applied",
+        "reducer changed",
+        "no words",
+        recorded={"session": _reducing(_keeps)},
+        session=_reducing(_refuses),
+    ),
+    "another seed": _state(
+        "slice.event_applied",
+        *("dolly", "molly"),
+        recorded={"session": _seeds("dolly")},
+        session=_seeds("molly"),
+    ),
+    "a seed that is gone": _state(
+        "slice.event_applied", "dolly", recorded={"session": _seeds("dolly")}, session=_seeds()
+    ),
+    "a seed, where there was none": _state("checkpoint.reached", "molly", session=_seeds("molly")),
+    "another note of create_prompt": _state(
+        "slice.event_applied",
+        *("noted one way", "noted another"),
+        recorded={"opens_with": _noting(lambda: "one way")},
+        opens_with=_noting(lambda: "another"),
+    ),
+    "another model of the same adapter": Case(
+        "model.called", "model changed", "script", "bard", adapter_options={"model": "bard"}
+    ),
+    "another provider, told by its name": Case(
+        "evaluation.started", "model changed", "scripted", "parrot", adapter=Parrot
+    ),
+    "a request option": _request(None, "request_digest", "tool choice", **_WARM),
+    "a choice of tools": _request(None, "request_digest", "tool choice", tool_choice="required"),
+    "a choice of one tool": _request(
+        None, "request_digest", "tool choice", tool_choice={"name": "count"}
+    ),
+    "a request option that is gone": _request(_WARM),
+    "a request option that is another": _request(_WARM, request_options={"temperature": 0.7}),
+    "a failure that is new: the prompt can't be made any more": Case(
+        "checkpoint.reached", "failure changed", "no words", opens_with=_refuses
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_changed_is_named(farm: Farm, name: str) -> None:
+    """By the first event that differs and its cause; unchanged, the agent runs again."""
+    case = CASES[name]
+    run = farm.record(**case.recorded)
+    assert again(farm, run).divergence is None
+    parted(farm, run, *case.found, **case.changed)  # type: ignore[arg-type]
+    assert again(farm, run).divergence is None
+
+
+# --- time and randomness ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,19 +387,10 @@ def test_an_id_in_the_prompt(farm: Farm, made: Callable[[], str]) -> None:
     parted(farm, run, "evaluation.started", "time or randomness used", "Request")
 
 
-def _reducing(
-    reduce: Callable[[tuple[Sheep, ...], Sheep], tuple[Sheep, ...]],
-) -> Callable[[Session], None]:
-    def prepares(session: Session) -> None:
-        session[Sheep].register(Sheep, lambda sheep, event, *, context: reduce(tuple(sheep), event))
-
-    return prepares
-
-
 @pytest.mark.parametrize("also_live", [False, True])
 def test_randomness_in_a_reducer(farm: Farm, also_live: bool) -> None:
     """It gives another state each time, whether it did when it was recorded or not."""
-    usual = _reducing(lambda sheep, event: (*sheep, event))
+    usual = _reducing(_keeps)
     at_random = _reducing(lambda sheep, event: (*sheep, Sheep(f"{event.name} {random.random()}")))
     run = farm.record(replies=REPLIES, session=at_random if also_live else usual)
     found = again(farm, run, session=at_random).divergence
@@ -194,15 +417,8 @@ def test_an_id_in_what_the_session_is_seeded_with(farm: Farm, made: Callable[[],
 def test_an_id_that_create_prompt_puts_into_the_session(farm: Farm) -> None:
     """It is made anew each time."""
     farm.options = {}
-    run = farm.record(replies=REPLIES, opens_with=_noting(farm, lambda: str(uuid4())))
-    parted(
-        farm,
-        run,
-        "slice.event_applied",
-        "time or randomness used",
-        "noted",
-        opens_with=_noting(farm, lambda: str(uuid4())),
-    )
+    run = farm.record(replies=REPLIES, opens_with=_noting(lambda: str(uuid4())))
+    parted(farm, run, "slice.event_applied", "time or randomness used", "noted")
 
 
 @pytest.mark.parametrize(("recorded", "found"), [(1, 2), (3, 4), (7, 8)])
@@ -222,19 +438,6 @@ def test_the_order_of_a_set_in_the_prompt(tmp_path: Path, recorded: int, found: 
 # --- the prompt and its tools -------------------------------------------------------------------
 
 
-def test_another_text(farm: Farm, run: UUID) -> None:
-    """A word was changed."""
-    parted(
-        farm,
-        run,
-        "evaluation.started",
-        "prompt text changed",
-        "-Please count the sheep.",
-        "+Kindly count the sheep.",
-        template="Kindly ${text}.",
-    )
-
-
 class Moved(Shepherd):
     """The agent with a prompt of another name."""
 
@@ -252,115 +455,6 @@ def test_another_prompt(farm: Farm, run: UUID) -> None:
     assert (divergence.cause, divergence.tag) == ("prompt changed", "evaluation.started")
     assert "replay/shepherd" in str(divergence)
     assert "herder" in str(divergence)
-
-
-@dataclass(frozen=True)
-class Wide:
-    """The parameters with one more."""
-
-    name: str = "all"
-    meadow: str = "north"
-
-
-@dataclass(frozen=True)
-class Described:
-    """The same parameters, in other words."""
-
-    name: str = field(default="all", metadata={"description": "Which one."})
-
-
-Tools = Callable[[Shepherd], Sequence[Any]]
-_TOOLS: dict[str, tuple[Tools, Cause, tuple[str, ...]]] = {
-    "renamed": (
-        lambda loop: [loop.tool("tally"), loop.tool("weigh", description="Weigh one.")],
-        "tool renamed",
-        ("count is tally now", '-      "name": "count"', '+      "name": "tally"'),
-    ),
-    "another schema": (
-        lambda loop: [loop.tool(params_type=Wide), loop.tool("weigh", description="Weigh one.")],
-        "tool schema changed",
-        ("count",),
-    ),
-    "a described parameter": (
-        lambda loop: [
-            loop.tool(),
-            loop.tool("weigh", description="Weigh one.", params_type=Described),
-        ],
-        "tool schema changed",
-        ("weigh",),
-    ),
-    "another description": (
-        lambda loop: [loop.tool(), loop.tool("weigh", description="Put one on the scales.")],
-        "tool schema changed",
-        ("weigh",),
-    ),
-    "swapped": (
-        lambda loop: [loop.tool("weigh", description="Weigh one."), loop.tool()],
-        "tool order changed",
-        ("weigh, count", "fixed order"),
-    ),
-    "dropped": (lambda loop: [loop.tool()], "tool removed", ("weigh", "Offer the tool again")),
-    "added": (
-        lambda loop: [
-            loop.tool(),
-            loop.tool("weigh", description="Weigh one."),
-            loop.tool("shear", description="Shear one."),
-        ],
-        "tool added",
-        ("shear", "Take the tool out"),
-    ),
-    "none left": (lambda loop: [], "tool removed", ("count, weigh",)),
-}
-
-
-def _two_tools(loop: Shepherd) -> Sequence[Any]:
-    return [loop.tool(), loop.tool("weigh", description="Weigh one.")]
-
-
-@pytest.mark.parametrize("name", _TOOLS)
-def test_other_tools(farm: Farm, name: str) -> None:
-    """Each change of what a model is offered is told from the others."""
-    tools, cause, words = _TOOLS[name]
-    run = farm.record(replies=REPLIES, tools=_two_tools)
-    parted(farm, run, "evaluation.started", cause, *words, tools=tools)
-
-
-def test_the_first_tool_of_all(farm: Farm) -> None:
-    """Where there was none, one was added."""
-    run = farm.record(replies=[DONE], tools=lambda loop: [])
-    parted(farm, run, "evaluation.started", "tool added", "count", tools=lambda loop: [loop.tool()])
-
-
-@dataclass(frozen=True)
-class Counted:
-    """An answer."""
-
-    sheep: int
-
-
-@dataclass(frozen=True)
-class CountedAndWeighed:
-    """An answer with one more field."""
-
-    sheep: int
-    weight: float = 0.0
-
-
-@pytest.mark.parametrize("native", [False, True])
-def test_another_output(farm: Farm, native: bool) -> None:
-    """Whether the prompt says what is wanted, or the provider is told."""
-    run = farm.record(
-        replies=[calls("a1"), says('{"sheep": 3}')],
-        output=Counted,
-        adapter_options={"use_native_response_format": native},
-    )
-    parted(
-        farm,
-        run,
-        "evaluation.started",
-        "output schema changed",
-        output=CountedAndWeighed,
-    )
 
 
 def test_output_that_is_read_otherwise(farm: Farm) -> None:
@@ -385,39 +479,12 @@ def test_output_that_is_read_otherwise(farm: Farm) -> None:
     assert divergence.version == farm.tags(run).index("tool_message.amended") + 1
 
 
-def _opens(text: str) -> Callable[[Prompt[Any]], Prompt[Any]]:
-    return lambda prompt: prompt.with_messages(MessageBuilder.next_step(None).add_text(text))
-
-
-def test_another_opening_message(farm: Farm) -> None:
-    """The prompt's text is the same; what the user says is not."""
-    run = farm.record(replies=REPLIES, opens_with=_opens("There are three."))
-    parted(
-        farm,
-        run,
-        "evaluation.started",
-        "opening messages changed",
-        opens_with=_opens("There are four."),
-    )
-
-
-def test_one_more_opening_message(farm: Farm, run: UUID) -> None:
-    """Where there was none."""
-    parted(
-        farm,
-        run,
-        "evaluation.started",
-        "opening messages changed",
-        opens_with=_opens("There are four."),
-    )
-
-
 # --- the session ------------------------------------------------------------------------------
 
 
 def test_another_reducer(farm: Farm) -> None:
     """It makes something else of the same events."""
-    run = farm.record(replies=REPLIES, session=_reducing(lambda sheep, event: (*sheep, event)))
+    run = farm.record(replies=REPLIES, session=_reducing(_keeps))
     divergence = again(
         farm, run, session=_reducing(lambda sheep, event: (event, Sheep("wolf"), *sheep))
     ).divergence
@@ -429,152 +496,7 @@ def test_another_reducer(farm: Farm) -> None:
     assert "wolf" in divergence.diff
 
 
-def test_a_reducer_that_refuses(farm: Farm) -> None:
-    """What it took when it was recorded it takes no more."""
-
-    def refuses(sheep: tuple[Sheep, ...], event: Sheep) -> tuple[Sheep, ...]:
-        raise ValueError(f"no place for {event.name}")
-
-    run = farm.record(replies=REPLIES, session=_reducing(lambda sheep, event: (*sheep, event)))
-    parted(
-        farm,
-        run,
-        "slice.event_applied",
-        "reducer changed",
-        "no place for a1",
-        session=_reducing(refuses),
-    )
-
-
-def _seeds(*names: str) -> Callable[[Session], None]:
-    def prepares(session: Session) -> None:
-        session.install(Sheep)
-        if names:
-            session[Sheep].seed([Sheep(name) for name in names])
-
-    return prepares
-
-
-def test_another_seed(farm: Farm) -> None:
-    """Other words, the same each time."""
-    run = farm.record(replies=REPLIES, session=_seeds("dolly"))
-    parted(
-        farm,
-        run,
-        "slice.event_applied",
-        "session state changed",
-        "dolly",
-        "molly",
-        session=_seeds("molly"),
-    )
-
-
-def test_a_seed_that_is_gone(farm: Farm) -> None:
-    """The session begins with nothing now."""
-    run = farm.record(replies=REPLIES, session=_seeds("dolly"))
-    parted(farm, run, "slice.event_applied", "session state changed", "dolly", session=_seeds())
-
-
-def test_a_seed_that_is_new(farm: Farm, run: UUID) -> None:
-    """The session began with nothing."""
-    parted(
-        farm, run, "checkpoint.reached", "session state changed", "molly", session=_seeds("molly")
-    )
-
-
-def _noting(farm: Farm, text: Callable[[], str]) -> Callable[[Prompt[Any]], Prompt[Any]]:
-    """Called within create_prompt: notes something in the session that it is called for."""
-
-    def noted(prompt: Prompt[Any]) -> Prompt[Any]:
-        loop = _loop_in_create_prompt()
-        assert loop._kept is not None
-        loop._kept[Sheep].append(Sheep(f"noted {text()}"))
-        return prompt
-
-    return noted
-
-
-def _loop_in_create_prompt() -> Shepherd:
-    """The agent whose create_prompt is being called."""
-    frame = sys._getframe(1)
-    while "self" not in frame.f_locals or not isinstance(frame.f_locals["self"], Shepherd):
-        assert frame.f_back is not None
-        frame = frame.f_back
-    found: Shepherd = frame.f_locals["self"]
-    return found
-
-
-def test_another_note_of_create_prompt(farm: Farm) -> None:
-    """The same each time, and another one than was recorded."""
-    run = farm.record(replies=REPLIES, opens_with=_noting(farm, lambda: "one way"))
-    assert again(farm, run).ok
-    parted(
-        farm,
-        run,
-        "slice.event_applied",
-        "session state changed",
-        "noted one way",
-        "noted another",
-        opens_with=_noting(farm, lambda: "another"),
-    )
-
-
 # --- requests and calls -------------------------------------------------------------------------
-
-
-def test_another_model(farm: Farm, run: UUID) -> None:
-    """The same adapter with another name of a model."""
-    parted(
-        farm,
-        run,
-        "model.called",
-        "model changed",
-        "script",
-        "bard",
-        adapter_options={"model": "bard"},
-    )
-
-
-class Parrot(ScriptedAdapter[Any]):
-    """Another provider."""
-
-    name = "parrot"
-
-
-def test_another_provider(farm: Farm, run: UUID) -> None:
-    """It is told by its name."""
-    parted(farm, run, "evaluation.started", "model changed", "scripted", "parrot", adapter=Parrot)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"request_options": {"temperature": 0.5}},
-        {"tool_choice": "required"},
-        {"tool_choice": {"name": "count"}},
-    ],
-    ids=["an option", "a choice", "a tool"],
-)
-def test_other_request_options(farm: Farm, run: UUID, options: dict[str, Any]) -> None:
-    """What the provider is told beside the conversation."""
-    parted(
-        farm,
-        run,
-        "model.called",
-        "request options changed",
-        "request_digest",
-        "tool choice",
-        adapter_options=options,
-    )
-
-
-def test_request_options_that_are_gone(farm: Farm) -> None:
-    """And one that is another."""
-    options = {"request_options": {"temperature": 0.5}}
-    run = farm.record(replies=REPLIES, adapter_options=options)
-    assert again(farm, run).ok
-    for changed in ({}, {"request_options": {"temperature": 0.7}}):
-        parted(farm, run, "model.called", "request options changed", adapter_options=changed)
 
 
 # Names that the tools refuse, without their schemas saying so.
@@ -606,8 +528,7 @@ def unwanted() -> Iterator[set[str]]:
 @pytest.mark.parametrize("width", [1, 2])
 def test_a_tool_that_became_stricter(farm: Farm, unwanted: set[str], width: int) -> None:
     """It refuses what it took: the call is named, and why."""
-    options = {"parallel_tools": width}
-    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    run = farm.record(replies=REPLIES, tools=_picky, width=width)
     unwanted.add("a2")
     divergence = again(farm, run).divergence
     assert divergence is not None
@@ -626,8 +547,7 @@ def test_a_tool_that_became_stricter(farm: Farm, unwanted: set[str], width: int)
 def test_a_tool_that_became_less_strict(farm: Farm, unwanted: set[str], width: int) -> None:
     """It takes what it refused."""
     unwanted.add("a2")
-    options = {"parallel_tools": width}
-    run = farm.record(replies=REPLIES, tools=_picky, adapter_options=options)
+    run = farm.record(replies=REPLIES, tools=_picky, width=width)
     unwanted.clear()
     divergence = again(farm, run).divergence
     assert divergence is not None
@@ -666,30 +586,17 @@ def test_tools_side_by_side_that_ran_one_by_one(farm: Farm) -> None:
     run = farm.record(
         replies=[calls("a1", "a2", "a3"), DONE],
         handler=lambda params, context: ToolResult("Counted."),
-        adapter_options={"parallel_tools": 1},
+        width=1,
     )
-    divergence = again(farm, run, adapter_options={"parallel_tools": 3}).divergence
+    divergence = again(farm, run, width=3).divergence
     assert divergence is not None
     assert divergence.cause in ("order of calls changed", "decision changed")
 
 
 def test_a_failure_that_is_repaired(farm: Farm) -> None:
     """The run failed when it was recorded, and would not now."""
-
-    def refuses(prompt: Any) -> Any:
-        raise ValueError("no words")
-
-    run = farm.record(ValueError, opens_with=refuses)
+    run = farm.record(ValueError, opens_with=_refuses)
     parted(farm, run, "run.failed", "failure changed", "no words", opens_with=lambda prompt: prompt)
-
-
-def test_a_failure_that_is_new(farm: Farm, run: UUID) -> None:
-    """The prompt can't be made any more."""
-
-    def refuses(prompt: Any) -> Any:
-        raise ValueError("no words")
-
-    parted(farm, run, "checkpoint.reached", "failure changed", "no words", opens_with=refuses)
 
 
 def test_every_cause_has_advice() -> None:

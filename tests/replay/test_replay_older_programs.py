@@ -9,8 +9,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from tests.agent import says
 from tests.replay.farm import Farm
-from tests.replay.shepherd import DONE, Shepherd, asks, check_again, says
+from tests.replay.shepherd import DONE, Shepherd, asks, check_again
 from turnledger.ledger import (
     CheckpointReached,
     Event,

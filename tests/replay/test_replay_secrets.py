@@ -28,10 +28,8 @@ from turnledger.ledger import (
 from turnledger.runtime import (
     Checkpoint,
     FilesystemCheckpointBackend,
-    InProcessEventBus,
     LedgerCheckpointBackend,
     RecoveryConfig,
-    ScriptedAdapter,
     replay,
 )
 
@@ -150,10 +148,6 @@ def test_ones_own_rules_hold_for_a_run(tmp_path: Path) -> None:
         assert replay(ledger, run, loop=loop(ledger)).divergence is None
 
 
-class Strict(Secretive):
-    """Takes no request but one with a question of a few letters."""
-
-
 def test_a_request_that_is_none_without_its_secret_is_refused(tmp_path: Path) -> None:
     """It could never be recovered, so it is not begun."""
     from pydantic import BaseModel, Field
@@ -162,8 +156,7 @@ def test_a_request_that_is_none_without_its_secret_is_refused(tmp_path: Path) ->
         token: str = Field(pattern=r"^ghp_[A-Za-z0-9]{36}$")
 
     with Ledger.open(tmp_path / "runs.db") as ledger:
-        adapter: ScriptedAdapter[str] = ScriptedAdapter([])
-        strict = Strict(adapter=adapter, bus=InProcessEventBus(), ledger=ledger, request_type=Short)
+        strict = Secretive([], ledger=ledger, request_type=Short)
         with pytest.raises(InvalidInputError, match="holds a secret") as caught:
             strict.execute(Short(token=secretive.SEEDED))  # type: ignore[arg-type]
         assert secretive.SEEDED not in str(caught.value)
@@ -173,13 +166,9 @@ def test_a_request_that_is_none_without_its_secret_is_refused(tmp_path: Path) ->
 def test_checkpoints_in_files_hold_no_secret(tmp_path: Path) -> None:
     """Without a ledger, what a run can be recovered from lies in files."""
     backend = FilesystemCheckpointBackend(tmp_path / "kept")
-    adapter: ScriptedAdapter[str] = ScriptedAdapter(secretive._reply)
     run = new_run_id()
-    kept = Secretive(
-        adapter=adapter,
-        bus=InProcessEventBus(),
-        recovery=RecoveryConfig(backend=backend, cleanup_on_success=False),
-    )
+    recovery = RecoveryConfig(backend=backend, cleanup_on_success=False)
+    kept = Secretive(secretive._reply, recovery=recovery)
     secretive.THREW.append("")
     kept.execute(Ask(f"what {secretive.REQUESTED} opens"), run_id=run)
     checkpoint = backend.load(run)

@@ -17,15 +17,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.replay.farm import Farm, Gone, farm_at
+from tests.agent import Crash
+from tests.replay.farm import Farm, farm_at
 from tests.replay.shepherd import DONE, Shepherd, calls, remembers
-from turnledger.ledger import (
-    ANY,
-    IntegrityFailureError,
-    Ledger,
-    ToolCallDecided,
-    TurnledgerError,
-)
+from turnledger.ledger import ANY, IntegrityFailureError, Ledger, ToolCallDecided, TurnledgerError
 from turnledger.ledger.events.chain import link
 from turnledger.ledger.runs.record import RawRow
 from turnledger.runtime import MessageBuilder, Prompt
@@ -42,7 +37,7 @@ def _picture(prompt: Prompt[Any]) -> Prompt[Any]:
 
 def _dies(params: Any, context: Any) -> Any:
     if context.call_id == "a2":
-        raise Gone
+        raise Crash
     return remembers(params, context)
 
 
@@ -88,7 +83,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 def _recorded(farm: Farm) -> UUID:
     replies = [calls("a1"), calls("a2", "a3"), DONE]
-    return farm.record(Gone, replies=replies, handler=_dies, opens_with=_picture)
+    return farm.record(Crash, replies=replies, handler=_dies, opens_with=_picture)
 
 
 def _at(farm: Farm, run: UUID) -> int:

@@ -66,89 +66,59 @@ def nested(inner: Any) -> dict[str, Any]:
     return {**SCHEMA, "properties": {"city": inner}}
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown field": (asks(top_k=3), "Unrecognized request argument supplied: top_k"),
-    "unknown fields": (asks(b=1, a=2), "Unrecognized request arguments supplied: a, b"),
-    "no model": ({"messages": [SAID]}, "you must provide a model parameter"),
-    "no messages": ({"model": "m"}, "Missing required parameter: 'messages'."),
-    "empty messages": ({"model": "m", "messages": []}, "Invalid 'messages': empty array."),
-    "messages of a wrong type": (
-        {"model": "m", "messages": "hello"},
-        "Invalid type for 'messages': expected an array, but got a string instead.",
-    ),
-    "no role": (asks({"content": "a"}), "Missing required parameter: 'messages[0].role'."),
-    "unknown role": (
-        asks({"role": "robot", "content": "a"}),
-        "Invalid value: 'robot'. Supported values are: 'system', 'assistant'",
-    ),
-    "unknown field of a message": (
-        asks({**SAID, "mood": "good"}),
-        "Unknown parameter: 'messages[0].mood'.",
-    ),
-    "calls of a user": (
-        asks({**SAID, "tool_calls": []}),
-        "Unknown parameter: 'messages[0].tool_calls'.",
-    ),
-    "null content of a user": (
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "Unrecognized request argument supplied: top_k": [asks(top_k=3)],
+    "Unrecognized request arguments supplied: a, b": [asks(b=1, a=2)],
+    "you must provide a model parameter": [{"messages": [SAID]}],
+    "Missing required parameter: 'messages'.": [{"model": "m"}],
+    "Invalid 'messages': empty array.": [{"model": "m", "messages": []}],
+    "Invalid type for 'messages': expected an array, but got a string instead.": [
+        {"model": "m", "messages": "hello"}
+    ],
+    "Missing required parameter: 'messages[0].role'.": [asks({"content": "a"})],
+    "Invalid value: 'robot'. Supported values are: 'system', 'assistant'": [
+        asks({"role": "robot", "content": "a"})
+    ],
+    "Unknown parameter: 'messages[0].mood'.": [asks({**SAID, "mood": "good"})],
+    "Unknown parameter: 'messages[0].tool_calls'.": [asks({**SAID, "tool_calls": []})],
+    "Invalid value for 'content': expected a string, got null.": [
         asks({"role": "user", "content": None}),
-        "Invalid value for 'content': expected a string, got null.",
-    ),
-    "no content of a system message": (asks({"role": "system"}), "expected a string, got null."),
-    "null content of a tool": (
-        asks(SAID, called("a"), {**result("a"), "content": None}),
-        "expected a string, got null.",
-    ),
-    "number as content": (
-        asks({"role": "user", "content": 3}),
-        "expected one of a string or array of objects, but got an integer instead.",
-    ),
-    "empty content": (parts(), "Invalid 'messages[0].content': empty array."),
-    "an assistant that says nothing": (
         asks(SAID, {"role": "assistant", "content": None}),
-        "Invalid value for 'content': expected a string, got null.",
-    ),
-    "no calls": (
-        asks(SAID, {"role": "assistant", "content": "a", "tool_calls": []}),
-        "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1",
-    ),
-    "null calls": (
-        asks(SAID, {"role": "assistant", "content": "a", "tool_calls": None}),
-        "Invalid type for 'messages[1].tool_calls': expected an array, but got null instead.",
-    ),
-    "a result without a call": (
-        asks(SAID, result("a")),
-        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
-    ),
-    "a result after other words": (
-        asks(SAID, called("a"), result("a"), SAID, result("a")),
-        "must be a response to a preceeding message",
-    ),
-    "a result of another call": (
-        asks(SAID, called("a"), result("b")),
-        "'tool_call_id' of 'b' not found in 'tool_calls' of previous message.",
-    ),
-    "a result without an id": (
-        asks(SAID, called("a"), {"role": "tool", "content": "b"}),
-        "Missing parameter 'tool_call_id'",
-    ),
-    "two results of a call": (
-        asks(SAID, called("a"), result("a"), result("a")),
-        "Duplicate value for 'tool_call_id' of 'a', in messages[2] and messages[3].",
-    ),
-    "two calls with one id": (
-        asks(SAID, called("a", "a"), result("a")),
-        "Duplicate value for 'id' of 'a'",
-    ),
-    "calls without results": (
-        asks(SAID, called("a", "b", "c"), result("b"), SAID),
-        "did not have response messages: a, c",
-    ),
-    "calls at the end": (asks(SAID, called("a")), "did not have response messages: a"),
-    "an id that is too long": (
-        asks(SAID, called("a" * 41), result("a" * 41)),
-        "Expected a string with maximum length 40, but got a string with length 41 instead.",
-    ),
-    "arguments that are no string": (
+    ],
+    "expected a string, got null.": [
+        asks({"role": "system"}),
+        asks(SAID, called("a"), {**result("a"), "content": None}),
+    ],
+    "expected one of a string or array of objects, but got an integer instead.": [
+        asks({"role": "user", "content": 3})
+    ],
+    "Invalid 'messages[0].content': empty array.": [parts()],
+    "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1": [
+        asks(SAID, {"role": "assistant", "content": "a", "tool_calls": []})
+    ],
+    "Invalid type for 'messages[1].tool_calls': expected an array, but got null instead.": [
+        asks(SAID, {"role": "assistant", "content": "a", "tool_calls": None})
+    ],
+    "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.": [
+        asks(SAID, result("a"))
+    ],
+    "must be a response to a preceeding message": [
+        asks(SAID, called("a"), result("a"), SAID, result("a"))
+    ],
+    "'tool_call_id' of 'b' not found in 'tool_calls' of previous message.": [
+        asks(SAID, called("a"), result("b"))
+    ],
+    "Missing parameter 'tool_call_id'": [asks(SAID, called("a"), {"role": "tool", "content": "b"})],
+    "Duplicate value for 'tool_call_id' of 'a', in messages[2] and messages[3].": [
+        asks(SAID, called("a"), result("a"), result("a"))
+    ],
+    "Duplicate value for 'id' of 'a'": [asks(SAID, called("a", "a"), result("a"))],
+    "did not have response messages: a, c": [asks(SAID, called("a", "b", "c"), result("b"), SAID)],
+    "did not have response messages: a": [asks(SAID, called("a"))],
+    "Expected a string with maximum length 40, but got a string with length 41 instead.": [
+        asks(SAID, called("a" * 41), result("a" * 41))
+    ],
+    "tool_calls[0].function.arguments': expected a string, but got an object instead.": [
         asks(
             SAID,
             {
@@ -158,10 +128,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 ],
             },
             result("a"),
-        ),
-        "tool_calls[0].function.arguments': expected a string, but got an object instead.",
-    ),
-    "a called name with a dot": (
+        )
+    ],
+    "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.": [
         asks(
             SAID,
             {
@@ -171,10 +140,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 ],
             },
             result("a"),
-        ),
-        "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
-    ),
-    "a call without a type": (
+        )
+    ],
+    "Missing required parameter: 'messages[1].tool_calls[0].type'.": [
         asks(
             SAID,
             {
@@ -182,215 +150,146 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
                 "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}],
             },
             result("a"),
-        ),
-        "Missing required parameter: 'messages[1].tool_calls[0].type'.",
-    ),
-    "no tools": (asks(tools=[]), "Invalid 'tools': empty array."),
-    "null tools": (asks(tools=None), "Invalid type for 'tools'"),
-    "a tool without a name": (
-        asks(tools=[{"type": "function", "function": {}}]),
-        "Missing required parameter: 'tools[0].function.name'.",
-    ),
-    "a tool in the form of Responses": (
-        asks(tools=[{"type": "function", "name": "weather", "parameters": SCHEMA}]),
-        "Missing required parameter: 'tools[0].function'.",
-    ),
-    "a name with a space": (
-        asks(tools=[{"type": "function", "function": {"name": "the weather"}}]),
-        "Invalid 'tools[0].function.name': string does not match pattern.",
-    ),
-    "a name that is too long": (
-        asks(tools=[{"type": "function", "function": {"name": "w" * 65}}]),
-        "Expected a string with maximum length 64",
-    ),
-    "two tools of one name": (asks(tools=[TOOL, TOOL]), "duplicate function name 'weather'"),
-    "parameters that are no object": (
-        asks(tools=[tool(parameters={"type": "string"})]),
-        "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"string\"'.",
-    ),
-    "parameters with a choice at the root": (
-        asks(tools=[tool(parameters={**SCHEMA, "anyOf": []})]),
-        "not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.",
-    ),
-    "parameters without properties": (
-        asks(tools=[tool(parameters={"type": "object"})]),
-        "In context=(), object schema missing properties.",
-    ),
-    "parameters with an unknown type": (
-        asks(tools=[tool(parameters=nested({"type": "text"}))]),
-        "'text' is not valid under any of the given schemas.",
-    ),
-    "an array of nothing": (
-        asks(tools=[tool(parameters=nested({"type": "array"}))]),
-        "In context=('properties', 'city'), array schema missing items.",
-    ),
-    "strict, but open": (
-        strict_tool({**SCHEMA, "additionalProperties": True}),
-        "In context=(), 'additionalProperties' is required to be supplied and to be false.",
-    ),
-    "strict, but optional": (
-        strict_tool({**SCHEMA, "required": []}),
-        "to be an array including every key in properties. Missing 'city'.",
-    ),
-    "strict, but required without a property": (
-        strict_tool({**SCHEMA, "required": ["city", "land"]}),
-        "Extra required key 'land' supplied.",
-    ),
-    "strict, but with oneOf": (
-        strict_tool(nested({"oneOf": [{"type": "string"}]})),
-        "In context=('properties', 'city'), 'oneOf' is not permitted.",
-    ),
-    "strict, but with a default": (
-        strict_tool(nested({"type": "string", "default": "Bern"})),
-        "'default' is not permitted.",
-    ),
-    "strict, but without a type": (
-        strict_tool(nested({"description": "a city"})),
-        "schema must have a 'type' key.",
-    ),
-    "strict, but an open object within": (
-        strict_tool(nested({"type": "object", "properties": {}})),
-        "In context=('properties', 'city'), 'additionalProperties' is required",
-    ),
-    "strict, with an unknown format": (
-        strict_tool(nested({"type": "string", "format": "uri"})),
-        "'uri' is not a valid format.",
-    ),
-    "strict, with words beside a reference": (
-        strict_tool({**nested({"$ref": "#/$defs/c", "description": "a"}), "$defs": {"c": SCHEMA}}),
-        "$ref cannot have keywords {'description'}.",
-    ),
-    "strict, with a reference to nothing": (
-        strict_tool(nested({"$ref": "#/$defs/c"})),
-        "'#/$defs/c' which was not found in the schema.",
-    ),
-    "a choice without tools": (
-        asks(tool_choice="auto"),
-        "'tool_choice' is only allowed when 'tools' are specified.",
-    ),
-    "an unknown choice": (
-        asks(tools=[TOOL], tool_choice="any"),
-        "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
-    ),
-    "a choice of an unknown tool": (
-        asks(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "other"}}),
-        "Tool choice 'other' not found in 'tools' parameter.",
-    ),
-    "a choice in the form of Responses": (
-        asks(tools=[TOOL], tool_choice={"type": "function", "name": "weather"}),
-        "Unknown parameter: 'tool_choice.name'.",
-    ),
-    "parallel calls without tools": (
-        asks(parallel_tool_calls=False),
-        "'parallel_tool_calls' is only allowed when 'tools' are specified.",
-    ),
-    "an unknown format": (
-        asks(response_format={"type": "xml"}),
-        "Invalid value: 'xml'. Supported values are: 'json_object', 'json_schema', and 'text'.",
-    ),
-    "a format without a schema": (
-        asks(response_format={"type": "json_schema"}),
-        "Missing required parameter: 'response_format.json_schema'.",
-    ),
-    "a format with a bad name": (
-        formatted(SCHEMA, name="my report"),
-        "Invalid 'response_format.json_schema.name': string does not match pattern.",
-    ),
-    "a format that is a choice": (
-        formatted({"anyOf": [SCHEMA]}),
-        "Invalid schema for response_format 'report': schema must be a JSON Schema of 'type: ",
-    ),
-    "a format that is open": (
-        formatted({**SCHEMA, "additionalProperties": True}),
-        "'additionalProperties' is required to be supplied and to be false.",
-    ),
-    "a format with an optional field": (
-        formatted({**SCHEMA, "required": []}),
-        "Missing 'city'.",
-    ),
-    "JSON without the word": (
-        asks(response_format={"type": "json_object"}),
-        "'messages' must contain the word 'json' in some form",
-    ),
-    "an unknown part": (
-        parts({"type": "input_text", "text": "a"}),
-        "Invalid value: 'input_text'. Supported values are: 'text', 'image_url'",
-    ),
-    "an image of an assistant": (
-        parts(image(PNG), role="assistant"),
-        "Image URLs are only allowed for messages with role 'user', but this message with role",
-    ),
-    "an image of a tool": (
-        asks(SAID, called("a"), {**result("a"), "content": [image(PNG)]}),
-        "this message with role 'tool' contains an image URL.",
-    ),
-    "sound of a system message": (
-        parts(audio("aGVsbG8=", "wav"), role="system"),
-        "Audio inputs are only allowed for messages with role 'user'",
-    ),
-    "a file of an assistant": (
-        parts(file(file_id="file-1"), role="assistant"),
-        "Files are only allowed for messages with role 'user'",
-    ),
-    "an image without an address": (
-        parts(image("aGVsbG8=")),
-        "Invalid image URL: 'messages[0].content[0].image_url.url'. Expected a base64-encoded",
-    ),
-    "an image of an unknown kind": (
-        parts(image("data:image/tiff;base64,aGVsbG8=")),
-        "but got unsupported MIME type 'image/tiff'.",
-    ),
-    "an image in no base64": (
-        parts(image("data:image/png;base64,%%%")),
-        "but got an invalid base64-encoded value.",
-    ),
-    "an empty image": (
-        parts(image("data:image/png;base64,")),
-        "but got empty base64-encoded bytes.",
-    ),
-    "an image as a string": (
-        parts({"type": "image_url", "image_url": PNG}),
-        "Invalid type for 'messages[0].content[0].image_url': expected an object",
-    ),
-    "sound of an unknown kind": (
-        parts(audio("aGVsbG8=", "ogg")),
-        "Invalid value: 'ogg'. Supported values are: 'wav' and 'mp3'.",
-    ),
-    "sound in no base64": (
-        parts(audio("data:audio/wav;base64,aGVsbG8=", "wav")),
-        "Invalid 'messages[0].content[0].input_audio.data'.",
-    ),
-    "a file of an unknown kind": (
-        parts(file(filename="a.md", file_data="data:text/markdown;base64,aGVsbG8=")),
-        "but got unsupported MIME type 'text/markdown'.",
-    ),
-    "a file without a name": (
-        parts(file(file_data=PDF)),
-        "Missing required parameter: 'messages[0].content[0].file.filename'.",
-    ),
-    "a file by its address": (
-        parts(file(file_url="https://example.com/a.pdf")),
-        "Unknown parameter: 'messages[0].content[0].file.file_url'.",
-    ),
-    "options of a stream without one": (
-        asks(stream_options={"include_usage": True}),
-        "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-    ),
-    "too hot": (
-        asks(temperature=2.5),
-        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 2.5",
-    ),
-    "too cold": (asks(temperature=-1), "decimal below minimum value. Expected a value >= 0"),
-    "temperature of a wrong type": (
-        asks(temperature="hot"),
-        "Invalid type for 'temperature': expected a decimal, but got a string instead.",
-    ),
-    "no tokens": (asks(max_tokens=0), "integer below minimum value. Expected a value >= 1"),
-    "two limits": (
-        asks(max_tokens=5, max_completion_tokens=5),
-        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
-    ),
-    "too many stops": (asks(stop=list("abcde")), "array too long."),
+        )
+    ],
+    "Invalid 'tools': empty array.": [asks(tools=[])],
+    "Invalid type for 'tools'": [asks(tools=None)],
+    "Missing required parameter: 'tools[0].function.name'.": [
+        asks(tools=[{"type": "function", "function": {}}])
+    ],
+    "Missing required parameter: 'tools[0].function'.": [
+        asks(tools=[{"type": "function", "name": "weather", "parameters": SCHEMA}])
+    ],
+    "Invalid 'tools[0].function.name': string does not match pattern.": [
+        asks(tools=[{"type": "function", "function": {"name": "the weather"}}])
+    ],
+    "Expected a string with maximum length 64": [
+        asks(tools=[{"type": "function", "function": {"name": "w" * 65}}])
+    ],
+    "duplicate function name 'weather'": [asks(tools=[TOOL, TOOL])],
+    "schema must be a JSON Schema of 'type: \"object\"', got 'type: \"string\"'.": [
+        asks(tools=[tool(parameters={"type": "string"})])
+    ],
+    "not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.": [
+        asks(tools=[tool(parameters={**SCHEMA, "anyOf": []})])
+    ],
+    "In context=(), object schema missing properties.": [
+        asks(tools=[tool(parameters={"type": "object"})])
+    ],
+    "'text' is not valid under any of the given schemas.": [
+        asks(tools=[tool(parameters=nested({"type": "text"}))])
+    ],
+    "In context=('properties', 'city'), array schema missing items.": [
+        asks(tools=[tool(parameters=nested({"type": "array"}))])
+    ],
+    "In context=(), 'additionalProperties' is required to be supplied and to be false.": [
+        strict_tool({**SCHEMA, "additionalProperties": True})
+    ],
+    "to be an array including every key in properties. Missing 'city'.": [
+        strict_tool({**SCHEMA, "required": []})
+    ],
+    "Extra required key 'land' supplied.": [strict_tool({**SCHEMA, "required": ["city", "land"]})],
+    "In context=('properties', 'city'), 'oneOf' is not permitted.": [
+        strict_tool(nested({"oneOf": [{"type": "string"}]}))
+    ],
+    "'default' is not permitted.": [strict_tool(nested({"type": "string", "default": "Bern"}))],
+    "schema must have a 'type' key.": [strict_tool(nested({"description": "a city"}))],
+    "In context=('properties', 'city'), 'additionalProperties' is required": [
+        strict_tool(nested({"type": "object", "properties": {}}))
+    ],
+    "'uri' is not a valid format.": [strict_tool(nested({"type": "string", "format": "uri"}))],
+    "$ref cannot have keywords {'description'}.": [
+        strict_tool({**nested({"$ref": "#/$defs/c", "description": "a"}), "$defs": {"c": SCHEMA}})
+    ],
+    "'#/$defs/c' which was not found in the schema.": [strict_tool(nested({"$ref": "#/$defs/c"}))],
+    "'tool_choice' is only allowed when 'tools' are specified.": [asks(tool_choice="auto")],
+    "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.": [
+        asks(tools=[TOOL], tool_choice="any")
+    ],
+    "Tool choice 'other' not found in 'tools' parameter.": [
+        asks(tools=[TOOL], tool_choice={"type": "function", "function": {"name": "other"}})
+    ],
+    "Unknown parameter: 'tool_choice.name'.": [
+        asks(tools=[TOOL], tool_choice={"type": "function", "name": "weather"})
+    ],
+    "'parallel_tool_calls' is only allowed when 'tools' are specified.": [
+        asks(parallel_tool_calls=False)
+    ],
+    "Invalid value: 'xml'. Supported values are: 'json_object', 'json_schema', and 'text'.": [
+        asks(response_format={"type": "xml"})
+    ],
+    "Missing required parameter: 'response_format.json_schema'.": [
+        asks(response_format={"type": "json_schema"})
+    ],
+    "Invalid 'response_format.json_schema.name': string does not match pattern.": [
+        formatted(SCHEMA, name="my report")
+    ],
+    "Invalid schema for response_format 'report': schema must be a JSON Schema of 'type: ": [
+        formatted({"anyOf": [SCHEMA]})
+    ],
+    "'additionalProperties' is required to be supplied and to be false.": [
+        formatted({**SCHEMA, "additionalProperties": True})
+    ],
+    "Missing 'city'.": [formatted({**SCHEMA, "required": []})],
+    "'messages' must contain the word 'json' in some form": [
+        asks(response_format={"type": "json_object"})
+    ],
+    "Invalid value: 'input_text'. Supported values are: 'text', 'image_url'": [
+        parts({"type": "input_text", "text": "a"})
+    ],
+    "Image URLs are only allowed for messages with role 'user', but this message with role": [
+        parts(image(PNG), role="assistant")
+    ],
+    "this message with role 'tool' contains an image URL.": [
+        asks(SAID, called("a"), {**result("a"), "content": [image(PNG)]})
+    ],
+    "Audio inputs are only allowed for messages with role 'user'": [
+        parts(audio("aGVsbG8=", "wav"), role="system")
+    ],
+    "Files are only allowed for messages with role 'user'": [
+        parts(file(file_id="file-1"), role="assistant")
+    ],
+    "Invalid image URL: 'messages[0].content[0].image_url.url'. Expected a base64-encoded": [
+        parts(image("aGVsbG8="))
+    ],
+    "but got unsupported MIME type 'image/tiff'.": [
+        parts(image("data:image/tiff;base64,aGVsbG8="))
+    ],
+    "but got an invalid base64-encoded value.": [parts(image("data:image/png;base64,%%%"))],
+    "but got empty base64-encoded bytes.": [parts(image("data:image/png;base64,"))],
+    "Invalid type for 'messages[0].content[0].image_url': expected an object": [
+        parts({"type": "image_url", "image_url": PNG})
+    ],
+    "Invalid value: 'ogg'. Supported values are: 'wav' and 'mp3'.": [
+        parts(audio("aGVsbG8=", "ogg"))
+    ],
+    "Invalid 'messages[0].content[0].input_audio.data'.": [
+        parts(audio("data:audio/wav;base64,aGVsbG8=", "wav"))
+    ],
+    "but got unsupported MIME type 'text/markdown'.": [
+        parts(file(filename="a.md", file_data="data:text/markdown;base64,aGVsbG8="))
+    ],
+    "Missing required parameter: 'messages[0].content[0].file.filename'.": [
+        parts(file(file_data=PDF))
+    ],
+    "Unknown parameter: 'messages[0].content[0].file.file_url'.": [
+        parts(file(file_url="https://example.com/a.pdf"))
+    ],
+    "The 'stream_options' parameter is only allowed when 'stream' is enabled.": [
+        asks(stream_options={"include_usage": True})
+    ],
+    "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 2.5": [
+        asks(temperature=2.5)
+    ],
+    "decimal below minimum value. Expected a value >= 0": [asks(temperature=-1)],
+    "Invalid type for 'temperature': expected a decimal, but got a string instead.": [
+        asks(temperature="hot")
+    ],
+    "integer below minimum value. Expected a value >= 1": [asks(max_tokens=0)],
+    "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.": [
+        asks(max_tokens=5, max_completion_tokens=5)
+    ],
+    "array too long.": [asks(stop=list("abcde"))],
 }
 
 ACCEPTED: dict[str, dict[str, Any]] = {

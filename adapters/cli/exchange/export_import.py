@@ -13,7 +13,7 @@ import click
 
 from turnledger.adapters.cli.exchange.bug_test import write_test
 from turnledger.adapters.cli.exchange.transcripts import (
-    MOST_LISTED,
+    say_some,
     take_transcripts,
     write_transcripts,
 )
@@ -261,16 +261,13 @@ def _size(file: BinaryIO) -> int | None:
 
 
 def _print(report: ImportReport) -> None:
-    value = {
-        name: getattr(report, name)
-        for name in ("runs", "records", "imported", "already_there", "blobs", "redacted")
-    }
-    pairs = [(name.replace("_", " "), str(count)) for name, count in value.items()]
+    counts = ["runs", "records", "imported", "already_there", "blobs", "redacted"]
+    if report.seal is not None:
+        counts += ["sealed_runs", "grown_runs", "unsealed_runs", "missing_runs"]
+    value = {name: getattr(report, name) for name in counts}
+    pairs = [(name.replace("_", " "), count) for name, count in value.items()]
     if report.seal is not None:
         seal = report.seal
-        counts = ("sealed_runs", "grown_runs", "unsealed_runs", "missing_runs")
-        value |= {name: getattr(report, name) for name in counts}
-        pairs += [(name.replace("_", " "), str(getattr(report, name))) for name in counts]
         names = ("sealed_at", "signed", "public_key", "runs", "events")
         value["seal"] = {name: getattr(seal, name) for name in names}
         pairs.append(("seal", f"of {seal.sealed_at}, {_signature(seal)}"))
@@ -278,8 +275,5 @@ def _print(report: ImportReport) -> None:
     out = printer()
     out.one(value, lambda: out.pairs(pairs))
     if report.rechained:
-        say("Secrets were masked. The digests of these runs differ from the file's:")
-        for run_id in report.rechained[:MOST_LISTED]:
-            say(f"  {run_id}")
-        if len(report.rechained) > MOST_LISTED:
-            say(f"  and {len(report.rechained) - MOST_LISTED} more: -o json lists all.")
+        heading = "Secrets were masked. The digests of these runs differ from the file's:"
+        say_some(heading, report.rechained)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -24,7 +24,7 @@ from turnledger.adapters.transcripts import (
 )
 from turnledger.ledger import Ledger
 
-# How many repairs and notes of a run are printed.
+# How many lines of a list are printed.
 MOST_LISTED = 5
 
 
@@ -68,26 +68,16 @@ def take_transcripts(file: BinaryIO, wire: str) -> None:
     with open_ledger(create=True) as ledger:
         imported = import_transcripts(ledger, plans)
     out = printer()
-    if out.form is not Format.TABLE:
-        out.many(imported, str, flush=False)
-        return
-    out.rows(
-        ("run", "from", "outcome", "turns", "repairs", "notes"),
-        (
-            (
-                str(one.run_id),
-                one.place or "the file",
-                one.outcome,
-                str(one.turns),
-                str(len(one.repairs)),
-                str(len(one.notes)),
-            )
-            for one in imported
-        ),
-    )
+    out.listing(imported, ("run", "from", "outcome", "turns", "repairs", "notes"), _row)
     out.flush()
-    for one in imported:
-        _say_changes(one)
+    if out.form is Format.TABLE:
+        for one in imported:
+            _say_changes(one)
+
+
+def _row(run: ImportedRun) -> tuple[Any, ...]:
+    changes = (len(run.repairs), len(run.notes))
+    return (run.run_id, run.place or "the file", run.outcome, run.turns, *changes)
 
 
 def _say_changes(run: ImportedRun) -> None:
@@ -95,10 +85,14 @@ def _say_changes(run: ImportedRun) -> None:
     counts = Counter((repair.kind, repair.detail) for repair in run.repairs)
     lines = [f"{count} x {kind}: {detail}" for (kind, detail), count in counts.items()]
     lines += [f"{note.path}: {note.text}" if note.path else note.text for note in run.notes]
-    if not lines:
-        return
-    where = f" ({run.place})" if run.place else ""
-    say(f"Changed on import, run {run.run_id}{where}:")
+    if lines:
+        where = f" ({run.place})" if run.place else ""
+        say_some(f"Changed on import, run {run.run_id}{where}:", lines)
+
+
+def say_some(heading: str, lines: Sequence[object]) -> None:
+    """Print a heading and the first few lines under it."""
+    say(heading)
     for line in lines[:MOST_LISTED]:
         say(f"  {line}")
     if len(lines) > MOST_LISTED:

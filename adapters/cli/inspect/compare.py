@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from difflib import unified_diff
-from typing import Any
+from itertools import islice
 from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import (
-    command,
-    finish,
-    open_ledger,
-    printer,
-    redactor,
-)
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer, redactor
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import (
     Printer,
@@ -26,7 +21,7 @@ from turnledger.adapters.cli.shared.output import (
     say,
     shortened,
 )
-from turnledger.adapters.cli.shared.parameters import RUN, ParamType, flag
+from turnledger.adapters.cli.shared.parameters import RUN, flag
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger
 from turnledger.projections import Comparison, compare
@@ -47,19 +42,12 @@ LEAST_ROOM, LEAD = 20, 20
 MOST_LINES, MOST_SHOWN = 2_000, 40
 
 
-class VersionsParam(ParamType):
-    """Pair of versions, one of each run: `V1:V2`."""
-
-    name = "versions"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).split(":")
-        if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) < 16 for p in parts):
-            message = f"Invalid pair of versions {value!r}: expected V1:V2, like 12:14."
-            raise click.BadParameter(message)
-        return int(parts[0]), int(parts[1])
+def as_versions(text: str) -> tuple[int, int]:
+    """Parse a pair of versions, one of each run: `V1:V2`."""
+    if not re.fullmatch("[0-9]{1,15}:[0-9]{1,15}", text):
+        raise click.BadParameter(f"Invalid pair of versions {text!r}: expected V1:V2, like 12:14.")
+    first, second = text.split(":")
+    return int(first), int(second)
 
 
 @command(
@@ -75,7 +63,7 @@ turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-
 @click.option(
     "--state",
     "versions",
-    type=VersionsParam(),
+    type=as_versions,
     metavar="V1:V2",
     help="Compare the state of RUN1 at V1 with that of RUN2 at V2.",
 )
@@ -112,12 +100,7 @@ def _states(
     """Print the changes between two states; whether the outcome is the same."""
     found = compare_states(ledger, run1, versions[0], run2, versions[1], other_ledger=other)
     out = printer()
-
-    def table() -> None:
-        for change in found.changes:
-            _print_change(out, change, "")
-
-    out.one(found, table)
+    out.one(found, lambda: _print_changes(out, found.changes, ""))
     if not found.changes:
         say("The states are equal.")
     elif found.same:
@@ -128,15 +111,8 @@ def _states(
 def _events(found: Comparison, everything: bool) -> bool:
     """Print the aligned events and the first divergence; whether the runs are equal."""
     out = printer()
-    value = {
-        "first": found.first,
-        "second": found.second,
-        "same": found.same,
-        "shared": found.shared,
-        "counts": found.counts,
-        "divergence": found.divergence,
-        "rows": found.rows,
-    }
+    names = ("first", "second", "same", "shared", "counts", "divergence", "rows")
+    value = {name: getattr(found, name) for name in names}
     out.one(value, lambda: _Table(out, found).show(everything))
     if found.same:
         say("The runs are equal.")
@@ -194,8 +170,7 @@ class _Table:
         where = " and ".join(_where(row) for row in rows)
         self._out.styled((f"First divergence: {where}", "bold"))
         for row in rows:
-            for change in row.changes:
-                _print_change(self._out, change, "  ")
+            _print_changes(self._out, row.changes, "  ")
             if not row.changes:
                 text = shortened(visible(row.text), max(line_width() - 4, LEAST_ROOM))
                 self._out.styled((f"  {SIGNS[row.kind]} {text}", STYLES[row.kind]))
@@ -223,16 +198,18 @@ def _where(row: Row) -> str:
 # --- changes ------------------------------------------------------------------------
 
 
-def _print_change(out: Printer, change: Change, margin: str) -> None:
-    mark, style = MARKS[change.op]
-    head = f"{margin}{mark} {visible(change.path)}"
-    lines = list(_text_lines(change))
-    if not lines:
-        head = f"{head} {_values(change, max(line_width() - len(head) - 1, LEAST_ROOM))}"
-    out.styled((head, style))
-    for line in lines:
-        shown = shortened(visible(line), max(line_width() - len(margin) - 4, LEAST_ROOM))
-        out.styled((f"{margin}    {shown}", _line_style(line)))
+def _print_changes(out: Printer, changes: Iterable[Change], margin: str) -> None:
+    for change in changes:
+        mark, style = MARKS[change.op]
+        head = f"{margin}{mark} {visible(change.path)}"
+        lines = list(_text_lines(change))
+        if not lines:
+            head = f"{head} {_values(change, max(line_width() - len(head) - 1, LEAST_ROOM))}"
+        out.styled((head, style))
+        for line in lines:
+            shown = shortened(visible(line), max(line_width() - len(margin) - 4, LEAST_ROOM))
+            style = {"+": "green", "-": "red"}.get(line[:1], "dim")
+            out.styled((f"{margin}    {shown}", style))
 
 
 def _values(change: Change, room: int) -> str:
@@ -260,13 +237,6 @@ def _text_lines(change: Change) -> Iterator[str]:
     if not 2 < len(before) + len(after) <= MOST_LINES:
         return
     lines = unified_diff(before, after, lineterm="", n=1)
-    for number, line in enumerate(lines):
-        if number >= MOST_SHOWN:
-            yield "…"
-            return
-        if number > 1:  # after the file names
-            yield line
-
-
-def _line_style(line: str) -> str:
-    return {"+": "green", "-": "red"}.get(line[:1], "dim")
+    yield from islice(lines, 2, MOST_SHOWN)  # after the file names
+    if next(lines, None) is not None:
+        yield "…"

@@ -67,7 +67,7 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
         finish(ExitCode.NOT_FOUND)
     out = printer()
     if out.form is not Format.TABLE:
-        out.many(known.history.to_list(), str, flush=False)
+        out.many(known.history.to_list())
         return
     Chat(out).show(known.history)
     _say_evaluations(known, evaluation)

@@ -14,7 +14,7 @@ import msgspec
 
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.output import Format, Printer, say
-from turnledger.adapters.cli.shared.parameters import MOMENT, tag_option
+from turnledger.adapters.cli.shared.parameters import as_moment, tag_option
 from turnledger.ledger import Ledger, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
@@ -71,9 +71,9 @@ def _tags(tags: dict[str, str]) -> str:
 )
 @click.option("--prompt", metavar="NS/KEY", help="Only runs that evaluate this prompt.")
 @click.option(
-    "--since", type=MOMENT, metavar="TIME", help="Only runs started at this time or later."
+    "--since", type=as_moment, metavar="TIME", help="Only runs started at this time or later."
 )
-@click.option("--until", type=MOMENT, metavar="TIME", help="Only runs started before this time.")
+@click.option("--until", type=as_moment, metavar="TIME", help="Only runs started before this time.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -97,17 +97,14 @@ def runs(
         if out.form is Format.TABLE:
             _print_table(out, found, limit or TABLE_LIMIT)
         else:
-            out.many(map(run_view, found), str, flush=False)
+            out.many(map(run_view, found))
 
 
 def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:
-    views = [run_view(run) for run in islice(found, min(limit, sys.maxsize))]
+    views = map(run_view, islice(found, min(limit, sys.maxsize)))
     out.rows(
         ("run", "status", "version", "started", "prompt", "tags"),
-        (
-            (str(v.run_id), v.status, str(v.version), v.started_at, v.prompt, _tags(v.tags))
-            for v in views
-        ),
+        ((v.run_id, v.status, v.version, v.started_at, v.prompt, _tags(v.tags)) for v in views),
     )
     if next(found, None) is not None:
         say(f"There are more than {limit} runs: see --limit.")
@@ -117,22 +114,14 @@ def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
     """Print a run's row of the index, and its last lease."""
     view = run_view(ledger.run(run_id))
     lease = ledger.store.lease(str(run_id))
-    claim = (
-        LeaseView(lease.worker, lease.epoch, moment_text(lease.expires_at))
-        if lease is not None
-        else None
-    )
+    claim = lease and LeaseView(lease.worker, lease.epoch, moment_text(lease.expires_at))
     fields: dict[str, Any] = {**msgspec.structs.asdict(view), "lease": claim}
-
-    def table() -> None:
-        out.pairs((name, _text(value)) for name, value in fields.items())
-
-    out.one(fields, table)
+    out.one(fields, lambda: out.pairs((name, _text(value)) for name, value in fields.items()))
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> Any:
     if isinstance(value, dict):
         return _tags(value)
     if isinstance(value, LeaseView):
         return f"{value.worker} (epoch {value.epoch}) until {value.expires_at}"
-    return "" if value is None else str(value)
+    return value

@@ -17,7 +17,7 @@ from turnledger.adapters.cli.shared.output import (
     say,
     shortened,
 )
-from turnledger.adapters.cli.shared.parameters import ParamType, at_option, run_argument
+from turnledger.adapters.cli.shared.parameters import at_option, run_argument
 from turnledger.adapters.cli.shared.views import records_until, view_at, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError, Ledger
@@ -36,36 +36,18 @@ LEAST_ROOM = 20
 
 
 class Pointer(NamedTuple):
-    """JSON Pointer (RFC 6901): its text and its parts."""
+    """JSON Pointer (RFC 6901) into a state: its text and its parts."""
 
     text: str
     parts: tuple[str, ...]
 
-    def resolve(self, value: Any) -> Any:
-        """The value that it points to in a value or lazy JSON; MISSING if there is none."""
-        return resolve(value, self.parts)
 
-
-def pointer(text: str) -> Pointer:
-    """Parse a JSON Pointer; ValueError if the text is not one."""
-    return Pointer(text, pointer_parts(text))
-
-
-class PointerParam(ParamType):
-    """JSON Pointer into a state."""
-
-    name = "pointer"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Pointer:
-        if isinstance(value, Pointer):
-            return value
-        try:
-            return pointer(str(value))
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-
-POINTER = PointerParam()
+def as_pointer(text: str) -> Pointer:
+    """Parse a JSON Pointer."""
+    try:
+        return Pointer(text, pointer_parts(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 # --- state --------------------------------------------------------------------------
@@ -87,7 +69,7 @@ turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --projection tools --path 
 )
 @click.option(
     "--path",
-    type=POINTER,
+    type=as_pointer,
     metavar="POINTER",
     help="Only the value at this JSON Pointer into the output.",
 )
@@ -97,7 +79,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
     The state is the fold of the run's events, view by view. Session slices are printed as
     recorded JSON: the reducers of the program that wrote them are not known here.
     """
-    at_path = path or pointer("")
+    at_path = path or Pointer("", ())
     with open_ledger() as ledger:
         if projection is not None:
             value = _view(ledger, run, at, projection)
@@ -106,7 +88,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
             value = {name: _view(ledger, run, at, name)}
         else:
             value = state_at(ledger, run, at).lazy_json()
-    found = at_path.resolve(value)
+    found = resolve(value, at_path.parts)
     if found is MISSING:
         raise _nothing_at(at_path, run, projection)
     printer().pretty(found)
@@ -154,7 +136,7 @@ def diff(run: UUID, a: int, b: int) -> None:
     with open_ledger() as ledger:
         found = state_changes(ledger, run, a, b)
     if out.form is not Format.TABLE:
-        out.many((change.operation() for change in found), str, flush=False)
+        out.many(change.operation() for change in found)
         return
     width = line_width()
     for change in found:
@@ -184,7 +166,7 @@ turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /summary/status
 turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /history/turns/3 --at 12""",
 )
 @run_argument
-@click.argument("pointer", type=POINTER)
+@click.argument("pointer", type=as_pointer)
 @at_option
 def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
     """Show the event that last set a value of the state.
@@ -194,7 +176,7 @@ def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
     name = _view_named(pointer)
     with open_ledger() as ledger:
         records_until(ledger, run, at)
-        if pointer.resolve({name: _view(ledger, run, at, name)}) is MISSING:
+        if resolve({name: _view(ledger, run, at, name)}, pointer.parts) is MISSING:
             raise _nothing_at(pointer, run)
         try:
             record = blamed(ledger, run, pointer.text, at=at)

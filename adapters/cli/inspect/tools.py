@@ -73,16 +73,15 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
         known = view_at(ledger, run, at, PendingTools())
     calls = known.pending() if pending else known.calls
     out = printer()
-    if out.form is not Format.TABLE:
+    if out.form is Format.TABLE:
+        headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
+        out.rows(headings, map(_call_row, calls))
+    else:
         # Every field, also those with their default value.
-        out.many(map(msgspec.structs.asdict, calls), str, flush=False)
-        return
-    out.rows(
-        ("call", "name", "status", "attempts", "took", "arguments", "result"), map(_call_row, calls)
-    )
+        out.many(map(msgspec.structs.asdict, calls))
 
 
-def _call_row(call: ToolCallView) -> tuple[str, ...]:
+def _call_row(call: ToolCallView) -> tuple[Any, ...]:
     decided = f" (decided: {call.decision})" if call.decision else ""
     begun = call.started_at or call.asked_at
     took = (call.ended_at - begun).total_seconds() if call.ended_at and begun else None
@@ -91,8 +90,8 @@ def _call_row(call: ToolCallView) -> tuple[str, ...]:
         call.call_id,
         call.name,
         call.status + decided,
-        str(call.attempts),
-        seconds_text(took) if took is not None else "",
+        call.attempts,
+        seconds_text(took) if took is not None else None,
         shortened(visible(call.arguments), CELL),
         shortened(visible(result or ""), CELL),
     )
@@ -102,18 +101,16 @@ def _print_statistics(out: Printer) -> None:
     """Print the table tool-statistics, caught up."""
     with open_ledger() as ledger:
         rows = up_to_date(ledger, ToolStatistics()).rows
-    if out.form is not Format.TABLE:
-        out.many(({"name": name, **row} for name, row in rows.items()), str, flush=False)
-        return
-    out.rows(("name", *COUNTS, "mean", "longest"), (_statistics_row(*row) for row in rows.items()))
+    values = ({"name": name, **row} for name, row in rows.items())
+    out.listing(values, ("name", *COUNTS, "mean", "longest"), _statistics_row)
 
 
-def _statistics_row(name: str, row: dict[str, Any]) -> tuple[str, ...]:
-    counts = (str(row[count]) for count in COUNTS)
+def _statistics_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    counts = (row[count] for count in COUNTS)
     if not row["timed"]:
-        return (name, *counts, "", "")
+        return (row["name"], *counts, None, None)
     mean, longest = row["total_micros"] / row["timed"], row["longest_micros"]
-    return (name, *counts, *(seconds_text(micros / 1e6) for micros in (mean, longest)))
+    return (row["name"], *counts, *(seconds_text(micros / 1e6) for micros in (mean, longest)))
 
 
 # --- the timeline -------------------------------------------------------------------
@@ -174,7 +171,7 @@ def timeline(run: UUID, at: int | None) -> None:
         known = fold(records, Timeline())
     out = printer()
     if out.form is not Format.TABLE:
-        out.many(_rows(known, records.first), str, flush=False)
+        out.many(_rows(known, records.first))
     elif len(known.spans) and records.first is not None and records.last is not None:
         _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:

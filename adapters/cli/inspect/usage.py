@@ -64,15 +64,10 @@ def _print_days(out: Printer) -> None:
     """Print the table usage-by-day, caught up."""
     with open_ledger() as ledger:
         days = [_day(key, sums) for key, sums in up_to_date(ledger, UsageByDay()).rows.items()]
-    if out.form is not Format.TABLE:
-        out.many(days, str, flush=False)
-        return
-    out.rows(
+    out.listing(
+        days,
         ("day", "model", "calls", "failed", *COUNTS),
-        (
-            (day["day"], day["model"], str(day["calls"]), str(day["failed_calls"]), *_counts(day))
-            for day in days
-        ),
+        lambda day: (day["day"], day["model"], day["calls"], day["failed_calls"], *_counts(day)),
     )
 
 
@@ -100,14 +95,12 @@ def _sum_of_all(ledger: Ledger) -> UsageState:
 
 
 def _print(out: Printer, value: dict[str, Any]) -> None:
-    rows = [
-        (model, str(sums["calls"]), *_counts(sums)) for model, sums in value["by_model"].items()
-    ]
-    rows.append(("all", str(value["total"]["calls"]), *_counts(value["total"])))
+    sums = [*value["by_model"].items(), ("all", value["total"])]
+    rows = ((name, one["calls"], *_counts(one)) for name, one in sums)
     out.rows(("model", "calls", *COUNTS), rows)
     if value["failed_calls"]:
         out.line("")
-        out.pairs([("failed calls", str(value["failed_calls"]))])
+        out.pairs([("failed calls", value["failed_calls"])])
     turns = iter(value.get("turns", ()))
     first = next(turns, None)
     if first is not None:
@@ -115,11 +108,11 @@ def _print(out: Printer, value: dict[str, Any]) -> None:
         out.rows(
             ("evaluation", "turn", "model", *COUNTS),
             (
-                (turn["evaluation_id"], str(turn["turn"]), turn["model"], *_counts(turn))
+                (turn["evaluation_id"], turn["turn"], turn["model"], *_counts(turn))
                 for turn in chain([first], turns)
             ),
         )
 
 
-def _counts(sums: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(sums[name]) for name in COUNTS.values())
+def _counts(sums: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(sums[name] for name in COUNTS.values())

@@ -38,4 +38,4 @@ def backup(file: Path, force: bool, no_verify: bool) -> None:
         report = back_up(ledger, file, overwrite=force, verify=not no_verify, progress=progress)
     out = printer()
     pairs = msgspec.structs.asdict(report) | {"verified": "yes" if report.verified else "NO"}
-    out.one(report, lambda: out.pairs((name, str(value)) for name, value in pairs.items()))
+    out.one(report, lambda: out.pairs(pairs.items()))

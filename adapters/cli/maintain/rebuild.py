@@ -79,14 +79,11 @@ def _rebuilt(ledger: Ledger, table: Table[Any], workers: int, verify: bool) -> R
 
 def _print(out: Printer, reports: list[Rebuilt]) -> None:
     if out.form is not Format.TABLE:
-        out.many(({**msgspec.structs.asdict(r), "ok": r.ok} for r in reports), str, flush=False)
+        out.many({**msgspec.structs.asdict(r), "ok": r.ok} for r in reports)
         return
     out.rows(
         ("name", "version", "position", "events", "rows", "verdict"),
-        (
-            (r.name, str(r.version), str(r.position), str(r.events), str(r.rows), _verdict(r))
-            for r in reports
-        ),
+        ((r.name, r.version, r.position, r.events, r.rows, _verdict(r)) for r in reports),
     )
     if any(not r.ok for r in reports):
         out.line("")
@@ -99,11 +96,11 @@ def _verdict(report: Rebuilt) -> str:
     return "ok" if report.ok else f"{len(report.differences)} DIFFERENCES"
 
 
-def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str, ...]]:
+def _differences(reports: list[Rebuilt]) -> Iterator[tuple[str | None, ...]]:
     for report in reports:
         for found in report.differences:
             values = (found.stored, found.folded)
-            texts = ("" if v is None else shortened(json_text(v), CELL) for v in values)
+            texts = (None if v is None else shortened(json_text(v), CELL) for v in values)
             yield (report.name, found.kind, found.key, *texts)
 
 
@@ -119,21 +116,17 @@ def projections() -> None:
     the meaning changes.
     """
     found = [*_views(), *_tables()]
-    out = printer()
-    if out.form is not Format.TABLE:
-        out.many(found, str, flush=False)
-        return
     names = ("name", "kind", "version", "position", "behind", "reads")
-    out.rows(names, ([_cell(thing, name) for name in names] for thing in found))
+    printer().listing(found, names, lambda thing: [_cell(thing, name) for name in names])
 
 
-def _cell(thing: dict[str, Any], name: str) -> str:
+def _cell(thing: dict[str, Any], name: str) -> Any:
     value, kept = thing.get(name), thing.get("kept_version")
     if isinstance(value, list):
         return " ".join(value)
     if name == "version" and kept not in (None, value):
         return f"{value} (stored: {kept})"
-    return "" if value is None else str(value)
+    return value
 
 
 def _views() -> Iterator[dict[str, Any]]:
@@ -153,15 +146,9 @@ def _tables() -> Iterator[dict[str, Any]]:
 
 
 def _table(name: str, version: int, reads: list[str], kept: KeptTable | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "kind": "table",
-        "version": version,
-        "reads": reads,
-        "kept_version": kept.version if kept else None,
-        "position": kept.position if kept else None,
-        "behind": kept.behind if kept else None,
-    }
+    table = {"name": name, "kind": "table", "version": version, "reads": reads}
+    stored = (kept.version, kept.position, kept.behind) if kept else (None, None, None)
+    return table | dict(zip(("kept_version", "position", "behind"), stored, strict=True))
 
 
 def _kept() -> list[KeptTable]:

@@ -7,12 +7,7 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import (
-    command,
-    finish,
-    open_ledger,
-    printer,
-)
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path
 from turnledger.adapters.cli.shared.output import say
@@ -80,19 +75,9 @@ def _read(seal_file: Path, public_key: Path | None) -> Seal:
 
 def _print(report: Report, seal: Seal | None) -> None:
     out = printer()
-    value = {
-        "ok": report.ok,
-        "runs": report.runs,
-        "records": report.records,
-        "blobs": report.blobs,
-        "problems": report.problems,
-    }
-    pairs = [
-        ("verdict", "ok" if report.ok else "FAILED"),
-        ("runs", str(report.runs)),
-        ("records", str(report.records)),
-        ("blobs", str(report.blobs)),
-    ]
+    counts = {name: getattr(report, name) for name in ("runs", "records", "blobs")}
+    value = {"ok": report.ok, **counts, "problems": report.problems}
+    pairs = [("verdict", "ok" if report.ok else "FAILED"), *counts.items()]
     if seal is not None:
         names = ("sealed_at", "signed", "public_key", "runs", "events", "position")
         value["seal"] = {name: getattr(seal, name) for name in names}
@@ -114,7 +99,7 @@ def rebuild_index() -> None:
     with open_ledger() as ledger:
         count = ledger.rebuild_index()
     out = printer()
-    out.one({"runs": count}, lambda: out.pairs([("runs", str(count))]))
+    out.one({"runs": count}, lambda: out.pairs([("runs", count)]))
     say("The run index was rebuilt from the events.")
 
 

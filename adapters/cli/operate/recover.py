@@ -12,7 +12,7 @@ import msgspec
 
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import Format, say, shortened
+from turnledger.adapters.cli.shared.output import say, shortened
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     loop_option,
@@ -52,27 +52,14 @@ def pending(run: UUID | None) -> None:
     outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
     """
     with open_ledger() as ledger:
-        found = list(_unfinished(ledger, run))
-    out = printer()
-    if out.form is not Format.TABLE:
-        out.many((_shown(*one) for one in found), str, flush=False)
-        return
-    out.rows(
-        ("run", "status", "call", "tool", "state", "attempts", "decided", "arguments"),
-        (
-            (
-                str(run_id),
-                status,
-                visible(call.call_id),
-                visible(call.name),
-                call.status,
-                str(call.attempts),
-                call.decision or "",
-                shortened(visible(call.arguments), CELL),
-            )
-            for run_id, status, call in found
-        ),
-    )
+        found = [_shown(*one) for one in _unfinished(ledger, run)]
+    headings = ("run", "status", "call", "tool", "state", "attempts", "decided", "arguments")
+    printer().listing(found, headings, _row)
+
+
+def _row(call: dict[str, Any]) -> list[Any]:
+    names = ("run_id", "run_status", "call_id", "name", "status", "attempts", "decision")
+    return [*(call[name] for name in names), shortened(visible(call["arguments"]), CELL)]
 
 
 def _open_calls(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
@@ -91,16 +78,9 @@ def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, T
 
 
 def _shown(run_id: UUID, status: str, call: ToolCallView) -> dict[str, Any]:
-    return {
-        "run_id": str(run_id),
-        "run_status": status,
-        "call_id": call.call_id,
-        "name": call.name,
-        "arguments": call.arguments,
-        "status": call.status,
-        "attempts": call.attempts,
-        "decision": call.decision,
-    }
+    names = ("call_id", "name", "arguments", "status", "attempts", "decision")
+    fields = {name: getattr(call, name) for name in names}
+    return {"run_id": str(run_id), "run_status": status, **fields}
 
 
 @command(
@@ -153,12 +133,7 @@ def resolve(
 
 
 def _is_in_doubt(ledger: Ledger, run: UUID, call_id: str) -> bool:
-    """Whether the run has such a call.
-
-    Raises:
-        InvalidInputError: The call was never started.
-        RunClaimedError: A worker is running the call.
-    """
+    """Whether the run has such a call; an error if it was not started, or a worker runs it."""
     calls = _open_calls(ledger, run)
     found = [call for call in calls if call.call_id == call_id]
     if not found:
@@ -243,7 +218,9 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
 
 def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
     """A completed run as JSON."""
-    return {"run_id": str(run), "text": response.text, "output": _plain(response.output)}
+    from turnledger.runtime.agent.schema import to_plain
+
+    return {"run_id": str(run), "text": response.text, "output": to_plain(response.output)}
 
 
 def _print(value: dict[str, Any], verdict: str) -> None:
@@ -255,12 +232,6 @@ def _print(value: dict[str, Any], verdict: str) -> None:
 def _answer_of(value: dict[str, Any]) -> str:
     """The answer as text, safe to print."""
     return visible(value["text"] or str(value["output"]))
-
-
-def _plain(output: Any) -> Any:
-    from turnledger.runtime.agent.schema import to_plain
-
-    return to_plain(output)
 
 
 @command(
@@ -334,10 +305,8 @@ def abandon(run: UUID, reason: str) -> None:
         if status in ("completed", "abandoned"):
             say(f"Run {run} is {status} already.")
             return
-        events: list[Event] = [
-            RunAbandoned(reason=reason),
-            CheckpointCleared(reason="the run is abandoned"),
-        ]
+        cleared = CheckpointCleared(reason="the run is abandoned")
+        events: list[Event] = [RunAbandoned(reason=reason), cleared]
         for event in events:
             ledger.codec.encode(event)  # refuse an invalid event before the claim is recorded
         with ledger.claim(run) as claim:

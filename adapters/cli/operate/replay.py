@@ -72,14 +72,14 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
 
 def _print(found: Replayed) -> None:
     out = printer()
-    pairs = [
-        ("run", str(found.run_id)),
+    pairs: list[tuple[str, Any]] = [
+        ("run", found.run_id),
         ("verdict", "as recorded" if found.ok else "DIVERGED"),
         ("depth", "code executed" if found.depth == "execute" else "events folded"),
         ("replayed to", f"version {found.version}"),
     ]
     if found.depth == "execute":
-        pairs.append(("attempts", str(found.attempts)))
+        pairs.append(("attempts", found.attempts))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
@@ -96,7 +96,8 @@ def _compared(found: Replayed) -> str:
 
 def shown(found: Replayed) -> dict[str, Any]:
     """A replay as JSON data."""
-    divergence = found.divergence
+    names = ("version", "tag", "cause", "detail", "advice", "recorded", "found", "diff")
+    parted = found.divergence
     return {
         "run_id": str(found.run_id),
         "depth": found.depth,
@@ -107,33 +108,18 @@ def shown(found: Replayed) -> dict[str, Any]:
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,
         "outcome_digest": found.state.outcome_digest,
-        "divergence": None
-        if divergence is None
-        else {
-            "version": divergence.version,
-            "tag": divergence.tag,
-            "cause": divergence.cause,
-            "detail": divergence.detail,
-            "advice": divergence.advice,
-            "recorded": divergence.recorded,
-            "found": divergence.found,
-            "diff": divergence.diff,
-        },
+        "divergence": parted and {name: getattr(parted, name) for name in names},
     }
 
 
 def divergence_text(divergence: Divergence) -> str:
     """A divergence as text: where, why, what to do, and the difference."""
-    lines = [
-        "",
-        f"First divergence at version {divergence.version}, {divergence.tag}.",
-        f"Likely cause: {visible(divergence.cause)}"
-        + (f" ({visible(divergence.detail)})" if divergence.detail else ""),
-        divergence.advice,
-        "",
-        divergence.diff,
-    ]
-    return "\n".join(lines)
+    detail = f" ({visible(divergence.detail)})" if divergence.detail else ""
+    return (
+        f"\nFirst divergence at version {divergence.version}, {divergence.tag}.\n"
+        f"Likely cause: {visible(divergence.cause)}{detail}\n"
+        f"{divergence.advice}\n\n{divergence.diff}"
+    )
 
 
 def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None:

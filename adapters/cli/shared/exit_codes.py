@@ -7,38 +7,30 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit code of a command."""
+    """Exit code of a command, and its meaning."""
 
-    OK = 0
-    ERROR = 1
-    USAGE = 2
-    NOT_FOUND = 3
-    VERSION_CONFLICT = 4
-    INTEGRITY_FAILURE = 5
-    REPLAY_DIVERGENCE = 6
-    LEASE_HELD = 7
-    WAITING = 8
-    INTERRUPTED = 130
-    BROKEN_PIPE = 141
-    TERMINATED = 143
+    OK = 0, "success"
+    ERROR = 1, "error; the message is on stderr"
+    USAGE = 2, "invalid command line"
+    NOT_FOUND = 3, "no such run, record, blob or table"
+    VERSION_CONFLICT = 4, "the run is not at the expected version"
+    INTEGRITY_FAILURE = 5, "integrity check failed, or an import conflicts with recorded events"
+    REPLAY_DIVERGENCE = 6, "a replay diverged, or the compared runs differ"
+    LEASE_HELD = 7, "another worker holds the run's lease"
+    WAITING = 8, "the run waits for a person's decision"
+    INTERRUPTED = 130, "interrupted (Ctrl-C)"
+    BROKEN_PIPE = 141, "the reader closed the output pipe"
+    TERMINATED = 143, "ended by SIGTERM while recovering"
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str = "") -> ExitCode:
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
 
 
-MEANINGS: Mapping[ExitCode, str] = {
-    ExitCode.OK: "success",
-    ExitCode.ERROR: "error; the message is on stderr",
-    ExitCode.USAGE: "invalid command line",
-    ExitCode.NOT_FOUND: "no such run, record, blob or table",
-    ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
-    ExitCode.INTEGRITY_FAILURE: (
-        "integrity check failed, or an import conflicts with recorded events"
-    ),
-    ExitCode.REPLAY_DIVERGENCE: "a replay diverged, or the compared runs differ",
-    ExitCode.LEASE_HELD: "another worker holds the run's lease",
-    ExitCode.WAITING: "the run waits for a person's decision",
-    ExitCode.INTERRUPTED: "interrupted (Ctrl-C)",
-    ExitCode.BROKEN_PIPE: "the reader closed the output pipe",
-    ExitCode.TERMINATED: "ended by SIGTERM while recovering",
-}
+MEANINGS: Mapping[ExitCode, str] = {code: code.meaning for code in ExitCode}
 
 # By class name, of the error or its nearest parent, so that this module imports no error.
 ERRORS: Mapping[str, ExitCode] = {

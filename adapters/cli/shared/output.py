@@ -183,6 +183,10 @@ def seconds_text(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02}m"
 
 
+def _cell(value: Any) -> str:
+    return "" if value is None else visible(str(value))
+
+
 # --- the printer --------------------------------------------------------------------
 
 
@@ -209,13 +213,12 @@ class Printer:
             self._bytes.write(piece)
         self._bytes.write(b"\n")
 
-    def many(self, values: Iterable[Any], line: Callable[[Any], str], *, flush: bool) -> None:
-        """Print values as they come: a JSON array, JSON lines, or lines of text.
+    def many(
+        self, values: Iterable[Any], line: Callable[[Any], str] = str, *, flush: bool = False
+    ) -> None:
+        """Print values as they come: a JSON array, JSON lines, or lines of sanitized text.
 
-        Args:
-            values: The values; consumed as they are printed.
-            line: A value as a line of sanitized text.
-            flush: Flush after each line, for a reader that follows.
+        `flush` flushes after each, for a reader that follows.
         """
         if self.form is Format.JSON:
             self._array(values)
@@ -249,14 +252,23 @@ class Printer:
             self.console.print(Text.assemble(*parts), soft_wrap=True)
         self.line(captured.get().rstrip("\n"))
 
-    def rows(self, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Print a table. The first page sets the column widths of a long one."""
+    def listing(
+        self, values: Iterable[Any], headings: Sequence[str], row: Callable[[Any], Sequence[Any]]
+    ) -> None:
+        """Print values as JSON, or as a table with a row for each."""
+        if self.form is Format.TABLE:
+            self.rows(headings, map(row, values))
+        else:
+            self.many(values)
+
+    def rows(self, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Print a table; None is an empty cell. The first page sets the widths of a long one."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
 
         coming = iter(rows)
-        page = [[*map(visible, row)] for row in islice(coming, TABLE_PAGE)]
+        page = [[*map(_cell, row)] for row in islice(coming, TABLE_PAGE)]
         table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
         for heading in headings:
             table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
@@ -267,11 +279,11 @@ class Printer:
             return
         widths = [max(map(cell_len, column)) for column in zip(headings, *page, strict=True)]
         for row in coming:
-            padded = zip(map(visible, row), widths, strict=True)
+            padded = zip(map(_cell, row), widths, strict=True)
             # A longer cell is not cut: its line gets longer.
             self.line("  ".join(c + " " * (width - cell_len(c)) for c, width in padded).rstrip())
 
-    def pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
         """Print names and values, one pair a line."""
         from rich.table import Table
         from rich.text import Text
@@ -280,7 +292,7 @@ class Printer:
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in pairs:
-            table.add_row(Text(visible(name)), Text(visible(value)))
+            table.add_row(Text(visible(name)), Text(_cell(value)))
         self._print(table)
 
     def flush(self) -> None:

@@ -67,19 +67,13 @@ class NewRunParam(RunParam):
         return "new" if value == "new" else super().convert(value, param, ctx)
 
 
-class ExpectParam(ParamType):
-    """Expected version of a run: a number, `new` or `any`."""
-
-    name = "expect"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> int | Expected:
-        if value in ("new", "any"):
-            return NEW if value == "new" else ANY
-        if str(value).isdecimal() and len(str(value)) <= LONGEST_NUMBER:
-            return int(value)
-        raise click.BadParameter(
-            f"Invalid version {value!r:.80}: expected a number, 'new' or 'any'."
-        )
+def as_expected(text: str) -> int | Expected:
+    """Parse the expected version of a run: a number, `new` or `any`."""
+    if text in ("new", "any"):
+        return NEW if text == "new" else ANY
+    if text.isdecimal() and len(text) <= LONGEST_NUMBER:
+        return int(text)
+    raise click.BadParameter(f"Invalid version {text!r:.80}: expected a number, 'new' or 'any'.")
 
 
 class TypeParam(ParamType):
@@ -101,40 +95,19 @@ class TypeParam(ParamType):
         return [CompletionItem(tag) for tag in EVENT_TYPES if tag.startswith(incomplete)]
 
 
-class TagParam(ParamType):
-    """Tag of a run: `key=value`; for a search also `key` alone."""
-
-    name = "tag"
-
-    def __init__(self, *, needs_value: bool) -> None:
-        self._needs_value = needs_value
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, str | None]:
-        key, equals, text = str(value).partition("=")
-        if not key or (self._needs_value and not equals):
-            raise click.BadParameter(f"Invalid tag {value!r}: expected key=value.")
-        return key, text if equals else None
-
-
-class MomentParam(ParamType):
-    """Time in ISO 8601; UTC if it has no time zone."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> datetime:
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            message = f"Invalid time {value!r}: expected 2025-01-31 or 2025-01-31T18:00Z."
-            raise click.BadParameter(message) from None
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+def as_moment(text: str) -> datetime:
+    """Parse a time in ISO 8601; UTC if it has no time zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"Invalid time {text!r}: expected 2025-01-31 or 2025-01-31T18:00Z."
+        raise click.BadParameter(message) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 RUN = RunParam()
 RUN_OR_NEW = NewRunParam()
-EXPECT = ExpectParam()
 TYPE = TypeParam()
-MOMENT = MomentParam()
 
 
 # --- arguments and options ----------------------------------------------------------
@@ -162,10 +135,16 @@ def file_option(*names: str, exists: bool, **more: Any) -> Callable[[F], F]:
 
 
 def tag_option(*, needs_value: bool, **more: Any) -> Callable[[F], F]:
-    """The option `--tag`, which may be repeated."""
+    """The option `--tag`, which may be repeated: `key=value`; for a search also `key` alone."""
+
+    def as_tag(given: str) -> tuple[str, str | None]:
+        key, equals, text = given.partition("=")
+        if not key or (needs_value and not equals):
+            raise click.BadParameter(f"Invalid tag {given!r}: expected key=value.")
+        return key, text if equals else None
+
     metavar = "KEY=VALUE" if needs_value else "KEY[=VALUE]"
-    kind = TagParam(needs_value=needs_value)
-    return click.option("--tag", "tags", type=kind, multiple=True, metavar=metavar, **more)
+    return click.option("--tag", "tags", type=as_tag, multiple=True, metavar=metavar, **more)
 
 
 def app_option(**more: Any) -> Callable[[F], F]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from turnledger.adapters.cli.shared.output import console_on
 from turnledger.ledger import Ledger
@@ -47,8 +47,6 @@ def events_in(ledger: Ledger) -> int:
     return sum(row.version - row.parent_version for row in every_run(ledger.store))
 
 
-@contextmanager
-def verifying(ledger: Ledger) -> Iterator[Callable[[int], None] | None]:
+def verifying(ledger: Ledger) -> AbstractContextManager[Callable[[int], None] | None]:
     """A bar for verifying the whole ledger."""
-    with counting("verifying", lambda: events_in(ledger)) as progress:
-        yield progress
+    return counting("verifying", lambda: events_in(ledger))

@@ -46,11 +46,7 @@ def view_of(record: Record) -> RecordView:
 
 
 def records_until(ledger: Ledger, run: UUID, at: int | None) -> Iterator[Record]:
-    """A run's records up to version `at`, by default all.
-
-    Raises:
-        RecordNotFoundError: The run has no such version.
-    """
+    """A run's records up to version `at`, by default all; RecordNotFoundError beyond its last."""
     head = ledger.head(run)
     if at is not None and head and at > head:
         raise RecordNotFoundError(str(run), at, head)

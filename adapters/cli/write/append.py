@@ -3,61 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
-import msgspec
 
 from turnledger.adapters.cli.inspect.runs import run_view
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.files import read_path, read_whole
 from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import (
-    EXPECT,
     RUN_OR_NEW,
-    ParamType,
+    as_expected,
     file_option,
     run_argument,
     tag_option,
     version_option,
 )
-from turnledger.adapters.cli.shared.views import RecordView, view_of
+from turnledger.adapters.cli.shared.views import view_of
 from turnledger.adapters.cli.write.events_input import parse_events
 from turnledger.ledger import (
     ANY,
     NEW,
     Appended,
-    Ledger,
     StoreUnavailableError,
     blob_name,
     new_run_id,
 )
 from turnledger.ledger.runs.append_request import Expected
-
-
-class RecordedView(msgspec.Struct, frozen=True):
-    """An appended event: its version, position and digest, without its data."""
-
-    version: int
-    position: int
-    type: str
-    event_id: str
-    recorded_at: str
-    digest: str
-
-
-class AppendedView(msgspec.Struct, frozen=True):
-    """Result of an append as JSON."""
-
-    run_id: str
-    version: int
-    position: int
-    digest: str
-    duplicate: bool
-    records: list[RecordedView]
 
 
 @command(
@@ -70,7 +44,7 @@ turnledger append 01890a5d-ac96-774b-bcce-b302099a8057 events.jsonl --expect 7""
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option(
     "--expect",
-    type=EXPECT,
+    type=as_expected,
     metavar="N|new|any",
     help="Expected version of the run: a number, `new` if it must not exist, or `any`. "
     "Required unless RUN is `new`.",
@@ -135,34 +109,22 @@ def _say_ids(run_id: UUID, error: StoreUnavailableError) -> None:
 
 def _print(appended: Appended) -> None:
     views = [view_of(record) for record in appended.records]
-    out = printer()
     if appended.duplicate:
         say("These events were recorded before: nothing was appended.")
-
-    def table() -> None:
-        out.rows(
-            ("run", "version", "position", "type", "event id", "digest"),
-            (
-                (v.run_id, str(v.version), str(v.position), v.type, v.event_id, v.digest)
-                for v in views
-            ),
-        )
-
-    out.one(_appended_view(appended, views), table)
-
-
-def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
-    return AppendedView(
-        run_id=views[0].run_id,
-        version=appended.version,
-        position=appended.position,
-        digest=appended.digest,
-        duplicate=appended.duplicate,
-        records=[
-            RecordedView(v.version, v.position, v.type, v.event_id, v.recorded_at, v.digest)
-            for v in views
-        ],
-    )
+    # Without the events' data.
+    names = ("version", "position", "type", "event_id", "recorded_at", "digest")
+    value = {
+        "run_id": views[0].run_id,
+        "version": appended.version,
+        "position": appended.position,
+        "digest": appended.digest,
+        "duplicate": appended.duplicate,
+        "records": [{name: getattr(v, name) for name in names} for v in views],
+    }
+    headings = ("run", "version", "position", "type", "event id", "digest")
+    rows = ((v.run_id, v.version, v.position, v.type, v.event_id, v.digest) for v in views)
+    out = printer()
+    out.one(value, lambda: out.rows(headings, rows))
 
 
 # --- fork ---------------------------------------------------------------------------
@@ -171,39 +133,25 @@ def _appended_view(appended: Appended, views: list[RecordView]) -> AppendedView:
 SHOWN = 60
 
 
-class ChangeParam(ParamType):
-    """Change of an event: `POINTER=JSON`."""
+def as_change(given: str) -> tuple[str, Any]:
+    """Parse a change of an event: `POINTER=JSON`."""
+    # Slow to import.
+    from turnledger.runtime import DataDecodeError
+    from turnledger.runtime.agent.schema import read_json
 
-    name = "change"
-
-    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> tuple[str, Any]:
-        # Slow to import.
-        from turnledger.runtime import DataDecodeError
-        from turnledger.runtime.agent.schema import read_json
-
-        pointer, equals, text = str(value).partition("=")
-        if not equals or not pointer.startswith("/"):
-            message = (
-                f'Invalid change {value!r}: expected POINTER=JSON, as in /message/content="Hi".'
-            )
-            raise click.BadParameter(message)
-        try:
-            return pointer, read_json(text)
-        except DataDecodeError as error:
-            shown = text if len(text) <= SHOWN and "'" not in text else "some text"
-            message = (
-                f"Invalid JSON for {pointer}: {error}. Text needs double quotes, and the shell "
-                f"single quotes around all: --set '{pointer}={json.dumps(shown)}'."
-            )
-            raise click.BadParameter(message) from None
-
-
-def _changes_of(given: Sequence[tuple[str, Any]]) -> Mapping[str, Any]:
-    """The changes by pointer; UsageError if a pointer is given twice."""
-    changes = dict(given)
-    if len(changes) != len(given):
-        raise click.UsageError("--set names a pointer twice.")
-    return changes
+    pointer, equals, text = given.partition("=")
+    if not equals or not pointer.startswith("/"):
+        raise click.BadParameter(
+            f'Invalid change {given!r}: expected POINTER=JSON, as in /message/content="Hi".'
+        )
+    try:
+        return pointer, read_json(text)
+    except DataDecodeError as error:
+        shown = text if len(text) <= SHOWN and "'" not in text else "some text"
+        raise click.BadParameter(
+            f"Invalid JSON for {pointer}: {error}. Text needs double quotes, and the shell "
+            f"single quotes around all: --set '{pointer}={json.dumps(shown)}'."
+        ) from None
 
 
 @command(
@@ -223,7 +171,7 @@ turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
 @click.option(
     "--set",
     "given",
-    type=ChangeParam(),
+    type=as_change,
     multiple=True,
     metavar="POINTER=JSON",
     help="New value at a JSON Pointer into that event's data. May be repeated.",
@@ -238,18 +186,15 @@ def fork(
     run's id. With --set, it shares the events before the commit of event N, and then has that
     event with another text, result or reply. `turnledger run` continues a fork.
     """
-    changes = _changes_of(given)
+    changes = dict(given)
+    if len(changes) != len(given):
+        raise click.UsageError("--set names a pointer twice.")
     with open_ledger() as ledger:
-        child = _fork(ledger, run, at, changes, dict(tags))
+        if changes:
+            from turnledger.runtime import what_if  # slow to import
+
+            child = what_if(ledger, run, at, changes, tags=dict(tags))
+        else:
+            child = ledger.fork(run, at, tags=dict(tags))
         out = printer()
         out.one(run_view(ledger.run(child)), lambda: out.line(str(child)))
-
-
-def _fork(
-    ledger: Ledger, run: UUID, at: int, changes: Mapping[str, Any], tags: dict[str, str]
-) -> UUID:
-    if not changes:
-        return ledger.fork(run, at, tags=tags)
-    from turnledger.runtime import what_if  # slow to import
-
-    return what_if(ledger, run, at, changes, tags=tags)

@@ -35,11 +35,7 @@ class GivenEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_events(content: bytes) -> list[Event | Draft]:
-    """Parse events.
-
-    Raises:
-        InvalidEventError: With the place of what is wrong.
-    """
+    """Parse events; InvalidEventError names the place of what is wrong."""
     codec = Codec(written=CATALOGUE)
     events = [_event(codec, where, text) for where, text in _pieces(content)]
     if not events:
@@ -57,18 +53,15 @@ def _pieces(content: bytes) -> Iterator[tuple[str, bytes | msgspec.Raw]]:
     lines = [
         (number, line) for number, line in enumerate(content.split(b"\n"), start=1) if line.strip()
     ]
-    if len(lines) > 1 and not _begins_json_lines(lines[0][1]):
+    # JSON lines if the first of several is a complete event, valid or not.
+    first = lines[0][1] if lines else b""
+    if len(lines) > 1 and not (_is_json(first) or first.rstrip().endswith(b"}")):
         if not _is_json(stripped):
             _check_json(content)
         yield f"line {lines[0][0]}", stripped
         return
     for number, line in lines:
         yield f"line {number}", line
-
-
-def _begins_json_lines(first: bytes) -> bool:
-    """Whether the first of several lines is a complete event, valid or not."""
-    return _is_json(first) or first.rstrip().endswith(b"}")
 
 
 def _decode_array(content: bytes) -> list[msgspec.Raw]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.anthropic.messages import DEFAULT_MAX_TOKENS, AnthropicMessages
 from turnledger.adapters.providers.anthropic.stream import MessageStream, streamed_error
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.runtime.agent.models import Sending
@@ -40,7 +39,7 @@ class AnthropicAdapter(SdkAdapter[OutputT]):
             `messages.create`.
     """
 
-    name = "anthropic"
+    name = package = "anthropic"
 
     def __init__(
         self,
@@ -63,9 +62,6 @@ class AnthropicAdapter(SdkAdapter[OutputT]):
         wire = AnthropicMessages(unsupported_media=unsupported_media)
         super().__init__(wire, model=model, **options)
 
-    def check_installed(self) -> None:
-        require("anthropic", "anthropic")
-
     def make_client(self, **kwargs: Any) -> Any:
         from anthropic import Anthropic
 
@@ -75,20 +71,13 @@ class AnthropicAdapter(SdkAdapter[OutputT]):
         create = self.limited(sending.timeout).messages.create
         if sending.on_text is None and payload["max_tokens"] <= _MOST_IN_ONE_PIECE:
             return create(**payload)
-        answer = MessageStream(sending.on_text or _unheard)
+        answer = MessageStream(sending.on_text or (lambda text: None))
         try:
-            with closing(create(**payload, stream=True)) as events:
-                for event in events:
-                    answer.add(event)
+            return whole_answer(create(**payload, stream=True), answer)
         except Exception as error:
             if not _is_in_the_stream(error):
                 raise
             raise streamed_error(getattr(error, "body", None)) from error
-        return answer.whole()
-
-
-def _unheard(text: str) -> None:
-    pass
 
 
 def _is_in_the_stream(error: Exception) -> bool:

@@ -16,6 +16,7 @@ from turnledger.adapters.providers.anthropic.thinking import (
     texts_of,
     thought_in,
 )
+from turnledger.adapters.providers.media import LoadedMedia
 from turnledger.adapters.providers.wire import (
     BOTH,
     Capabilities,
@@ -84,7 +85,7 @@ class AnthropicMessages(WireFormat):
         kept = page.provider_data
         for block in (arranged(turn, kept) if kept else ()) or turn.blocks:
             if type(block) is TextBlock:
-                content.append({"type": "text", "text": block.text})
+                content.append(_text(block.text))
             elif type(block) is ToolUseBlock:
                 name = page.name(block.name)
                 content.append(
@@ -96,7 +97,7 @@ class AnthropicMessages(WireFormat):
                     }
                 )
             elif type(block) is MediaBlock:
-                content.append({"type": "text", "text": page.media_said(block)})
+                content.append(_text(page.media_said(block)))
             elif isinstance(block, dict):
                 content.append(block)
         while content[-1]["type"] in THINKING:
@@ -164,15 +165,13 @@ def _without_trailing_space(messages: list[Any]) -> list[Any]:
 
 
 def _user(turn: ChatTurn, page: Page) -> list[Any]:
-    content: list[Any] = []
-    for block in turn.blocks:  # results come first in every history
-        if type(block) is ToolResultBlock:
-            content.append(_result(block, page))
-        elif type(block) is TextBlock:
-            content.append({"type": "text", "text": block.text})
-        elif type(block) is MediaBlock:
-            content += _media(block, page)
-    return content
+    # Results come first in every history.
+    results = [_result(block, page) for block in turn.blocks if type(block) is ToolResultBlock]
+    return results + page.said(turn, _text, _media)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _result(block: ToolResultBlock, page: Page) -> dict[str, Any]:
@@ -186,22 +185,17 @@ def _result(block: ToolResultBlock, page: Page) -> dict[str, Any]:
     return {**result, "is_error": True} if block.is_error else result
 
 
-def _media(block: MediaBlock, page: Page) -> list[Any]:
-    label, media = page.media(block)
-    shown: list[Any] = [{"type": "text", "text": label}]
-    if media is None:
-        return shown
+def _media(media: LoadedMedia) -> dict[str, Any] | None:
     if media.url is not None:
         source = {"type": "url", "url": media.url}
     elif media.mime == "text/plain":
         text = (media.data or b"").decode(errors="replace")
         if not text.strip():
-            return shown
+            return None
         source = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         source = {"type": "base64", "media_type": media.mime or "", "data": media.base64}
-    shown.append({"type": media.modality, "source": source})
-    return shown
+    return {"type": media.modality, "source": source}
 
 
 # --- answers -----------------------------------------------------------------------------

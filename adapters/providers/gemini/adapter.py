@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.stream import GeminiStream
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.runtime.agent.models import RetryAdvice, Sending
 
@@ -35,6 +35,7 @@ class GeminiAdapter(SdkAdapter[OutputT]):
     """
 
     name = "gemini"
+    package = "google.genai"
 
     def __init__(
         self,
@@ -45,9 +46,6 @@ class GeminiAdapter(SdkAdapter[OutputT]):
     ) -> None:
         wire = GeminiContents(model=model, unsupported_media=unsupported_media)
         super().__init__(wire, model=model, **options)
-
-    def check_installed(self) -> None:
-        require("google.genai", "gemini")
 
     def make_client(self, **kwargs: Any) -> Any:
         from google.genai import Client
@@ -63,16 +61,7 @@ class GeminiAdapter(SdkAdapter[OutputT]):
         }
         if sending.on_text is None:
             return models.generate_content(**call)
-        answer = GeminiStream(sending.on_text)
-        stream = models.generate_content_stream(**call)
-        try:
-            for chunk in stream:
-                answer.add(chunk)
-        finally:
-            close = getattr(stream, "close", None)
-            if close is not None:
-                close()
-        return answer.whole()
+        return whole_answer(models.generate_content_stream(**call), GeminiStream(sending.on_text))
 
     def advise(self, error: Exception) -> RetryAdvice:
         """As for other providers; the wait that Gemini asks for stands in the error's details.

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from turnledger.adapters.providers.gemini.signatures import (
-    NO_SIGNATURE,
     as_they_came,
     kept_of,
     read,
@@ -108,23 +107,15 @@ class GeminiContents(WireFormat):
         if turn.role == "assistant":
             page.out.append({"role": "model", "parts": self._model(turn, page)})
             return
-        parts: list[Any] = []
         # Only what Gemini itself gave is sent back: without provider data there is nothing.
         given = _ids(page.out[-1]["parts"]) if page.has_provider_data and page.out else _NONE
-        for block in turn.blocks:  # results come first in every history
-            if type(block) is ToolResultBlock:
-                parts.append(_result(block, page, given))
-            elif type(block) is TextBlock:
-                parts.append({"text": block.text})
-            elif type(block) is MediaBlock:
-                parts += _media(block, page)
-        page.out.append({"role": "user", "parts": parts})
+        # Results come first in every history.
+        results = [_result(one, page, given) for one in turn.blocks if type(one) is ToolResultBlock]
+        said = page.said(turn, lambda text: {"text": text}, _media)
+        page.out.append({"role": "user", "parts": results + said})
 
     def _model(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
-        kept = page.provider_data
-        if kept is None:
-            return self._plain(turn, page)
-        order = kept_of(kept, turn)
+        order = kept_of(page.provider_data, turn)
         given = {one["call"] for one in order if "id" in one} if order else _NONE
         parts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
@@ -145,26 +136,6 @@ class GeminiContents(WireFormat):
             parts = as_they_came(order, text_of(turn), calls)
         if not self._is_before_3:
             sign_first_call(parts)
-        return parts
-
-    def _plain(self, turn: ChatTurn, page: Page) -> list[dict[str, Any]]:
-        """A turn of which nothing is kept beside what it says."""
-        parts: list[dict[str, Any]] = []
-        signs = not self._is_before_3
-        for block in turn.blocks:
-            if type(block) is TextBlock:
-                parts.append({"text": block.text})
-            elif type(block) is ToolUseBlock:
-                name = page.name(block.name)
-                page.call_id(block.call_id, name)
-                call = {"name": name, "args": arguments_object(block.arguments)}
-                if signs:
-                    parts.append({"functionCall": call, "thoughtSignature": NO_SIGNATURE})
-                    signs = False
-                else:
-                    parts.append({"functionCall": call})
-            elif type(block) is MediaBlock:
-                parts.append({"text": page.media_said(block)})
         return parts
 
     # --- in ---
@@ -257,16 +228,10 @@ def _result(block: ToolResultBlock, page: Page, given: frozenset[str]) -> dict[s
     return {"functionResponse": {"name": name, "response": told}}
 
 
-def _media(block: MediaBlock, page: Page) -> list[Any]:
-    label, media = page.media(block)
-    shown: list[Any] = [{"text": label}]
-    if media is None:
-        return shown
+def _media(media: LoadedMedia) -> dict[str, Any]:
     if media.data is not None:
-        shown.append({"inlineData": {"mimeType": media.mime, "data": media.base64}})
-    else:
-        shown.append({"fileData": {"mimeType": _type_at(media), "fileUri": media.url}})
-    return shown
+        return {"inlineData": {"mimeType": media.mime, "data": media.base64}}
+    return {"fileData": {"mimeType": _type_at(media), "fileUri": media.url}}
 
 
 def _type_at(media: LoadedMedia) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any, Literal, TypeVar, Unpack
 
 from turnledger.adapters.providers.openai.chat import ChatCompletions, ChatStream
 from turnledger.adapters.providers.openai.responses import Responses, ResponsesStream
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, require
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.ledger import InvalidInputError
 from turnledger.runtime.agent.models import Sending
@@ -28,7 +27,7 @@ class OpenAIAdapter(SdkAdapter[OutputT]):
             `chat.completions.create` (`responses.create` for the Responses API).
     """
 
-    name = "openai"
+    name = package = "openai"
 
     def __init__(
         self,
@@ -43,19 +42,20 @@ class OpenAIAdapter(SdkAdapter[OutputT]):
         kind = ChatCompletions if wire_format == "chat" else Responses
         super().__init__(kind(unsupported_media=unsupported_media), model=model, **options)
 
-    def check_installed(self) -> None:
-        require("openai", "openai")
-
     def make_client(self, **kwargs: Any) -> Any:
         from openai import OpenAI
 
         return OpenAI(**kwargs)
 
     def send(self, payload: dict[str, Any], sending: Sending) -> Any:
-        client = self.limited(sending.timeout)
-        if isinstance(self.wire, Responses):
-            return _responses(client.responses.create, payload, sending.on_text)
-        return send_chat(client.chat.completions.create, payload, sending.on_text)
+        client, on_text = self.limited(sending.timeout), sending.on_text
+        if not isinstance(self.wire, Responses):
+            return send_chat(client.chat.completions.create, payload, on_text)
+        if on_text is None:
+            return client.responses.create(**payload)
+        return whole_answer(
+            client.responses.create(**payload, stream=True), ResponsesStream(on_text)
+        )
 
 
 def send_chat(
@@ -65,20 +65,5 @@ def send_chat(
     if on_text is None:
         return create(**payload)
     options = {"include_usage": True, **payload.get("stream_options", {})}
-    answer = ChatStream(on_text)
-    with closing(create(**payload | {"stream": True, "stream_options": options})) as stream:
-        for chunk in stream:
-            answer.add(chunk)
-    return answer.whole()
-
-
-def _responses(
-    create: Callable[..., Any], payload: dict[str, Any], on_text: Callable[[str], None] | None
-) -> Any:
-    if on_text is None:
-        return create(**payload)
-    answer = ResponsesStream(on_text)
-    with closing(create(**payload, stream=True)) as stream:
-        for event in stream:
-            answer.add(event)
-    return answer.whole()
+    stream = create(**payload | {"stream": True, "stream_options": options})
+    return whole_answer(stream, ChatStream(on_text))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from turnledger.adapters.providers.media import LoadedMedia
 from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.adapters.providers.wire import (
     BOTH,
@@ -67,24 +68,15 @@ class ChatCompletions(WireFormat):
         if turn.role == "assistant":
             page.out.append(self._assistant(turn, page))
             return
-        said: list[Any] | None = None
         for block in turn.blocks:
             if type(block) is ToolResultBlock:
-                page.out.append(
-                    {
-                        "role": "tool",
-                        "tool_call_id": page.result_id(block.call_id),
-                        "content": block.content,
-                    }
-                )
-                continue
-            said = [] if said is None else said
-            if type(block) is TextBlock:
-                said.append({"type": "text", "text": block.text})
-            elif type(block) is MediaBlock:
-                said += _media(block, page)
-        if said:
-            page.out.append({"role": "user", "content": _content(said)})
+                answers = page.result_id(block.call_id)
+                result = {"role": "tool", "tool_call_id": answers, "content": block.content}
+                page.out.append(result)
+        if said := page.said(turn, _text_part, _media):
+            only_text = len(said) == 1 and said[0]["type"] == "text"
+            content = said[0]["text"] if only_text else said
+            page.out.append({"role": "user", "content": content})
 
     def _assistant(self, turn: ChatTurn, page: Page) -> dict[str, Any]:
         texts: list[str] = []
@@ -105,7 +97,7 @@ class ChatCompletions(WireFormat):
                 texts.append(page.media_said(block))
         content: Any = texts[0] if len(texts) == 1 else None
         if len(texts) > 1:
-            content = [{"type": "text", "text": text} for text in texts]
+            content = [_text_part(text) for text in texts]
         if calls:
             return {"role": "assistant", "content": content, "tool_calls": calls}
         return {"role": "assistant", "content": content}
@@ -147,28 +139,17 @@ def _strict_where_possible(given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "json_schema": {**asked, "strict": True}}
 
 
-def _content(said: list[Any]) -> Any:
-    """One text as text, anything else as parts; None if nothing was said."""
-    if len(said) == 1 and said[0]["type"] == "text":
-        return said[0]["text"]
-    return said or None
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
-def _media(block: MediaBlock, page: Page) -> list[Any]:
-    label, media = page.media(block)
-    shown: list[Any] = [{"type": "text", "text": label}]
-    if media is None:
-        return shown
+def _media(media: LoadedMedia) -> dict[str, Any]:
     if media.modality == "image":
-        url = media.url or media.data_url
-        shown.append({"type": "image_url", "image_url": {"url": url}})
-    elif media.modality == "audio":
+        return {"type": "image_url", "image_url": {"url": media.url or media.data_url}}
+    if media.modality == "audio":
         sound = {"data": media.base64, "format": _AUDIO[media.mime or ""]}
-        shown.append({"type": "input_audio", "input_audio": sound})
-    else:
-        file = {"filename": media.filename, "file_data": media.data_url}
-        shown.append({"type": "file", "file": file})
-    return shown
+        return {"type": "input_audio", "input_audio": sound}
+    return {"type": "file", "file": {"filename": media.filename, "file_data": media.data_url}}
 
 
 def _text(content: Any) -> str | None:

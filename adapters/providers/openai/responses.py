@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from turnledger.adapters.providers.media import LoadedMedia
 from turnledger.adapters.providers.openai.reasoning import (
     as_it_came,
     reasoning_of,
@@ -100,26 +101,16 @@ class Responses(WireFormat):
         if turn.role == "assistant":
             page.out += self._assistant(turn, page)
             return
-        said: list[Any] = []
         for block in turn.blocks:
             if type(block) is ToolResultBlock:
-                result = {
-                    "type": "function_call_output",
-                    "call_id": page.result_id(block.call_id),
-                    "output": block.content,
-                }
-                page.out.append(result)
-            elif type(block) is TextBlock:
-                said.append({"type": "input_text", "text": block.text})
-            elif type(block) is MediaBlock:
-                said += _media(block, page)
-        if said:
+                answers, kind = page.result_id(block.call_id), "function_call_output"
+                page.out.append({"type": kind, "call_id": answers, "output": block.content})
+        if said := page.said(turn, _text_part, _media):
             only_text = len(said) == 1 and said[0]["type"] == "input_text"
             content = said[0]["text"] if only_text else said
             page.out.append({"type": "message", "role": "user", "content": content})
 
     def _assistant(self, turn: ChatTurn, page: Page) -> list[Any]:
-        kept = page.provider_data
         items: list[Any] = []
         spoken: list[str] = []
         said: list[str] = []
@@ -130,9 +121,8 @@ class Responses(WireFormat):
                 said.append(text)
                 spoken.append(text)
             elif type(block) is ToolUseBlock:
-                if said:
-                    items += said_item(said)
-                    said = []
+                items += said_item(said)
+                said = []
                 name = page.name(block.name)
                 calls[block.call_id] = {
                     "type": "function_call",
@@ -141,11 +131,8 @@ class Responses(WireFormat):
                     "arguments": block.arguments or "{}",
                 }
                 items.append(calls[block.call_id])
-        if said:
-            items += said_item(said)
-        if kept is None:
-            return items
-        return as_it_came(kept, "".join(spoken), calls) or items
+        items += said_item(said)
+        return as_it_came(page.provider_data, "".join(spoken), calls) or items
 
     # --- in ---
 
@@ -177,20 +164,17 @@ def _choice(request: Request) -> Any:
     return request.tool_choice if name is None else {"type": "function", "name": name}
 
 
-def _media(block: MediaBlock, page: Page) -> list[Any]:
-    label, media = page.media(block)
-    shown: list[Any] = [{"type": "input_text", "text": label}]
-    if media is None:
-        return shown
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _media(media: LoadedMedia) -> dict[str, Any]:
     if media.modality == "image":
         url = media.url or media.data_url
-        shown.append({"type": "input_image", "image_url": url, "detail": "auto"})
-    elif media.url is not None:
-        shown.append({"type": "input_file", "file_url": media.url})
-    else:
-        file = {"filename": media.filename, "file_data": media.data_url}
-        shown.append({"type": "input_file", **file})
-    return shown
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    if media.url is not None:
+        return {"type": "input_file", "file_url": media.url}
+    return {"type": "input_file", "filename": media.filename, "file_data": media.data_url}
 
 
 # --- pieces of answers ----------------------------------------------------------------

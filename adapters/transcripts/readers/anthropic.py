@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of
-from turnledger.adapters.transcripts.json_cursor import Node, root_of
-from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of, texts_in
+from turnledger.adapters.transcripts.json_cursor import Node
+from turnledger.adapters.transcripts.readers.envelope import opened
 from turnledger.adapters.transcripts.transcript import Transcript
 from turnledger.ledger.events.messages import Modality
-from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
+from turnledger.projections import Block, TextBlock, ToolResultBlock, ToolUseBlock
 
 NAME = "anthropic"
 _ROLES = ("user", "assistant", "system")
@@ -21,30 +20,18 @@ _ROLES = ("user", "assistant", "system")
 
 def read_anthropic(data: Any) -> Transcript:
     """The conversation in a request body, a list of messages, or a dump of both sides."""
-    root = root_of(data)
+    body, messages, answer = opened(data, "messages", "content")
     found = TranscriptBuilder(NAME)
-    if root.is_list:
-        _messages(root, found)
-        return found.done()
-    body, answer = request_in(root, "messages"), answer_in(root, "content")
-    messages = body.get("messages")
-    if messages is None and answer is None:
-        refuse(root, "messages")
     found.model = body.text_at("model") or (answer.text_at("model") if answer is not None else "")
     system = body.get("system")
     if system is not None:
-        found.system(system, _texts(_blocks(system, found)))
-    if messages is not None:
-        _messages(messages, found)
+        found.system(system, texts_in(_blocks(system, found)))
+    for message in messages.each() if messages is not None else ():
+        _said(message, message.need("role").one_of(*_ROLES), found)
     if answer is not None:
         role = answer.get("role")
         _said(answer, "assistant" if role is None else role.one_of("assistant"), found)
     return found.done()
-
-
-def _messages(messages: Node, found: TranscriptBuilder) -> None:
-    for message in messages.each():
-        _said(message, message.need("role").one_of(*_ROLES), found)
 
 
 def _said(message: Node, role: str, found: TranscriptBuilder) -> None:
@@ -52,7 +39,7 @@ def _said(message: Node, role: str, found: TranscriptBuilder) -> None:
     if role == "assistant":
         _assistant(content, found)
     elif role == "system":
-        found.system(message, _texts(_blocks(content, found)))
+        found.system(message, texts_in(_blocks(content, found)))
     else:
         found.user(_blocks(content, found))
 
@@ -75,11 +62,7 @@ def _assistant(content: Node, found: TranscriptBuilder) -> None:
             given = part.get("input")
             use = {"type": "tool_use", "id": block.call_id, "name": block.name}
             answer.append({**use, "input": {} if given is None else given.value})
-    replied = reply_of(NAME, {"content": answer})
-    if replied is None or any(isinstance(block, MediaBlock) for block in blocks):
-        found.assistant(blocks)
-    else:
-        found.replied(*replied)
+    found.answered(blocks, {"content": answer})
 
 
 def _thinking(part: Node, kind: str, found: TranscriptBuilder) -> list[dict[str, Any]]:
@@ -142,14 +125,9 @@ def _block(part: Node, found: TranscriptBuilder) -> Block:
 def _result(part: Node, found: TranscriptBuilder) -> None:
     content = part.get("content")
     said = [] if content is None else [_block(inner, found) for inner in _parts(content)]
-    media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
-    if media:
-        found.note(part, "media in a result: imported behind the results")
     failed = part.get("is_error")
-    result = ToolResultBlock(
-        part.text_at("tool_use_id"), _texts(said), failed is not None and failed.value is True
-    )
-    found.result(result, media)
+    is_error = failed is not None and failed.value is True
+    found.result(part, part.text_at("tool_use_id"), said, is_error)
 
 
 def _media(part: Node, modality: Modality, found: TranscriptBuilder) -> Block:
@@ -165,7 +143,3 @@ def _media(part: Node, modality: Modality, found: TranscriptBuilder) -> Block:
             return found.text_file(source, source.text_at("data"))
         case _:
             return found.left_out(source, modality)
-
-
-def _texts(blocks: list[Block]) -> str:
-    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))

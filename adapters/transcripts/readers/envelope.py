@@ -7,9 +7,9 @@ them under `body` (a batch file's lines), an answer alone, or just the list insi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any
 
-from turnledger.adapters.transcripts.json_cursor import Node
+from turnledger.adapters.transcripts.json_cursor import Node, root_of
 
 _REQUESTS = ("request", "body", "params", "kwargs", "payload")
 _ANSWERS = ("response", "completion", "answer", "output", "result", "body", "message")
@@ -17,14 +17,25 @@ _ANSWERS = ("response", "completion", "answer", "output", "result", "body", "mes
 _LAYERS = 4
 
 
-def request_in(root: Node, *fields: str) -> Node:
-    """The object that has one of these fields: this one, or one that it is the wrapping of."""
-    return _inside(root, fields, _REQUESTS) or root
+def opened(
+    data: Any, said: str, answer: str, *others: str
+) -> tuple[Node, Node | None, Node | None]:
+    """The request of a dump, the conversation in it, and the answer.
 
-
-def answer_in(root: Node, *fields: str) -> Node | None:
-    """The answer, which has one of these fields: this object, or one that it is the wrapping of."""
-    return _inside(root, fields, _ANSWERS)
+    Args:
+        data: A request body, its conversation alone, or a dump of both sides.
+        said: The request's field that holds the conversation.
+        answer: The field by which an answer is known.
+        others: Other fields by which a request is known.
+    """
+    root = root_of(data)
+    if root.is_list:
+        return Node({}), root, None
+    request = _inside(root, (said, *others), _REQUESTS) or root
+    conversation, answered = request.get(said), _inside(root, (answer,), _ANSWERS)
+    if conversation is None and answered is None:
+        root.fail(f"not a transcript of that format: {said!r} is missing.")
+    return request, conversation, answered
 
 
 def _inside(node: Node, fields: Sequence[str], wrappings: Sequence[str]) -> Node | None:
@@ -41,8 +52,3 @@ def _inside(node: Node, fields: Sequence[str], wrappings: Sequence[str]) -> Node
         else:
             return None
     return None
-
-
-def refuse(root: Node, wanted: str) -> NoReturn:
-    """Refuse data in which there is no conversation of the format."""
-    root.fail(f"not a transcript of that format: {wanted!r} is missing.")

@@ -8,10 +8,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of
-from turnledger.adapters.transcripts.json_cursor import Node, root_of
-from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, modality_of, texts_in
+from turnledger.adapters.transcripts.json_cursor import Node
+from turnledger.adapters.transcripts.readers.envelope import opened
 from turnledger.adapters.transcripts.transcript import Transcript
 from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 
@@ -25,15 +24,8 @@ _BESIDE = ("thought", "thoughtSignature", "thought_signature", "videoMetadata", 
 
 def read_gemini(data: Any) -> Transcript:
     """The conversation in a request body, a list of contents, or a dump of both sides."""
-    root = root_of(data)
+    body, contents, answer = opened(data, "contents", "candidates")
     found = TranscriptBuilder(NAME)
-    if root.is_list:
-        _contents(root, found)
-        return found.done()
-    body, answer = request_in(root, "contents"), answer_in(root, "candidates")
-    contents = body.get("contents")
-    if contents is None and answer is None:
-        refuse(root, "contents")
     found.model = body.text_at("model").removeprefix("models/")
     system = _system_in(body)
     if system is not None:
@@ -87,8 +79,7 @@ def _parts(content: Node) -> list[Node]:
 
 
 def _texts(content: Node, found: TranscriptBuilder) -> str:
-    blocks = [_block(part, found) for part in _parts(content)]
-    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+    return texts_in([_block(part, found) for part in _parts(content)])
 
 
 def _user(content: Node, found: TranscriptBuilder) -> None:
@@ -126,12 +117,7 @@ def _model(content: Node, found: TranscriptBuilder) -> None:
             if call_id:
                 call["id"] = call_id
             answer.append({"functionCall": call, **signed})
-    replied = reply_of(NAME, {"candidates": [{"content": {"parts": answer}}]})
-    if replied is None or any(isinstance(block, MediaBlock) for block in blocks):
-        found.assistant(blocks)
-        return
-    ids = [block.call_id for block in blocks if isinstance(block, ToolUseBlock)]
-    found.replied(*replied, ids=ids)
+    found.answered(blocks, {"candidates": [{"content": {"parts": answer}}]})
 
 
 def _signature(part: Node) -> dict[str, str]:
@@ -169,14 +155,9 @@ def _result(answered: Node, found: TranscriptBuilder) -> None:
     response = answered.get("response")
     content, failed = ("", False) if response is None else _response(response)
     parts = answered.get("parts")
-    media: list[Block] = []
-    for part in parts.each() if parts is not None else ():
-        block = _block(part, found)
-        if isinstance(block, MediaBlock):
-            media.append(block)
-    if media:
-        found.note(answered, "media in a result: imported behind the results")
-    found.result(ToolResultBlock(call_id, content, failed), media)
+    within = [_block(part, found) for part in (parts.each() if parts is not None else ())]
+    media = (block for block in within if isinstance(block, MediaBlock))
+    found.result(answered, call_id, [TextBlock(content), *media], failed)
 
 
 def _response(response: Node) -> tuple[str, bool]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in
-from turnledger.adapters.transcripts.json_cursor import Node, json_text, root_of
-from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in, texts_in
+from turnledger.adapters.transcripts.json_cursor import Node, json_text
+from turnledger.adapters.transcripts.readers.envelope import opened
 from turnledger.adapters.transcripts.transcript import Transcript
-from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock
+from turnledger.projections import Block, TextBlock
 
 NAME = "openai-chat"
 _SOUND = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -21,15 +21,8 @@ _BEYOND = ("reasoning_content", "reasoning", "reasoning_details", "thinking_bloc
 
 def read_chat(data: Any) -> Transcript:
     """The conversation in a request body, a list of messages, or a dump of both sides."""
-    root = root_of(data)
+    body, messages, answer = opened(data, "messages", "choices")
     found = TranscriptBuilder(NAME)
-    if root.is_list:
-        _messages(root, found)
-        return found.done()
-    body, answer = request_in(root, "messages"), answer_in(root, "choices")
-    messages = body.get("messages")
-    if messages is None and answer is None:
-        refuse(root, "messages")
     found.model = body.text_at("model")
     if messages is not None:
         _messages(messages, found)
@@ -45,7 +38,7 @@ def _messages(messages: Node, found: TranscriptBuilder) -> None:
     for message in messages.each():
         match message.need("role").one_of(*_ROLES):
             case "system" | "developer":
-                found.system(message, _joined(message.get("content"), found))
+                found.system(message, texts_in(_blocks(message.get("content"), found)))
             case "user":
                 if name := message.text_at("name"):
                     found.note(message, f"the speaker's name {name!r:.80}: not imported")
@@ -98,18 +91,8 @@ def _arguments(function: Node) -> str:
 
 def _result(message: Node, found: TranscriptBuilder) -> None:
     said = _blocks(message.get("content"), found)
-    texts = [block.text for block in said if isinstance(block, TextBlock)]
-    media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
-    if media:
-        found.note(message, "media in a result: imported behind the results")
     call_id = message.text_at("tool_call_id") or found.answering(message.text_at("name"))
-    found.result(ToolResultBlock(call_id, "\n".join(texts)), media)
-
-
-def _joined(content: Node | None, found: TranscriptBuilder) -> str:
-    """A system message's content as one text."""
-    said = _blocks(content, found)
-    return "\n".join(block.text for block in said if isinstance(block, TextBlock))
+    found.result(message, call_id, said)
 
 
 def _blocks(content: Node | None, found: TranscriptBuilder) -> list[Block]:
@@ -136,10 +119,5 @@ def _part(part: Node, found: TranscriptBuilder) -> Block:
         )
         return found.media(part, sound.text_at("data"), "audio", mime)
     if kind == "file":
-        return _file(part.need("file"), found)
+        return found.file(part.need("file"))
     return found.left_out(part, kind)
-
-
-def _file(file: Node, found: TranscriptBuilder) -> Block:
-    data = file.text_at("file_data")
-    return found.file(file, data) if data else found.left_out(file, "file")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnledger.adapters.providers.registry import reply_of
-from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in
-from turnledger.adapters.transcripts.json_cursor import Node, json_text, root_of
-from turnledger.adapters.transcripts.readers.envelope import answer_in, refuse, request_in
+from turnledger.adapters.transcripts.builder import TranscriptBuilder, blocks_in, texts_in
+from turnledger.adapters.transcripts.json_cursor import Node, json_text
+from turnledger.adapters.transcripts.readers.envelope import opened
 from turnledger.adapters.transcripts.transcript import Transcript
-from turnledger.projections import Block, MediaBlock, TextBlock, ToolResultBlock
+from turnledger.projections import Block, TextBlock
 
 NAME = "openai-responses"
 _TEXTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
@@ -23,16 +22,9 @@ _ELSEWHERE = ("previous_response_id", "conversation")
 
 def read_responses(data: Any) -> Transcript:
     """The conversation in a request body, a list of items, or a dump of both sides."""
-    root = root_of(data)
+    body, given, answer = opened(data, "input", "output", "instructions")
     found = TranscriptBuilder(NAME)
     items = _Items(found)
-    if root.is_list:
-        items.add_all(root)
-        return items.done()
-    body, answer = request_in(root, "input", "instructions"), answer_in(root, "output")
-    given = body.get("input")
-    if given is None and answer is None:
-        refuse(root, "input")
     found.model = body.text_at("model") or (answer.text_at("model") if answer is not None else "")
     instructions = body.get("instructions")
     if instructions is not None:
@@ -44,7 +36,8 @@ def read_responses(data: Any) -> Transcript:
         if said is not None and said.is_text:
             items.add(Node({"role": role, "content": said.value}, said.path))
         elif said is not None:
-            items.add_all(said)
+            for item in said.each():
+                items.add(item)
     return items.done()
 
 
@@ -60,10 +53,6 @@ class _Items:
     def done(self) -> Transcript:
         self._flush()
         return self._found.done()
-
-    def add_all(self, items: Node) -> None:
-        for item in items.each():
-            self.add(item)
 
     def add(self, item: Node) -> None:
         kind = item.text_at("type", default="message")
@@ -87,13 +76,8 @@ class _Items:
     def _flush(self) -> None:
         blocks, output = self._blocks, self._output
         self._blocks, self._output = [], []
-        if not output:
-            return
-        replied = reply_of(NAME, {"output": output})
-        if replied is None or any(isinstance(block, MediaBlock) for block in blocks):
-            self._found.assistant(blocks)
-        else:
-            self._found.replied(*replied)
+        if output:
+            self._found.answered(blocks, {"output": output})
 
     def _begin(self) -> None:
         if not self._output:
@@ -117,7 +101,7 @@ class _Items:
         if role == "user":
             self._found.user(blocks)
         else:
-            self._found.system(item, _texts(blocks))
+            self._found.system(item, texts_in(blocks))
 
     def _call(self, item: Node, kind: str) -> None:
         self._begin()
@@ -142,11 +126,8 @@ class _Items:
     def _result(self, item: Node) -> None:
         self._flush()
         said = _blocks(item.get("output"), self._found)
-        media: list[Block] = [block for block in said if isinstance(block, MediaBlock)]
-        if media:
-            self._found.note(item, "media in a result: imported behind the results")
         call_id = item.text_at("call_id") or self._found.answering(item.text_at("name"))
-        self._found.result(ToolResultBlock(call_id, _texts(said)), media)
+        self._found.result(item, call_id, said)
 
     def _reasoning(self, item: Node) -> None:
         self._begin()
@@ -160,11 +141,7 @@ def _instructions(given: Node, found: TranscriptBuilder) -> str:
     """Instructions are text; an answer repeats them as a list of items at times."""
     if given.is_text:
         return given.text()
-    return "\n\n".join(_texts(_blocks(item.get("content"), found)) for item in given.each())
-
-
-def _texts(blocks: list[Block]) -> str:
-    return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+    return "\n\n".join(texts_in(_blocks(item.get("content"), found)) for item in given.each())
 
 
 def _blocks(content: Node | None, found: TranscriptBuilder) -> list[Block]:
@@ -181,19 +158,10 @@ def _part(part: Node, found: TranscriptBuilder) -> Block:
         return TextBlock(part.need("refusal").text())
     if kind == "input_image":
         image = part.get("image_url")
-        return (
-            found.left_out(part, "image")
-            if image is None
-            else found.media_at(part, image.text(), "image")
-        )
+        if image is None:
+            return found.left_out(part, "image")
+        return found.media_at(part, image.text(), "image")
     if kind == "input_file":
-        return _file(part, found)
+        url = part.text_at("file_url")
+        return found.media_at(part, url, "document") if url else found.file(part)
     return found.left_out(part, kind)
-
-
-def _file(part: Node, found: TranscriptBuilder) -> Block:
-    url = part.text_at("file_url")
-    if url:
-        return found.media_at(part, url, "document")
-    data = part.text_at("file_data")
-    return found.file(part, data) if data else found.left_out(part, "file")

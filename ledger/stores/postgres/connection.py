@@ -145,10 +145,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     @contextmanager
     def without_limit(self, is_at_work: Callable[[], bool]) -> Iterator[None]:
-        """For a statement that takes the server long: lost only when it is not at work any more.
-
-        `is_at_work` finds that out by another connection.
-        """
+        """For a long statement: the server is lost only when `is_at_work` says that it stopped."""
         before, self.cancels_after = self.cancels_after, inf
         self._is_at_work = is_at_work
         try:

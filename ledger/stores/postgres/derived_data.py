@@ -50,11 +50,8 @@ class Trace(NamedTuple):
 class PostgresDerivedWriter(DerivedWriter):
     """Derived data, written through the transaction's `execute`."""
 
-    __slots__ = ("_execute", "trace", "wrote")
-
     def __init__(self, execute: Execute) -> None:
         self._execute = execute
-        self.wrote = False
         self.trace = Trace()
 
     def watermark(self, name: str) -> Watermark | None:
@@ -98,10 +95,7 @@ class PostgresDerivedWriter(DerivedWriter):
 
 
 def _portions(rows: Mapping[str, str | None]) -> Iterator[tuple[list[str], list[str]]]:
-    """Keys and texts for one statement each.
-
-    In the order of the keys, so that two writers of the same rows can't deadlock.
-    """
+    """Keys and texts for one statement each; sorted, so that two writers can't deadlock."""
     keys: list[str] = []
     texts: list[str] = []
     characters = 0

@@ -112,11 +112,7 @@ class RawRows:
 
 
 def diagnostics(ask: Ask) -> dict[str, str]:
-    """The server's settings, transactions, standbys and disk, for `doctor`.
-
-    Each group is a query of its own: what this role may not see, or the server does not have, is
-    left out.
-    """
+    """The server's settings, transactions, standbys and disk, as far as this role may see."""
     settings = ", ".join(f"current_setting('{name}', true) AS {name}" for name in _SETTINGS)
     found = ask(f"SELECT {settings}")[0] | ask(_HERE)[0] | ask(_TRANSACTIONS)[0]
     for query in (_STANDBYS, _SLOTS, _FOLDER, _LOG):

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnledger.ledger.runs.transaction import Lease, Leases
+from turnledger.ledger.runs.transaction import Lease
 from turnledger.ledger.stores.postgres.derived_data import Execute
 from turnledger.ledger.stores.postgres.pool import Writer, lock_key
-
-_GET = "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = %s"
-_PUT = """INSERT INTO leases VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run_id) DO UPDATE SET
-    worker = excluded.worker, epoch = excluded.epoch, holder = excluded.holder,
-    expires_at = excluded.expires_at"""
+from turnledger.ledger.stores.sql import SQLLeases
 
 
-class PostgresLeases(Leases):
+class PostgresLeases(SQLLeases):
     """Leases, read and written through the transaction's `execute`."""
 
-    __slots__ = ("_execute", "_writer")
+    __slots__ = ("_writer",)
 
     def __init__(self, execute: Execute, writer: Writer) -> None:
-        super().__init__()
-        self._execute = execute
+        def one(statement: str, *values: Any) -> Any:
+            done = execute("using a lease", statement.replace("?", "%s"), values)
+            return done.fetchone() if done.description else None
+
+        super().__init__(one)
         self._writer = writer
 
-    def _one(self, statement: str, *values: Any) -> Any:
-        return self._execute("reading a lease", statement, values).fetchone()
-
-    def get(self, run_id: str) -> Lease | None:
-        found = self._one(_GET, run_id)
-        return Lease(*found) if found else None
-
     def put(self, lease: Lease) -> None:
-        self._execute("writing a lease", _PUT, tuple(lease))
-        self.wrote = self._writer.wrote_lease = True
-
-    def drop(self, run_id: str) -> None:
-        self._execute("dropping a lease", "DELETE FROM leases WHERE run_id = %s", (run_id,))
-        self.wrote = True
+        super().put(lease)
+        self._writer.wrote_lease = True
 
     def holder_alive(self, holder: str) -> bool:
         key = lock_key(holder)

@@ -1,7 +1,4 @@
-"""Connection pool of one open ledger in PostgreSQL: one writer, a few readers, a liveness lock.
-
-All connections are made when they are first needed, and made again after they were lost.
-"""
+"""Connection pool of one open ledger in PostgreSQL: one writer, a few readers, a liveness lock."""
 
 from __future__ import annotations
 
@@ -36,6 +33,7 @@ from turnledger.ledger.stores.postgres.errors import CrowdedError, LostConnectio
 from turnledger.ledger.stores.postgres.schema import RESTORED, SETTLED
 
 READERS = 8
+_LOOKING = "looking for what was committed"
 # Seconds that the backend of a lost connection has at least to end.
 SHORTEST_END = 1.0
 # A commit that waits, like every other, until a synchronous standby has all before it.
@@ -99,11 +97,7 @@ class Writer:
         """
         db = self.db()
         if self._cursor is None:
-            try:
-                found = db.execute(f"SELECT {RESTORED}").fetchone()
-            except psycopg.Error as error:
-                raise unavailable(error, "looking for the highest position", db) from error
-            if found != (False,):
+            if self._one(db, "looking for the highest position", f"SELECT {RESTORED}") != (False,):
                 raise StoreUnavailableError(
                     f"{self._address} was restored from a dump, and this server's transaction "
                     "numbers are lower than those in it: appending would break the order. "
@@ -115,14 +109,8 @@ class Writer:
 
     def find(self, event_id: str, digest: bytes) -> int | None:
         """The position of an event that a lost transaction wrote, if that was committed."""
-        db = self.db()
-        try:
-            found = db.execute(
-                "SELECT position FROM events WHERE event_id = %s AND digest = %s",
-                (event_id, digest),
-            ).fetchone()
-        except psycopg.Error as error:
-            raise unavailable(error, "looking for what was committed", db) from error
+        statement = "SELECT position FROM events WHERE event_id = %s AND digest = %s"
+        found = self._one(self.db(), _LOOKING, statement, event_id, digest)
         return found[0] if found is not None else None
 
     def shows(self, name: str, watermark: Watermark, xid: str) -> bool:
@@ -131,16 +119,11 @@ class Writer:
         Its number alone would not tell: a server that crashed, or took over, may give the
         number of a transaction that left no trace to another one.
         """
-        db = self.db()
-        try:
-            found = db.execute(
-                "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s "
-                "AND position = %s AND state = %s AND xmin::text = %s",
-                (name, *watermark, xid),
-            ).fetchone()
-        except psycopg.Error as error:
-            raise unavailable(error, "looking for what was committed", db) from error
-        return found is not None
+        statement = (
+            "SELECT 1 FROM shelves WHERE name = %s AND fingerprint = %s "
+            "AND position = %s AND state = %s AND xmin::text = %s"
+        )
+        return self._one(self.db(), _LOOKING, statement, name, *watermark, xid) is not None
 
     def confirm(self) -> None:
         """Wait until a synchronous standby has all that is committed here, if there is one.
@@ -158,13 +141,17 @@ class Writer:
 
     def is_on_standby(self) -> bool:
         """Whether this is a standby, which lags behind: what is not found may exist."""
-        db = self.db()
+        is_standby = self._one(self.db(), _LOOKING, "SELECT pg_is_in_recovery()") != (False,)
+        self.found_read_only = self.found_read_only or is_standby
+        return is_standby
+
+    def _one(
+        self, db: Connection, doing: str, statement: str, *values: Any
+    ) -> tuple[Any, ...] | None:
         try:
-            found = db.execute("SELECT pg_is_in_recovery()").fetchone()
+            return db.execute(statement, values).fetchone()
         except psycopg.Error as error:
-            raise unavailable(error, "looking for what was committed", db) from error
-        self.found_read_only = self.found_read_only or found != (False,)
-        return found != (False,)
+            raise unavailable(error, doing, db) from error
 
     def is_at_work(self) -> bool:
         """Whether the server, which is silent, is still at work for this connection."""
@@ -181,9 +168,6 @@ class Writer:
     def close(self) -> None:
         if self._session is not None:
             close_quietly(self._session.db)
-
-    def connections(self) -> list[Connection]:
-        return [self._session.db] if self._session is not None else []
 
 
 class LivenessLock:
@@ -262,9 +246,6 @@ class LivenessLock:
         with suppress(psycopg.Error):
             self._session.db.execute("SELECT pg_advisory_unlock(%s)", (self._key,))
         close_quietly(self._session.db)
-
-    def connections(self) -> list[Connection]:
-        return [self._session.db] if self._session is not None else []
 
 
 def lock_key(holder: str) -> int | None:
@@ -430,8 +411,8 @@ class ConnectionPool:
         """In a forked child: keep every connection unused and open, it is the parent's."""
         self._closed = True
         idle, self._idle = self._idle, []
-        _of_parent.extend(session.db for session in idle)
-        _of_parent.extend([*self.writer.connections(), *self.liveness.connections()])
+        sessions = (*idle, self.writer._session, self.liveness._session)
+        _of_parent.extend(session.db for session in sessions if session is not None)
 
 
 # In a child: kept for ever, because closing one would send on the parent's socket.

@@ -24,12 +24,6 @@ FORMAT = 2
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
 
-ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
-RUN = (
-    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
-    "parent, parent_version, tags"
-)
-
 # Text is compared by its bytes, whatever the database's language.
 _TEXT = 'text COLLATE "C"'
 _SHELVES = (
@@ -154,10 +148,7 @@ REBASE = f"""UPDATE meta SET value = greatest(value::bigint,
 
 
 def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
-    """Make the tables if there are none, or those that an older format lacks.
-
-    A schema that holds something else is refused.
-    """
+    """Make the tables that are missing; refuse a schema that holds something else."""
     if not _has_meta(db, schema):
         if not create:
             raise StoreUnavailableError(f"There is no ledger at {where}.")
@@ -186,13 +177,16 @@ def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool
 
 
 def _has_meta(db: Connection[Any], schema: str) -> bool:
-    return bool(
-        db.execute(
-            "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE nspname = %s AND relname = 'meta'",
-            (schema,),
-        ).fetchone()
-    )
+    return _found(db, schema, ["meta"]) is not None
+
+
+def _found(db: Connection[Any], schema: str, names: Sequence[str]) -> Any:
+    """The name of a table that the schema has, of these, in a row; None without one."""
+    return db.execute(
+        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE nspname = %s AND relname = ANY(%s)",
+        (schema, list(names)),
+    ).fetchone()
 
 
 def _check_usage(db: Connection[Any], schema: str, where: str) -> None:
@@ -263,11 +257,7 @@ def _upgrade_locked(db: Connection[Any], schema: str, where: str) -> dict[str, s
 
 
 def _check_free(db: Connection[Any], schema: str, where: str, names: Sequence[str]) -> None:
-    taken = db.execute(
-        "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE nspname = %s AND relname = ANY(%s)",
-        (schema, list(names)),
-    ).fetchone()
+    taken = _found(db, schema, names)
     if taken is not None:
         raise NotALedgerError(
             f"{where} has a table {taken[0]!r} that does not belong to a ledger: it was left as "

@@ -1,7 +1,6 @@
 """Snapshot of a ledger in PostgreSQL: a store that reads it as it was at one moment.
 
-One connection in one transaction that sees nothing later. It takes no lock and has no
-transaction number, so neither writers nor followers of the ledger wait for it.
+It takes no lock and no transaction number, so nothing waits for it.
 """
 
 from __future__ import annotations

@@ -9,12 +9,8 @@ from typing import Any
 
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewColumns
-from turnledger.ledger.stores.postgres.schema import (
-    FIRST_POSITION,
-    OWN_POSITION,
-    ROW,
-    RUN,
-)
+from turnledger.ledger.stores.postgres.schema import FIRST_POSITION, OWN_POSITION
+from turnledger.ledger.stores.sql import ROW, RUN
 
 _FIRST = f"WITH tx AS MATERIALIZED (SELECT {FIRST_POSITION} + %(ordinal)s AS first)"
 _GO_ON = """moved AS (
@@ -164,7 +160,3 @@ def _columns(rows: Sequence[NewColumns]) -> dict[str, Any]:
     names = ("run_ids", "versions", "tags", "event_ids", "times", "digests", "datas")
     columns = zip(*rows, strict=True)
     return {name: list(column) for name, column in zip(names, columns, strict=True)}
-
-
-def run_values(row: RunRow) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in row.__struct_fields__)

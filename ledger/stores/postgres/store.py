@@ -21,10 +21,8 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
-from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns, RawRow
-from turnledger.ledger.runs.transaction import Lease, Transaction
-from turnledger.ledger.stores.base import PAGE, RunQuery, Store
+from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.derived_data import is_storable
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
@@ -36,20 +34,12 @@ from turnledger.ledger.stores.postgres.errors import (
 )
 from turnledger.ledger.stores.postgres.inspection import RawRows, diagnostics
 from turnledger.ledger.stores.postgres.pool import ConnectionPool
-from turnledger.ledger.stores.postgres.schema import (
-    REBASE,
-    RESTORED,
-    ROW,
-    RUN,
-    SETTLED,
-    prepare_schema,
-)
+from turnledger.ledger.stores.postgres.schema import REBASE, RESTORED, SETTLED, prepare_schema
 from turnledger.ledger.stores.postgres.transaction import (
     PostgresTransaction,
     TransactionFullError,
 )
-from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number, run_conditions
-from turnledger.ledger.stores.wakeup import Wakeup
+from turnledger.ledger.stores.sql import ROW, SQLStore
 
 # PostgreSQL counts positions in 64 bits.
 LAST_POSITION = 2**63 - 1
@@ -60,7 +50,7 @@ SHORTEST_NAP, LONGEST_NAP = 0.001, 0.05
 RENEWAL_WAIT, RENEWAL_PAUSE = 1.0, 5.0
 
 
-class PostgresStore(Store):
+class PostgresStore(SQLStore):
     """The store over one schema of a database."""
 
     gather_seconds = 0.002
@@ -71,9 +61,6 @@ class PostgresStore(Store):
         self._address = pool.address
         self._writer = pool.writer
         self._raw = RawRows(self._all)
-        self.derived = SQLDerivedReader(
-            lambda statement, values: self._all(statement.replace("?", "%s"), values)
-        )
         # Whether transactions wait in line for runs: after other writers were in the way.
         self._patient = False
         # Guards the pool's liveness lock. Which writer's connection it was last renewed with, and
@@ -83,7 +70,6 @@ class PostgresStore(Store):
         self._liveness_pause = 0.0
         # The writer's connection since which readers on standbys were closed.
         self._generation = 0
-        self._appended = Wakeup()
 
     def prepare(self, *, create: bool = True) -> None:
         """Make the tables that are not there; refuse a schema that holds something else."""
@@ -192,18 +178,12 @@ class PostgresStore(Store):
 
     # --- reading ---
 
-    def _all(self, statement: str, values: Any = ()) -> list[Any]:
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         self._check_open()
-        return self.pool.read(statement, values)
-
-    def rows(
-        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Columns]:
-        return self._all(
-            f"SELECT {ROW} FROM events WHERE run_id = %s AND version > %s AND version <= %s "
-            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT %s",
-            (run_id, after, until if until is not None else 2**62, limit),
-        )
+        # Text that PostgreSQL refuses is in none of its rows.
+        if not all(is_storable(value) for value in values if isinstance(value, str)):
+            return []
+        return self.pool.read(statement.replace("?", "%s"), values)
 
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         return self._rows_after(position, limit, until, self.pool.read)
@@ -241,48 +221,6 @@ class PostgresStore(Store):
         )[0][0]
         return found
 
-    def wait_for_more(self, position: int, seconds: float) -> None:
-        self._appended.wait(seconds)
-
-    def run(self, run_id: str) -> RunRow | None:
-        if not is_storable(run_id):
-            return None
-        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id = %s", (run_id,))
-        return RunRow(*found[0]) if found else None
-
-    def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = run_conditions(query, "%s")
-        if not all(is_storable(value) for value in values if isinstance(value, str)):
-            return []
-        return [
-            RunRow(*row)
-            for row in self._all(
-                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT %s",
-                [*values, query.limit],
-            )
-        ]
-
-    def blob(self, name: str) -> bytes | None:
-        if not is_storable(name):
-            return None
-        found = self._all("SELECT content FROM blobs WHERE name = %s", (name,))
-        return found[0][0] if found else None
-
-    def blob_names(self) -> Iterator[str]:
-        last = ""
-        while names := self._all(
-            "SELECT name FROM blobs WHERE name > %s ORDER BY name LIMIT %s", (last, PAGE)
-        ):
-            yield from (name for (name,) in names)
-            last = names[-1][0]
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._all(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id = %s",
-            (run_id,),
-        )
-        return Lease(*found[0]) if found else None
-
     def last_position(self) -> int | None:
         newest: int | None = self._all("SELECT max(position) FROM events")[0][0]
         if newest is not None:
@@ -291,10 +229,6 @@ class PostgresStore(Store):
             f"SELECT max(position) FROM events WHERE position < {SETTLED}"
         )[0][0]
         return settled
-
-    def written_catalogue(self) -> int | None:
-        found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")
-        return catalogue_number(found[0][0] if found else None)
 
     def raw_run_ids(self) -> Iterator[Any]:
         return self._raw.run_ids()

@@ -44,7 +44,6 @@ from turnledger.ledger.stores.postgres.errors import (
 )
 from turnledger.ledger.stores.postgres.leases import PostgresLeases
 from turnledger.ledger.stores.postgres.pool import CONFIRM, Writer
-from turnledger.ledger.stores.postgres.schema import ROW
 from turnledger.ledger.stores.postgres.sql import (
     ADVANCE_MANY,
     LOCK_RUN,
@@ -52,8 +51,8 @@ from turnledger.ledger.stores.postgres.sql import (
     Move,
     advance_many,
     advance_one,
-    run_values,
 )
+from turnledger.ledger.stores.sql import ROW, run_values
 
 _REBUILDING = "rebuilding the run index"
 # The space of advisory locks in which patient transactions wait in line for a run.
@@ -148,7 +147,6 @@ class PostgresTransaction(Transaction):
         "_patient",
         "_saved",
         "_writer",
-        "_wrote",
     )
     derived: PostgresDerivedWriter
 
@@ -163,7 +161,6 @@ class PostgresTransaction(Transaction):
         self._db.unconfirmed = False
         self.derived = PostgresDerivedWriter(executor.execute)
         self.leases = PostgresLeases(executor.execute, writer)
-        self._wrote = False
         self._patient = patient
         # Whether events were found that an earlier transaction recorded: they may be on this
         # server alone, so the commit waits for a standby.
@@ -293,11 +290,6 @@ class PostgresTransaction(Transaction):
     def rollback_to_savepoint(self) -> None:
         self._landmark, self.derived.trace = self._saved
         self._execute("going back to a savepoint", "ROLLBACK TO SAVEPOINT job", prepare=False)
-
-    def wrote(self) -> bool:
-        wrote = self._wrote or self.derived.wrote or self.leases.wrote
-        self._wrote = self.derived.wrote = self.leases.wrote = False
-        return wrote
 
     # --- appending ---
 

@@ -21,13 +21,11 @@ class SQLiteDerivedWriter(DerivedWriter):
     `wrote`, `bytes_written` and `failed` are for the transaction that it is part of.
     """
 
-    __slots__ = ("_db", "bytes_written", "failed", "wrote")
+    bytes_written = 0
+    failed = False
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self.wrote = False
-        self.bytes_written = 0
-        self.failed = False
 
     def watermark(self, name: str) -> Watermark | None:
         try:

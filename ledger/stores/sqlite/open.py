@@ -9,7 +9,7 @@ from pathlib import Path
 
 from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
 from turnledger.ledger.stores.sqlite.errors import READ_ONLY, not_opened
-from turnledger.ledger.stores.sqlite.store import SQLiteStore
+from turnledger.ledger.stores.sqlite.store import SQLiteStore, file_size
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
@@ -65,8 +65,8 @@ def _refuse_other_files(path: Path, *, create: bool) -> None:
     if not path.is_file():
         raise NotALedgerError(f"{path} is a folder, a device or a pipe: expected a file.")
     # In this order: another process that is making it writes the file first, then the WAL.
-    has_wal = _size(Path(f"{path}-wal")) > 0
-    size = _size(path)
+    has_wal = file_size(Path(f"{path}-wal")) > 0
+    size = file_size(path)
     if size >= HEADER_BYTES:
         return
     if size > 0 or has_wal:
@@ -92,10 +92,3 @@ def _remove(locks: Path) -> None:
     with suppress(OSError):
         if {file.name for file in locks.iterdir()} <= {"gate", "write"}:
             shutil.rmtree(locks)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

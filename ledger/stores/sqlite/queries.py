@@ -1,7 +1,4 @@
-"""Reads of a ledger's SQLite file, done again where a failure is likely to pass.
-
-Readers have connections of their own: they wait neither for writers nor for each other.
-"""
+"""Reads of a ledger's SQLite file, done again where a failure is likely to pass."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SQLite schema: tables, how they are made and upgraded, and checks for changes to them.
-
-Readable with the `sqlite3` shell. Triggers refuse to change or delete an event or a blob.
-"""
+"""SQLite schema: tables, how they are made and upgraded, and checks for changes to them."""
 
 from __future__ import annotations
 
@@ -89,7 +86,6 @@ TABLES = (
 )
 
 _NO_TEXT = "no text: "
-ROW = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
 def as_text(column: str) -> str:
@@ -107,15 +103,11 @@ def stored_bytes(text: bytes) -> bytes | None:
         return None
 
 
-# The same for a verification.
+# The columns of a row for a verification.
 RAW_ROW = (
     f"position, {as_text('run_id')}, version, {as_text('tag')}, {as_text('event_id')}, "
     "recorded_at, CASE typeof(digest) WHEN 'blob' THEN digest ELSE 'no blob: ' || hex(digest) END, "
     f"{as_text('data')}"
-)
-RUN = (
-    "run_id, version, digest, recorded_at, epoch, status, started_at, prompt, kind, "
-    "parent, parent_version, tags"
 )
 
 

@@ -20,19 +20,15 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns, RawRow, as_raw_row
-from turnledger.ledger.runs.transaction import Lease, Transaction
-from turnledger.ledger.stores.base import PAGE, RunQuery, Store
-from turnledger.ledger.stores.sql import SQLDerivedReader, catalogue_number, run_conditions
+from turnledger.ledger.runs.transaction import Transaction
+from turnledger.ledger.stores.sql import ROW, SQLStore, catalogue_number
 from turnledger.ledger.stores.sqlite.connection import ConnectionPool
 from turnledger.ledger.stores.sqlite.errors import is_busy, is_damage, not_opened, unavailable
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock
 from turnledger.ledger.stores.sqlite.queries import Queries
 from turnledger.ledger.stores.sqlite.schema import (
     RAW_ROW,
-    ROW,
-    RUN,
     SCHEMA_VERSION,
     as_text,
     changed_schema,
@@ -43,7 +39,6 @@ from turnledger.ledger.stores.sqlite.schema import (
 )
 from turnledger.ledger.stores.sqlite.transaction import SQLiteTransaction
 from turnledger.ledger.stores.sqlite.wal import invalidate_index, invalidate_wal_tail
-from turnledger.ledger.stores.wakeup import Wakeup
 
 # Checkpoint (move the WAL into the database) after about this many pages (16 MB): the pages that
 # every append touches are then moved once for hundreds of commits.
@@ -61,7 +56,7 @@ NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
     FROM (SELECT recorded_at FROM events ORDER BY position DESC LIMIT 1000)"""
 
 
-class SQLiteStore(Store):
+class SQLiteStore(SQLStore):
     """The store over one file. `open` makes the tables where they are missing."""
 
     def __init__(self, path: Path, *, wait: float, read_only: bool = False) -> None:
@@ -70,7 +65,6 @@ class SQLiteStore(Store):
         self._read_only = read_only
         self.pool = ConnectionPool(str(path), wait=wait, read_only=read_only)
         self._queries = Queries(self.pool, self._check_open)
-        self.derived = SQLDerivedReader(self._queries.all)
         self._lock: NoLock | FairLock = NoLock()
         if not read_only:
             self._lock = FairLock(self._folder, wait)
@@ -83,8 +77,7 @@ class SQLiteStore(Store):
         self._liveness: LivenessFile | None = None
         self._is_released = False
         # A process that wrote before and died may have left a long WAL: it counts as ours.
-        self._pages_in_wal = _size(Path(f"{path}-wal")) // PAGE_BYTES
-        self._appended = Wakeup()
+        self._pages_in_wal = file_size(Path(f"{path}-wal")) // PAGE_BYTES
 
     @classmethod
     def open(cls, path: Path, *, wait: float, read_only: bool = False) -> Self:
@@ -104,10 +97,7 @@ class SQLiteStore(Store):
         return store
 
     def prepare(self) -> None:
-        """Make the tables if the file is empty, or those that an older format lacks.
-
-        A file that is something else is refused.
-        """
+        """Make the tables that are missing; refuse a file that is something else."""
         if self._is_ready():
             return
         if self._read_only:
@@ -126,10 +116,7 @@ class SQLiteStore(Store):
             )
 
     def _is_ready(self) -> bool:
-        """Whether there is nothing to write: opening does not wait for writers then.
-
-        Looks without setting anything, so that a file that is not a ledger stays as it is.
-        """
+        """Whether nothing is to be written. Sets nothing, so that other files stay as they are."""
         try:
             if self._read_only:
                 return self._queries.ask(self._looks_ready)
@@ -244,15 +231,6 @@ class SQLiteStore(Store):
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._queries.all(statement, values)
 
-    def rows(
-        self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
-    ) -> list[Columns]:
-        return self._all(
-            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
-            f"ORDER BY version {'DESC' if backwards else 'ASC'} LIMIT ?",
-            (run_id, after, until if until is not None else 2**62, limit),
-        )
-
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         # Without an end no condition: in a damaged file a position may be text, which is higher
         # than every number, and its reader has to be told.
@@ -261,49 +239,6 @@ class SQLiteStore(Store):
             f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
             (position, *values, limit),
         )
-
-    def run(self, run_id: str) -> RunRow | None:
-        found = self._all(f"SELECT {RUN} FROM runs WHERE run_id=?", (run_id,))
-        return RunRow(*found[0]) if found else None
-
-    def list_runs(self, query: RunQuery) -> list[RunRow]:
-        where, values = run_conditions(query, "?")
-        return [
-            RunRow(*row)
-            for row in self._all(
-                f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
-                [*values, query.limit],
-            )
-        ]
-
-    def blob(self, name: str) -> bytes | None:
-        found = self._all("SELECT content FROM blobs WHERE name=?", (name,))
-        return found[0][0] if found else None
-
-    def blob_names(self) -> Iterator[str]:
-        last = ""
-        while names := self._all(
-            "SELECT name FROM blobs WHERE name>? ORDER BY name LIMIT ?", (last, PAGE)
-        ):
-            yield from (name for (name,) in names)
-            reached: object = names[-1][0]
-            if not isinstance(reached, str) or reached <= last:
-                # A damaged index would give the same names again and again.
-                raise IntegrityFailureError(
-                    "The names of blobs are not in order: the ledger is damaged."
-                )
-            last = reached
-
-    def lease(self, run_id: str) -> Lease | None:
-        found = self._all(
-            "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE run_id=?",
-            (run_id,),
-        )
-        return Lease(*found[0]) if found else None
-
-    def written_catalogue(self) -> int | None:
-        found = self._all("SELECT value FROM meta WHERE key='catalogue'")
-        return catalogue_number(found[0][0] if found else None)
 
     def raw_run_ids(self) -> Iterator[Any]:
         with self._queries.undecoded() as db:
@@ -341,9 +276,6 @@ class SQLiteStore(Store):
         highest: int | None = self._all("SELECT max(position) FROM events")[0][0]
         return highest
 
-    def wait_for_more(self, position: int, seconds: float) -> None:
-        self._appended.wait(seconds)
-
     def holder(self) -> str:
         with self._write_lock:
             self._check_open()
@@ -370,7 +302,7 @@ class SQLiteStore(Store):
             "access": "read only" if self._read_only else "read and write",
             "sqlite": sqlite3.sqlite_version,
             **pragma,
-            "wal_bytes": str(_size(Path(f"{self._path}-wal"))),
+            "wal_bytes": str(file_size(Path(f"{self._path}-wal"))),
             "newest_recorded_at": str(newest),
         }
 
@@ -429,7 +361,8 @@ class SQLiteStore(Store):
             self._liveness.forget()
 
 
-def _size(path: Path) -> int:
+def file_size(path: Path) -> int:
+    """A file's size in bytes; 0 if there is none."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

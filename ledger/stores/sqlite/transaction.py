@@ -18,10 +18,10 @@ from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
 from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
+from turnledger.ledger.stores.sql import ROW, RUN, run_values
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
-from turnledger.ledger.stores.sqlite.schema import ROW, RUN
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
@@ -79,7 +79,6 @@ class SQLiteTransaction(Transaction):
         "_one",
         "_unwritten",
         "_without_position",
-        "_wrote",
         "begun",
     )
     derived: SQLiteDerivedWriter
@@ -93,7 +92,6 @@ class SQLiteTransaction(Transaction):
         self._one = executor.one
         self.derived = SQLiteDerivedWriter(db)
         self.leases = SQLiteLeases(executor.one, folder)
-        self._wrote = False
         self._bytes_written = 0
         # Whether SQLite's own lock was ours: then what is at the end of the WAL is ours, too.
         self.begun = False
@@ -151,11 +149,6 @@ class SQLiteTransaction(Transaction):
                 f"SQLite rolled the transaction back. Nothing was written. {RETRY}"
             )
         self._one("ROLLBACK TO job")
-
-    def wrote(self) -> bool:
-        wrote = self._wrote or self.derived.wrote or self.leases.wrote
-        self._wrote = self.derived.wrote = self.leases.wrote = False
-        return wrote
 
     def _advance(
         self,
@@ -251,32 +244,19 @@ class SQLiteTransaction(Transaction):
             moved = self._execute(
                 f"INSERT INTO runs ({RUN}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?) "
                 "ON CONFLICT (run_id) DO NOTHING",
-                _run_values(after),
+                run_values(after),
             ).rowcount
-            if moved:
-                self._put_tags(after)
+            tags = after.tag_map if moved else {}
+            for key, value in tags.items():
+                self._execute("INSERT INTO run_tags VALUES (?, ?, ?)", (key, value, after.run_id))
             return moved == 1
-        return (
-            self._execute(
-                "UPDATE runs SET version=?, digest=?, recorded_at=?, status=?, epoch=?, prompt=? "
-                "WHERE run_id=? AND version=?",
-                (
-                    after.version,
-                    after.digest,
-                    after.recorded_at,
-                    after.status,
-                    after.epoch,
-                    after.prompt,
-                    after.run_id,
-                    before.version,
-                ),
-            ).rowcount
-            == 1
+        head = (after.version, after.digest, after.recorded_at)
+        changed = self._execute(
+            "UPDATE runs SET version=?, digest=?, recorded_at=?, status=?, epoch=?, prompt=? "
+            "WHERE run_id=? AND version=?",
+            (*head, after.status, after.epoch, after.prompt, after.run_id, before.version),
         )
-
-    def _put_tags(self, row: RunRow) -> None:
-        for key, value in row.tag_map.items():
-            self._execute("INSERT INTO run_tags VALUES (?, ?, ?)", (key, value, row.run_id))
+        return changed.rowcount == 1
 
     def run(self, run_id: str) -> RunRow | None:
         if self._moves:
@@ -311,7 +291,3 @@ class SQLiteTransaction(Transaction):
                 self._move_run(None, row)
         except sqlite3.Error as error:
             raise self._executor.failure(error, "rebuilding the run index") from error
-
-
-def _run_values(row: RunRow) -> tuple[Any, ...]:
-    return tuple(getattr(row, name) for name in row.__struct_fields__)

@@ -90,8 +90,11 @@ class MessageBuilder:
 
         Policy and role hint are those of the last message unless they are given.
         """
-        step = (_step_of(last_message_or_step) or 0) + 1
-        return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
+        made = cls.continue_step(
+            last_message_or_step, policy=policy, role_hint_for_llm=role_hint_for_llm, clock=clock
+        )
+        made.step_num = (made.step_num or 0) + 1
+        return made
 
     @classmethod
     def continue_step(
@@ -103,23 +106,11 @@ class MessageBuilder:
         clock: Clock | None = None,
     ) -> Self:
         """Make a builder for the same step; arguments as for `next_step`."""
-        step = _step_of(last_message_or_step)
-        return cls._after(last_message_or_step, step, policy, role_hint_for_llm, clock)
-
-    @classmethod
-    def _after(
-        cls,
-        last: Message | int | None,
-        step: int | None,
-        policy: str | None,
-        hint: RoleHint | _Unsaid | None,
-        clock: Clock | None,
-    ) -> Self:
-        found: Message | None = last if isinstance(last, Message) else None
+        last, step, hint = last_message_or_step, _step_of(last_message_or_step), role_hint_for_llm
         if policy is None:
-            policy = "user" if found is None else found.policy
+            policy = last.policy if isinstance(last, Message) else "user"
         if isinstance(hint, _Unsaid):
-            hint = "user" if found is None else found.role_hint_for_llm
+            hint = last.role_hint_for_llm if isinstance(last, Message) else "user"
         return cls(step_num=step, policy=policy, role_hint_for_llm=hint, clock=clock)
 
     # --- text and media ---

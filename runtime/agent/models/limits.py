@@ -7,12 +7,12 @@ after a restart with what remained (`RunningTime`). Token sums are restored from
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Any
 
-from msgspec.structs import astuple
+from msgspec import structs
 
 from turnledger.ledger import TokenLimits, TokenUsage
 from turnledger.ledger.clock import Clock, SystemClock, to_datetime
@@ -144,7 +144,7 @@ class Budget:
     max_output_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        limits = dict(self._limits())
+        limits = asdict(self)
         if all(limit is None for limit in limits.values()):
             raise InvalidInputError(
                 f"A Budget without limits: give at least one of {', '.join(limits)}."
@@ -160,15 +160,11 @@ class Budget:
         """Make it from what a ledger recorded (`RunStarted.budget`); None if that is unlimited."""
         if limits is None or limits == TokenLimits():
             return None
-        return cls(
-            max_total_tokens=limits.max_total_tokens,
-            max_input_tokens=limits.max_input_tokens,
-            max_output_tokens=limits.max_output_tokens,
-        )
+        return cls(**structs.asdict(limits))
 
     def to_limits(self) -> TokenLimits:
         """Return the limits as a ledger records them."""
-        return TokenLimits(**dict(self._limits()))
+        return TokenLimits(**asdict(self))
 
     def check(self, consumed: Tokens, *, reserve: int = 0) -> None:
         """Raise BudgetExceededError for the first limit that is exceeded.
@@ -178,21 +174,10 @@ class Budget:
             reserve: What the next step uses at least. Before a model call it is 1: a budget
                 that is used up to the last token is not exceeded, but allows no further call.
         """
-        used = {
-            "max_total_tokens": consumed.total_tokens,
-            "max_input_tokens": consumed.input_tokens,
-            "max_output_tokens": consumed.output_tokens,
-        }
-        for name, limit in self._limits():
-            if limit is not None and used[name] + reserve > limit:
-                raise BudgetExceededError(name, allowed=limit, used=used[name])
-
-    def _limits(self) -> tuple[tuple[str, int | None], ...]:
-        return (
-            ("max_total_tokens", self.max_total_tokens),
-            ("max_input_tokens", self.max_input_tokens),
-            ("max_output_tokens", self.max_output_tokens),
-        )
+        for name, limit in asdict(self).items():
+            used = getattr(consumed, name.removeprefix("max_"))
+            if limit is not None and used + reserve > limit:
+                raise BudgetExceededError(name, allowed=limit, used=used)
 
 
 class BudgetTracker:
@@ -218,7 +203,7 @@ class BudgetTracker:
 
     def record(self, usage: TokenUsage) -> None:
         """Add the tokens of one model call."""
-        if min(astuple(usage)) < 0:
+        if min(structs.astuple(usage)) < 0:
             raise InvalidInputError(f"Invalid usage {usage!r}: expected counts of 0 or more.")
         with self._lock:
             self._consumed = self._consumed.plus(usage)

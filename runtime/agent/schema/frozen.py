@@ -6,11 +6,9 @@ other; changing them raises TypeError. `to_plain` makes a mutable copy.
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Any, NoReturn
 
-from turnledger.ledger.events.limits import INT_RANGE
-from turnledger.runtime.agent.schema.values import MAX_DEPTH, at_key, checked_text
+from turnledger.runtime.agent.schema.values import at_key, check_depth, checked_key, checked_scalar
 from turnledger.runtime.errors import DataEncodeError
 
 
@@ -64,24 +62,13 @@ def frozen_json(value: object) -> Any:
 def _frozen(value: object, path: str, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return checked_text(value, path=path)
-    if isinstance(value, int):
-        if value not in INT_RANGE:
-            raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
-        return int(value)
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
-        return float(value)
-    if depth >= MAX_DEPTH:
-        raise DataEncodeError(
-            f"nested deeper than {MAX_DEPTH} levels, or holds itself", path=path[:200]
-        )
+    if isinstance(value, str | int | float):
+        return checked_scalar(value, path)
+    check_depth(depth, path)
     if isinstance(value, dict):
         return FrozenDict(
             {
-                _key(key, path): _frozen(item, at_key(path, str(key)), depth + 1)
+                checked_key(key, path): _frozen(item, at_key(path, str(key)), depth + 1)
                 for key, item in value.items()
             }
         )
@@ -94,9 +81,3 @@ def _frozen(value: object, path: str, depth: int) -> Any:
         "(to_plain does that for dataclasses, models, moments and sets)",
         path=path,
     )
-
-
-def _key(key: object, path: str) -> str:
-    if not isinstance(key, str):
-        raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
-    return checked_text(key, path=path)

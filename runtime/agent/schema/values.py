@@ -86,6 +86,34 @@ def checked_text(value: str, *, path: str = "") -> str:
     return str.__str__(value)
 
 
+def checked_scalar(value: str | float, path: str) -> str | int | float:
+    """Return text or a number as its plain type; DataEncodeError if JSON can't hold it."""
+    if isinstance(value, str):
+        return checked_text(value, path=path)
+    if isinstance(value, int):
+        if value not in INT_RANGE:
+            raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
+        return int(value)
+    if not isfinite(value):
+        raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
+    return float(value)
+
+
+def checked_key(key: object, path: str) -> str:
+    """Return the key of an object; DataEncodeError if it is not text."""
+    if not isinstance(key, str):
+        raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
+    return checked_text(key, path=path)
+
+
+def check_depth(depth: int, path: str) -> None:
+    """DataEncodeError for a container that is nested too deep, or holds itself."""
+    if depth >= MAX_DEPTH:
+        raise DataEncodeError(
+            f"nested deeper than {MAX_DEPTH} levels, or holds itself", path=path[:200]
+        )
+
+
 def at_key(path: str, key: str) -> str:
     """Return the path of an object's entry."""
     return f"{path}.{key}" if path else key
@@ -100,29 +128,20 @@ def _plain(value: object, path: str, depth: int) -> Any:
         return value
     if isinstance(value, Enum):
         return _plain(value.value, path, depth)
-    if isinstance(value, str):
-        return checked_text(value, path=path)
-    if isinstance(value, int):
-        if value not in INT_RANGE:
-            raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
-        return int(value)
-    if isinstance(value, float):
-        if not isfinite(value):
-            raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
-        return float(value)
+    if isinstance(value, str | int | float):
+        return checked_scalar(value, path)
     if isinstance(value, _ENCODED_AS_TEXT):
         return msgspec.to_builtins(value)
-    if depth >= MAX_DEPTH:
-        raise DataEncodeError(
-            f"nested deeper than {MAX_DEPTH} levels, or holds itself", path=path[:200]
-        )
+    check_depth(depth, path)
     return _container(value, path, depth + 1)
 
 
 def _container(value: object, path: str, depth: int) -> Any:
     if isinstance(value, Mapping):
         return {
-            _key(key, path): _plain(item, at_key(path, str(key)), depth)
+            checked_key(key.value if isinstance(key, Enum) else key, path): _plain(
+                item, at_key(path, str(key)), depth
+            )
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -149,14 +168,6 @@ def _container(value: object, path: str, depth: int) -> Any:
 
 def _items(values: Iterable[object], path: str, depth: int) -> list[Any]:
     return [_plain(item, f"{path}[{place}]", depth) for place, item in enumerate(values)]
-
-
-def _key(key: object, path: str) -> str:
-    if isinstance(key, Enum):
-        key = key.value
-    if not isinstance(key, str):
-        raise DataEncodeError(f"the keys of an object are text, this is {key!r}", path=path)
-    return checked_text(key, path=path)
 
 
 def _struct(value: msgspec.Struct, path: str, depth: int) -> Any:

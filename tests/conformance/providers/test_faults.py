@@ -37,7 +37,7 @@ def _failed(session: Session) -> list[tuple[bool, int | None]]:
     return [(one.retryable, one.status) for one in events(session, ModelCallFailed)]
 
 
-@pytest.mark.parametrize("code", [408, 429, 500, 502, 503])
+@pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 529])
 def test_what_may_pass_is_tried_again(provider: UnderTest, code: int) -> None:
     """The failure is recorded with its status, and the answer once."""
     session = Session()
@@ -48,7 +48,7 @@ def test_what_may_pass_is_tried_again(provider: UnderTest, code: int) -> None:
     assert [one.attempt for one in events(session, ModelCalled)] == [1, 2]
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 422])
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 413, 422])
 def test_what_would_fail_again_fails_at_once(provider: UnderTest, code: int) -> None:
     """One request, and an error of the request that says what the provider said."""
     session = Session()

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnledger.ledger import Event, InnerMessage, Ledger, TokenUsage
+from tests.agent import Crash, calls, says
+from turnledger.ledger import Event, InnerMessage, Ledger
 from turnledger.runtime import (
     InProcessEventBus,
     MarkdownSection,
@@ -18,7 +19,6 @@ from turnledger.runtime import (
     ScriptedAdapter,
     Session,
     Tool,
-    ToolCall,
     ToolContext,
     ToolInvoked,
     ToolResult,
@@ -26,7 +26,8 @@ from turnledger.runtime import (
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.journal.journal import Journal
 
-USAGE = TokenUsage(input_tokens=10, output_tokens=3)
+# A call of the tool that `tool` makes.
+ADD = calls(("c1", "add", '{"n": 2}'))
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,6 @@ class Sum:
     total: int
 
 
-def says(text: str | None, **more: Any) -> Reply:
-    return Reply(text=text, usage=USAGE, **more)
-
-
-def calls(*asked: tuple[str, str, str] | tuple[str, str], text: str | None = None) -> Reply:
-    """A reply with calls: id, tool and arguments."""
-    return Reply(text=text, tool_calls=tuple(ToolCall(*one) for one in asked), usage=USAGE)
-
-
 def tool(
     handler: Callable[..., Any] | None = None, name: str = "add", **options: Any
 ) -> Tool[Add, Any]:
@@ -64,6 +56,20 @@ def tool(
 def adding(params: Add, *, context: ToolContext) -> ToolResult[int]:
     context.session[Sum].append(Sum(params.n))
     return ToolResult(f"Added {params.n}.", value=params.n)
+
+
+class Dying:
+    """A handler that dies in some calls, and remembers which ones it was called for."""
+
+    def __init__(self, *dies_in: str) -> None:
+        self.dies_in = set(dies_in)
+        self.ran: list[tuple[str, bool]] = []
+
+    def __call__(self, params: Add, *, context: ToolContext) -> Any:
+        self.ran.append((context.call_id, context.is_resume))
+        if context.call_id in self.dies_in:
+            raise Crash
+        return adding(params, context=context)
 
 
 def prompt_of(
@@ -109,6 +115,20 @@ def messages(session: Session) -> list[InnerMessage]:
     return [event.message for event in events(session, MessageAppended)]
 
 
+def told(session: Session) -> list[str]:
+    """What the model was told by tools."""
+    return [said.content for said in messages(session) if said.role == "tool"]
+
+
+def run(handler: Any, *replies: Any, session: Session | None = None, **options: Any) -> Session:
+    """One call of a tool, unless replies are given; then an answer."""
+    session = session or Session()
+    script = [*(replies or [ADD]), says("done")]
+    response = Scripted(script, **options).evaluate(prompt_of(tool(handler)), session=session)
+    assert response.text == "done"
+    return session
+
+
 @dataclass
 class Heard:
     """What was told on a bus, in order, and whatever else a test adds."""
@@ -129,12 +149,20 @@ class Heard:
 
 
 class Scripted(ScriptedAdapter[Any]):
-    """A scripted model that remembers what it was sent."""
+    """A scripted model that remembers what it was sent; `on_send` is called before it replies."""
 
-    def __init__(self, replies: Sequence[Reply | Exception] | Any, **options: Any) -> None:
+    def __init__(
+        self,
+        replies: Sequence[Reply | Exception] | Any,
+        *,
+        on_send: Callable[[Any], object] = lambda sending: None,
+        **options: Any,
+    ) -> None:
         super().__init__(replies, **options)
         self.requests: list[Request] = []
+        self.on_send = on_send
 
     def send(self, payload: Any, sending: Any) -> Any:
+        self.on_send(sending)
         self.requests.append(payload)
         return super().send(payload, sending)

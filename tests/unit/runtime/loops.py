@@ -10,27 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import Crash, ScriptedLoop, task
 from turnledger.ledger import Ledger, TokenUsage, new_run_id
-from turnledger.runtime import (
-    InProcessEventBus,
-    MainLoop,
-    MarkdownSection,
-    Prompt,
-    PromptTemplate,
-    Reply,
-    ScriptedAdapter,
-    Session,
-    Tool,
-    ToolCall,
-    ToolContext,
-    ToolResult,
-)
+from turnledger.runtime import Prompt, Reply, Session, Tool, ToolCall, ToolContext, ToolResult
 
 USAGE = TokenUsage(input_tokens=100, output_tokens=10)
-
-
-class Crash(BaseException):
-    """The process dies here, as far as the loop can tell."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +52,7 @@ REPLIES = [asks(call("c1")), asks(call("c2")), asks(call("c3")), ANSWER]
 InTool = Callable[[ToolContext], object]
 
 
-class Planner(MainLoop[Goal, Answer]):
+class Planner(ScriptedLoop[Goal, Answer]):
     """Its tools remember their steps in the session; `in_tool` is called within each."""
 
     def __init__(
@@ -76,7 +60,6 @@ class Planner(MainLoop[Goal, Answer]):
         replies: Sequence[Any] | Callable[[Any], Reply] = REPLIES,
         *,
         in_tool: InTool = lambda context: None,
-        bus: InProcessEventBus | None = None,
         title: str = "Task",
         on_interrupt: Any = "retry",
         **options: Any,
@@ -86,8 +69,7 @@ class Planner(MainLoop[Goal, Answer]):
         self.on_interrupt = on_interrupt
         self.ran: list[str] = []
         self.heard: list[Any] = []
-        adapter: ScriptedAdapter[Answer] = ScriptedAdapter(replies)
-        super().__init__(adapter=adapter, bus=bus or InProcessEventBus(), **options)
+        super().__init__(replies, **options)
 
     def hears(self, *kinds: type) -> Planner:
         """Keep what the bus tells of these types, in `heard`."""
@@ -110,11 +92,8 @@ class Planner(MainLoop[Goal, Answer]):
             )
             for name, handler in (("step", self._step), ("refuse", self._refuse))
         ]
-        section = MarkdownSection[Goal](
-            title=self.title, template="Please ${text}.", key="task", tools=tools
-        )
-        template = PromptTemplate[Answer](ns="tests", key="plan", sections=[section])
-        return Prompt(template).bind(request)
+        text = "Please ${text}."
+        return task(request, text, tools, name="tests/plan", title=self.title, output=Answer)
 
     def _step(self, params: Step, *, context: ToolContext) -> ToolResult[Any]:
         self.in_tool(context)

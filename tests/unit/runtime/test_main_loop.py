@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    asks,
-    call,
-    crash_in,
-)
+from tests.agent import Crash
+from tests.unit.runtime.loops import ANSWER, Answer, Goal, Plan, Planner, asks, call, crash_in
 from turnledger.ledger import (
     ConcurrentAppendError,
     InnerMessage,
@@ -43,12 +33,6 @@ from turnledger.runtime import (
     ScriptedAdapter,
     Session,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def test_a_loop_is_made_by_its_keywords() -> None:

@@ -85,6 +85,9 @@ def test_the_code_review_loop_runs() -> None:
     bus = InProcessEventBus()
     adapter: ScriptedAdapter[ReviewResult] = ScriptedAdapter([GOOD])
     loop = CodeReviewLoop(adapter=adapter, bus=bus)
+    prompt = loop.create_prompt(ReviewRequest("a.py"))
+    assert (prompt.ns, prompt.key) == ("reviews", "code-review")
+    assert "Review a.py." in prompt.render().text
     response, session = loop.execute(ReviewRequest("a.py"))
     assert response.output == ReviewResult("good")
     assert (dict(session.tags), bool(session.session_id)) == ({"loop": "code-review"}, True)

@@ -10,8 +10,9 @@ from uuid import uuid4
 
 import pytest
 
+from tests.agent import Crash
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.loops import Answer, Crash, Goal, Planner
+from tests.unit.runtime.loops import Answer, Goal, Planner
 from turnledger.ledger import Ledger
 from turnledger.projections import state_at
 from turnledger.runtime import (
@@ -27,11 +28,6 @@ from turnledger.runtime import (
 )
 
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
 
 
 @pytest.fixture(params=["ledger", "files"])

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.unit.runtime.loops import (
-    ANSWER,
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    asks,
-    call,
-    crash_in,
-)
+from tests.agent import Crash
+from tests.unit.runtime.loops import ANSWER, Answer, Goal, Plan, Planner, asks, call, crash_in
 from turnledger.ledger import InnerMessage, Ledger, RunStarted, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
@@ -41,12 +32,6 @@ class Keeping(Planner):
         if self.kept is None:
             self.kept = super().create_session()
         return self.kept
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def started(ledger: Ledger, run_id: UUID) -> RunStarted:

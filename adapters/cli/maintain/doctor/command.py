@@ -17,13 +17,7 @@ from turnledger.adapters.cli.maintain.doctor.rules import (
     judge,
 )
 from turnledger.adapters.cli.maintain.doctor.sqlite import FILE_RULES, SETTINGS_RULES
-from turnledger.adapters.cli.shared.command import (
-    command,
-    finish,
-    ledger_url,
-    open_ledger,
-    printer,
-)
+from turnledger.adapters.cli.shared.command import command, finish, ledger_url, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import Format
 from turnledger.ledger import (

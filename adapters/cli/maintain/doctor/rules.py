@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,22 +85,13 @@ Found = str | Callable[[Subject], str]
 class Case(NamedTuple):
     """A verdict where `when` holds; `found` is reported instead of what the check reports."""
 
-    when: Predicate
     verdict: Verdict
+    when: Predicate
     advice: str
     found: Found | None = None
 
 
-def fine(when: Predicate, advice: str, found: Found | None = None) -> Case:
-    return Case(when, Verdict.OK, advice, found)
-
-
-def warn(when: Predicate, advice: str, found: Found | None = None) -> Case:
-    return Case(when, Verdict.WARN, advice, found)
-
-
-def fail(when: Predicate, advice: str, found: Found | None = None) -> Case:
-    return Case(when, Verdict.FAIL, advice, found)
+fine, warn, fail = (partial(Case, verdict) for verdict in Verdict)
 
 
 class Rule:
@@ -112,7 +104,7 @@ class Rule:
 
     def judge(self, subject: Subject) -> Check:
         """The first case that holds, or ok."""
-        for when, verdict, advice, found in self.cases:
+        for verdict, when, advice, found in self.cases:
             if when(subject):
                 return Check(self.name, verdict, _text(found or self.found, subject), advice)
         return Check(self.name, Verdict.OK, _text(self.found, subject))

@@ -98,16 +98,6 @@ def test_a_completion_and_how_to_make_one_are_too_much(other: dict[str, Any]) ->
         LiteLLMAdapter(model=CLAUDE, completion=lambda **_: None, **other)
 
 
-def test_a_missing_package_is_named_with_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """When the adapter is made, and not in the middle of a run."""
-    monkeypatch.setattr("turnledger.adapters.providers.sdk.find_spec", lambda _: None)
-    with pytest.raises(RuntimeError, match=r"pip install 'turnledger\[litellm\]'"):
-        LiteLLMAdapter(model=CLAUDE)
-    LiteLLMAdapter(model=CLAUDE, completion=lambda **_: None)
-
-
 @pytest.mark.parametrize(
     ("own", "left", "timeout"),
     [(None, None, None), (None, 9.0, 9.0), (5, 9.0, 5), (60, 9.0, 9.0), (60, None, 60)],

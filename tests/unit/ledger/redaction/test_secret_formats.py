@@ -268,4 +268,4 @@ def test_importing_compiles_no_regular_expression(
 def test_every_format_compiles() -> None:
     """Compiling waits for the first use, so a mistake in a format is found here."""
     for one in (*KNOWN, *OPTIONAL):
-        assert one.regex.pattern == one.pattern.source
+        assert one.regex.pattern == one.pattern

@@ -126,13 +126,13 @@ def test_who_is_refused_before_making_locks_removes_none(
     """Whoever made them meanwhile has to do with them."""
     path, locks = tmp_path / "runs.db", tmp_path / "runs.db-locks"
     path.write_bytes(b"short")
-    size = opening._size
+    size = opening.file_size
 
     def make_meanwhile(of: Path) -> int:
         locks.mkdir(exist_ok=True)
         return size(of)
 
-    monkeypatch.setattr(opening, "_size", make_meanwhile)
+    monkeypatch.setattr(opening, "file_size", make_meanwhile)
     with pytest.raises(NotALedgerError):
         Ledger.open(path)
     assert locks.exists()

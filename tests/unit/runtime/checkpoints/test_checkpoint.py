@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner, crash_in
+from tests.agent import Crash
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in
 from turnledger.ledger import CheckpointStored, Ledger, RunClaimedError, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
@@ -51,12 +51,6 @@ def checkpoint(run_id: UUID, **other: Any) -> Checkpoint:
         **other,
     }
     return Checkpoint(**values)
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 @pytest.fixture(params=["files", "ledger"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from turnledger.runtime import (
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.session import Overlay
 
+STORES = ["memory", "sqlite"]
+
 
 class Shelf:
     """A resource that is no directory."""
@@ -38,13 +39,6 @@ class Shelf:
     def restore(self, snapshot: Any, /) -> None:
         self.books = list(snapshot["books"])
         self.restored += 1
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "runs.db")
-    with Ledger.open(url) as opened:
-        yield opened
 
 
 @pytest.fixture

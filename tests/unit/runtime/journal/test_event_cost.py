@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +11,7 @@ from tests.unit.runtime.loops import ANSWER, Goal, Planner, asks, call
 from turnledger.ledger import Ledger, new_run_id
 from turnledger.runtime import ToolContext
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "runs.db")
-    with Ledger.open(url) as opened:
-        yield opened
+STORES = ["memory", "sqlite"]
 
 
 def test_an_event_is_encoded_once_and_folded_at_most_twice(ledger: Ledger) -> None:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
+    ADD,
     Add,
     Heard,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import InvalidInputError, Ledger
@@ -44,7 +43,7 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.visibility import SectionVisibility
 from turnledger.runtime.loop.adapter import ProviderAdapter
 
-ADD = calls(("c1", "add", '{"n": 2}'))
+STORES = ["sqlite"]
 
 
 @dataclass(frozen=True)
@@ -153,13 +152,8 @@ def test_events_are_told_in_the_order_of_what_happens() -> None:
     """S4-5: rendered, asked, tool, asked, executed with the summed usage."""
     session = Session()
     heard = Heard().listen(session.bus)
-
-    class Telling(Scripted):
-        def send(self, payload: Any, sending: Any) -> Any:
-            heard.said.append("request")
-            return super().send(payload, sending)
-
-    response = Telling([ADD, says("4")]).evaluate(prompt_of(tool()), session=session)
+    adapter = Scripted([ADD, says("4")], on_send=lambda sending: heard.said.append("request"))
+    response = adapter.evaluate(prompt_of(tool()), session=session)
     expected = ["PromptRendered", "request", "ToolInvoked", "request", "PromptExecuted"]
     assert heard.names == expected
     rendered, executed = heard.of(PromptRendered)[0], heard.of(PromptExecuted)[0]
@@ -204,24 +198,21 @@ def test_a_forced_choice_reverts_after_the_first_call(forced: Any) -> None:
     assert [one.tool_choice for one in adapter.requests] == ["auto", "auto"]
 
 
-def test_the_assistants_turn_is_on_disk_before_its_tools_run(tmp_path: Path) -> None:
+def test_the_assistants_turn_is_on_disk_before_its_tools_run(ledger: Ledger) -> None:
     """S4-8, S0-7: and the system's before the request, each tool's before the next one starts."""
     seen: list[list[str]] = []
-    with Ledger.open(str(tmp_path / "l.db")) as ledger:
-        session = on(ledger)
+    session = on(ledger)
 
-        def look(params: Add, *, context: ToolContext) -> str:
-            seen.append([said.role for said in messages(session)])
-            return "ok"
-
-        class Looking(Scripted):
-            def send(self, payload: Any, sending: Any) -> Any:
-                seen.append([said.role for said in messages(session)])
-                return super().send(payload, sending)
-
-        script = [calls(("a", "add"), ("b", "add")), says("done")]
-        Looking(script).evaluate(prompt_of(tool(look)), session=session)
+    def note(*sending: Any) -> None:
         seen.append([said.role for said in messages(session)])
+
+    def look(params: Add, *, context: ToolContext) -> str:
+        note()
+        return "ok"
+
+    script = [calls(("a", "add"), ("b", "add")), says("done")]
+    Scripted(script, on_send=note).evaluate(prompt_of(tool(look)), session=session)
+    note()
     everything = ["system", "assistant", "tool", "tool", "assistant"]
     assert seen == [everything[:1], everything[:2], everything[:3], everything[:4], everything]
 

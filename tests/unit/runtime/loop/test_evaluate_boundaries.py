@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     adding,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import Ledger, ModelCalled, ToolCallCompleted, ToolCallFailed
 from turnledger.runtime import InProcessEventBus, Request, Session, ToolContext
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
+
+STORES = ["memory", "sqlite"]
 
 
 def _or_fail(params: Add, *, context: ToolContext) -> Any:
@@ -85,13 +84,6 @@ def said_in(request: Request) -> tuple[Any, ...]:
         dict(request.provider_data),
         request.digest,
     )
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
 
 
 @pytest.mark.parametrize("width", [1, 3])

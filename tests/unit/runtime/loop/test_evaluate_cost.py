@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    Sum,
-    calls,
-    events,
-    on,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.agent import calls, says
+from tests.unit.runtime.evaluations import Scripted, Sum, events, on, prompt_of, tool
 from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallCompleted
 from turnledger.runtime import Reply, Session, enable_inner_message_recording
 
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
+STORES = ["memory", "sqlite"]
 
 
 @pytest.mark.parametrize(("turns", "width"), [(0, 1), (1, 1), (7, 1), (3, 4)])

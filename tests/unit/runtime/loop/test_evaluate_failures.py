@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    again,
-    calls,
-    events,
-    messages,
-    on,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import Scripted, again, events, messages, on, prompt_of, tool
 from turnledger.ledger import (
     InnerMessage,
     Ledger,
@@ -254,13 +245,12 @@ def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 def test_an_interrupted_model_call_is_made_again(interrupt: type[BaseException]) -> None:
     """As another attempt of the same request."""
 
-    class Interrupted(Scripted):
-        def send(self, payload: Any, sending: Any) -> Any:
-            raise interrupt
+    def stop(sending: Any) -> None:
+        raise interrupt
 
     session = Session()
     with pytest.raises(interrupt):
-        Interrupted([]).evaluate(prompt_of(), session=session)
+        Scripted([], on_send=stop).evaluate(prompt_of(), session=session)
     assert events(session, ModelCallFailed) == []
     Scripted([says("ok")]).evaluate(prompt_of(), session=again(session), resume=True)
     called = events(session, ModelCalled)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.agent import Crash, calls, says
 from tests.unit.runtime.evaluations import (
     Add,
+    Dying,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
-from tests.unit.runtime.loop.test_evaluate_resume import Dying, Killed
 from turnledger.ledger import (
     ANY,
     Ledger,
@@ -36,17 +33,12 @@ from turnledger.ledger import (
 )
 from turnledger.runtime import DecisionRequiredError, Session, Tool, ToolContext
 
+STORES = ["memory", "sqlite"]
+
 PAY = [calls(("p", "add", '{"n": 5}')), says("paid")]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
-
-
-def killed(ledger: Ledger, policy: Any, interrupt: type[BaseException] = Killed) -> Session:
+def killed(ledger: Ledger, policy: Any, interrupt: type[BaseException] = Crash) -> Session:
     """A session whose only tool was killed while it ran."""
 
     def die(params: Add, *, context: ToolContext) -> str:
@@ -105,12 +97,12 @@ def test_the_doubt_is_on_disk_before_the_handler_runs_again(ledger: Ledger) -> N
 
     def die(seen: list[int], params: Add, *, context: ToolContext) -> str:
         seen.append(len(events(session, ToolCallInDoubt)))
-        raise Killed
+        raise Crash
 
     for times in range(1, 4):
         seen: list[int] = []
 
-        with pytest.raises(Killed):
+        with pytest.raises(Crash):
             resumed(again(session), partial(die, seen), "retry")
         assert seen == [times]
     assert resumed(again(session), adding, "retry") == "paid"
@@ -175,7 +167,7 @@ def test_a_person_decides_that_it_is_tried_again(ledger: Ledger) -> None:
     with pytest.raises(DecisionRequiredError):
         resumed(session, handler, "ask")
     decide(session, "retry")
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         resumed(again(session), handler, "ask")
     with pytest.raises(DecisionRequiredError):
         resumed(again(session), handler, "ask")
@@ -203,7 +195,7 @@ def test_other_calls_of_the_turn_run_before_the_loop_waits(ledger: Ledger) -> No
     prompt = prompt_of(ask, free)
     script = [calls(("p", "add", '{"n": 1}'), ("f", "free", '{"n": 2}')), says("done")]
     session = on(ledger)
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(script).evaluate(prompt, session=session)
     other = again(session)
     with pytest.raises(DecisionRequiredError):

@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.agent import says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Add,
-    Scripted,
-    Sum,
-    calls,
-    events,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import ADD, Add, Scripted, Sum, events, prompt_of, tool
 from turnledger.ledger import ModelCalled, TokenUsage
 from turnledger.runtime import (
     Budget,
@@ -28,8 +20,6 @@ from turnledger.runtime import (
     ToolContext,
 )
 from turnledger.runtime.agent.prompts.prompt import Prompt
-
-ADD = calls(("c1", "add", '{"n": 2}'))
 
 
 def _late(clock: StandingClock, seconds: int) -> Deadline:
@@ -49,20 +39,19 @@ def test_the_deadline_is_checked_before_each_step(when: str, phase: str, sent: i
         ran.append(params.n)
         return "ok"
 
-    class Slow(Scripted):
-        def send(self, payload: Any, sending: Any) -> Any:
-            clock.advance(timedelta(seconds=60))
-            return super().send(payload, sending)
+    def pass_time(*sending: Any) -> None:
+        clock.advance(timedelta(seconds=60))
 
     if when == "begin":
-        clock.advance(timedelta(seconds=60))
+        pass_time()
     script = [says("now")] if when == "end" else [ADD, says("4")]
-    adapter = Slow(script)
+    adapter = Scripted(script, on_send=pass_time)
     with pytest.raises(PromptEvaluationError, match="passed") as caught:
         adapter.evaluate(prompt_of(tool(run)), session=session, deadline=_late(clock, 30))
     assert (caught.value.phase, len(adapter.requests), ran) == (phase, sent, [])
     assert caught.value.provider_payload == {"deadline_expires_at": "2025-03-01T12:00:30+00:00"}
-    answer = Slow(script).evaluate(prompt_of(tool(run)), session=session, resume=True)
+    again = Scripted(script, on_send=pass_time)
+    answer = again.evaluate(prompt_of(tool(run)), session=session, resume=True)
     assert answer.text == ("now" if when == "end" else "4")
 
 

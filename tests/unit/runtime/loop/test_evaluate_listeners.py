@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     events,
-    messages,
     on,
     prompt_of,
-    says,
+    run,
+    told,
     tool,
 )
 from turnledger.ledger import (
@@ -37,46 +35,32 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 
-
-def told(session: Session) -> list[str]:
-    """What the model was told by tools."""
-    return [said.content for said in messages(session) if said.role == "tool"]
+STORES = ["memory", "sqlite"]
 
 
-def run(handler: Any, *replies: Any, session: Session | None = None, **options: Any) -> Session:
-    """One call of a tool, unless replies are given; then an answer."""
-    session = session or Session()
-    script = [*(replies or [calls(("c1", "add", '{"n": 2}'))]), says("done")]
-    response = Scripted(script, **options).evaluate(prompt_of(tool(handler)), session=session)
-    assert response.text == "done"
-    return session
-
-
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_a_listener_that_fails_undoes_what_the_tool_changed(store: str, tmp_path: Path) -> None:
+def test_a_listener_that_fails_undoes_what_the_tool_changed(ledger: Ledger) -> None:
     """S4-16, X28: the call is completed, the message carries all errors."""
-    with Ledger.open("memory://" if store == "memory" else str(tmp_path / "l.db")) as ledger:
-        session = on(ledger)
-        enable_inner_message_recording(session)
-        seen: list[tuple[Sum, ...]] = []
+    session = on(ledger)
+    enable_inner_message_recording(session)
+    seen: list[tuple[Sum, ...]] = []
 
-        def object_to(event: ToolInvoked) -> None:
-            seen.append(session[Sum].all())
-            raise PermissionError("not that")
+    def object_to(event: ToolInvoked) -> None:
+        seen.append(session[Sum].all())
+        raise PermissionError("not that")
 
-        def object_too(event: ToolInvoked) -> None:
-            raise InvalidInputError("nor so")
+    def object_too(event: ToolInvoked) -> None:
+        raise InvalidInputError("nor so")
 
-        session.bus.subscribe(ToolInvoked, object_to)
-        session.bus.subscribe(ToolInvoked, object_too)
-        run(adding, session=session)
-        assert seen == [(Sum(2),)]
-        assert session[Sum].all() == ()
-        assert "PermissionError: not that" in told(session)[0]
-        assert "InvalidInputError: nor so" in told(session)[0]
-        assert len(events(session, ToolCallCompleted)) == 1
-        assert session[InnerMessage].all()[1].tool_calls[0].status == "completed"
-        assert again(session)[Sum].all() == ()
+    session.bus.subscribe(ToolInvoked, object_to)
+    session.bus.subscribe(ToolInvoked, object_too)
+    run(adding, session=session)
+    assert seen == [(Sum(2),)]
+    assert session[Sum].all() == ()
+    assert "PermissionError: not that" in told(session)[0]
+    assert "InvalidInputError: nor so" in told(session)[0]
+    assert len(events(session, ToolCallCompleted)) == 1
+    assert session[InnerMessage].all()[1].tool_calls[0].status == "completed"
+    assert again(session)[Sum].all() == ()
 
 
 def test_a_listener_sees_the_tools_changes_before_they_are_committed() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.evaluations import Scripted, again, events, messages, on, prompt_of, says
+from tests.agent import says
+from tests.unit.runtime.evaluations import Scripted, again, events, messages, on, prompt_of
 from turnledger.ledger import Ledger, MediaContent, MessageAppended, TextContent, blob_name
 from turnledger.projections import MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from turnledger.runtime import PromptEvaluationError, PromptMismatch, PromptRenderError, Session

@@ -7,22 +7,20 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
+    ADD,
     Scripted,
     Sum,
     again,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import EvaluationFinished, Ledger, ToolMessageAmended
 from turnledger.runtime import PromptEvaluationError, Session
-
-ADD = calls(("c1", "add", '{"n": 2}'))
 
 
 def test_the_text_is_parsed_where_the_provider_parsed_nothing() -> None:

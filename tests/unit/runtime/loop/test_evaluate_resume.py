@@ -9,19 +9,18 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import Crash, calls, says
 from tests.unit.runtime.clocks import BEGIN
 from tests.unit.runtime.evaluations import (
     Add,
+    Dying,
     Scripted,
     Sum,
-    adding,
     again,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
 from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallRecord, ToolCallStarted
@@ -42,26 +41,10 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 
+STORES = ["memory", "sqlite"]
+
 TWO = calls(("a", "add", '{"n": 1}'), ("b", "add", '{"n": 2}'), text="Adding.")
 SCRIPT = [TWO, says("3")]
-
-
-class Killed(BaseException):
-    """What ends a process in a test."""
-
-
-class Dying:
-    """A handler that dies in some calls, and remembers which ones it was called for."""
-
-    def __init__(self, *dies_in: str) -> None:
-        self.dies_in = set(dies_in)
-        self.ran: list[tuple[str, bool]] = []
-
-    def __call__(self, params: Add, *, context: ToolContext) -> Any:
-        self.ran.append((context.call_id, context.is_resume))
-        if context.call_id in self.dies_in:
-            raise Killed
-        return adding(params, context=context)
 
 
 def numbers(said: list[InnerMessage]) -> list[tuple[str, int, int]]:
@@ -130,7 +113,7 @@ def test_the_seeds_example_of_a_basic_resume(tmp_path: Path) -> None:
     session.observe(InnerMessage, save_on_change)
 
     # Run evaluation
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         adapter.evaluate(prompt, session=session)
     before = session
 
@@ -215,20 +198,18 @@ def test_the_latest_conversation_of_a_snapshot_is_the_one_that_goes_on() -> None
 # --- from a session or its ledger ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
-def test_after_a_crash_in_b_only_b_runs(store: str, tmp_path: Path) -> None:
+def test_after_a_crash_in_b_only_b_runs(ledger: Ledger) -> None:
     """S0-16, S0-21: same evaluation, sequence and turn go on, A's result stands."""
-    with Ledger.open("memory://" if store == "memory" else str(tmp_path / "l.db")) as ledger:
-        handler, session = Dying("b"), on(ledger)
-        with pytest.raises(Killed):
-            Scripted(SCRIPT).evaluate(prompt_of(tool(handler)), session=session)
-        handler.dies_in = set()
-        other, adapter = again(session), Scripted(SCRIPT)
-        assert adapter.evaluate(prompt_of(tool(handler)), session=other, resume=True).text == "3"
-        assert handler.ran == [("a", False), ("b", False), ("b", True)]
-        assert numbers(messages(other)) == TABLE
-        assert [request.turn for request in adapter.requests] == [2]
-        assert [event.attempt for event in events(other, ToolCallStarted)] == [1, 1, 2]
+    handler, session = Dying("b"), on(ledger)
+    with pytest.raises(Crash):
+        Scripted(SCRIPT).evaluate(prompt_of(tool(handler)), session=session)
+    handler.dies_in = set()
+    other, adapter = again(session), Scripted(SCRIPT)
+    assert adapter.evaluate(prompt_of(tool(handler)), session=other, resume=True).text == "3"
+    assert handler.ran == [("a", False), ("b", False), ("b", True)]
+    assert numbers(messages(other)) == TABLE
+    assert [request.turn for request in adapter.requests] == [2]
+    assert [event.attempt for event in events(other, ToolCallStarted)] == [1, 1, 2]
 
 
 def test_after_a_final_answer_that_answer_is_returned() -> None:
@@ -258,7 +239,7 @@ def test_a_session_without_a_conversation_cannot_be_resumed() -> None:
 def test_a_session_resumes_without_the_slice() -> None:
     """X11: the ledger always records; the slice appears only when registered."""
     session = Session()
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(SCRIPT).evaluate(prompt_of(tool(Dying("b"))), session=session)
     assert session.select_all(InnerMessage) == ()
     assert Scripted(SCRIPT).evaluate(prompt_of(tool()), session=session, resume=True).text == "3"
@@ -270,7 +251,7 @@ def test_a_session_resumes_without_the_slice() -> None:
 def test_another_prompt_cannot_go_on(now: dict[str, str], what: str) -> None:
     """S0-14, S0-20: neither of another name nor with another text, before any provider call."""
     session = Session()
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(SCRIPT).evaluate(prompt_of(tool(Dying("b"))), session=session)
     head, adapter = session.journal.committed.version, Scripted(SCRIPT)
     with pytest.raises(PromptMismatch) as caught:
@@ -286,7 +267,7 @@ def test_a_rollback_takes_back_state_and_no_message() -> None:
     enable_inner_message_recording(session)
     session.install(Sum)
     before = session.snapshot()
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(SCRIPT).evaluate(prompt_of(tool(Dying("b"))), session=session)
     assert session[Sum].all() == (Sum(1),)
     session.mutate().rollback(before)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.evaluations import Scripted, again, calls, prompt_of, says, tool
+from tests.agent import calls, says
+from tests.unit.runtime.evaluations import Scripted, again, prompt_of, tool
 from turnledger.ledger import TokenUsage
 from turnledger.projections import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
 from turnledger.runtime import (

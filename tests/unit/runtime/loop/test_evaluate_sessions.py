@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from tests.agent import Crash, calls, says
 from tests.unit.runtime.evaluations import (
+    ADD,
     Add,
+    Dying,
     Scripted,
     Sum,
     adding,
     again,
-    calls,
     events,
     messages,
     prompt_of,
-    says,
     tool,
 )
-from tests.unit.runtime.loop.test_evaluate_resume import Dying, Killed
 from turnledger.ledger import EvaluationFinished, EvaluationStarted, InnerMessage, ToolCallStarted
 from turnledger.runtime import (
     ExecutionState,
@@ -33,13 +33,11 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 
-ADD = calls(("c1", "add", '{"n": 2}'))
-
 
 def test_without_resume_a_new_conversation_begins() -> None:
     """S0-13: the calls that another one left wait for nobody there."""
     session, handler = Session(), Dying("c1")
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted([ADD]).evaluate(prompt_of(tool(handler)), session=session)
     adapter = Scripted([says("fresh")])
     assert adapter.evaluate(prompt_of(tool(handler)), session=session).text == "fresh"
@@ -65,7 +63,7 @@ def test_the_same_call_id_in_two_evaluations_is_two_calls() -> None:
 def test_an_id_that_a_later_turn_uses_again_is_not_a_resumed_call() -> None:
     """S0-19: `is_resume` is about the call, not about its id."""
     session, handler = Session(), Dying("c1")
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted([ADD]).evaluate(prompt_of(tool(handler)), session=session)
     handler.dies_in = set()
     script = [ADD, ADD, says("4")]

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from threading import Barrier, Event, get_ident
 from typing import Any
 
 import pytest
 
+from tests.agent import Crash, calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Scripted,
     Sum,
     again,
-    calls,
     events,
     messages,
     on,
     prompt_of,
-    says,
     tool,
 )
-from tests.unit.runtime.loop.test_evaluate_resume import Killed
 from turnledger.ledger import (
     EvaluationSuperseded,
     InvalidInputError,
@@ -42,16 +38,11 @@ from turnledger.runtime import (
 )
 from turnledger.runtime.agent.visibility import SectionVisibility
 
+STORES = ["memory", "sqlite"]
+
 THREE = calls(*((name, "add", f'{{"n": {n}}}') for n, name in enumerate("abc")))
 SCRIPT = [THREE, says("done")]
 PATIENCE = 30
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "ledger.db")
-    with Ledger.open(url) as ledger:
-        yield ledger
 
 
 class InOrder:
@@ -239,9 +230,9 @@ def test_a_deadline_ends_it_when_the_others_have_ended(ledger: Ledger) -> None:
 def test_an_interrupt_in_one_leaves_only_that_one_in_doubt(ledger: Ledger) -> None:
     """What the others came to is on disk: they are not run again."""
     session = on(ledger)
-    with pytest.raises(Killed):
+    with pytest.raises(Crash):
         Scripted(SCRIPT, parallel_tools=3).evaluate(
-            prompt_of(tool(_ending(Killed()))), session=session
+            prompt_of(tool(_ending(Crash()))), session=session
         )
     other = again(session)
     assert [call.call_id for call in other.state.tools.pending()] == ["b"]

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.evaluations import (
-    Scripted,
-    again,
-    calls,
-    events,
-    messages,
-    prompt_of,
-    says,
-    tool,
-)
+from tests.unit.runtime.evaluations import Scripted, again, events, messages, prompt_of, tool
 from turnledger.ledger import Ledger, MessageAppended, ModelCallFailed
 from turnledger.runtime import (
     Deadline,
@@ -57,13 +48,7 @@ def test_nobody_is_told_of_text_unless_a_stream_was_asked_for() -> None:
     """Streaming is opt-in: without it the provider is not even asked for pieces."""
     session = Session(bus=InProcessEventBus())
     heard, sent = _heard(session), []
-
-    class Looking(Scripted):
-        def send(self, payload: Any, sending: Sending) -> Any:
-            sent.append(sending)
-            return super().send(payload, sending)
-
-    Looking([says("One two.")]).evaluate(prompt_of(), session=session)
+    Scripted([says("One two.")], on_send=sent.append).evaluate(prompt_of(), session=session)
     assert heard == []
     assert sent == [Sending()]
 
@@ -76,17 +61,14 @@ def test_an_interrupted_stream_is_a_failed_call_and_never_half_a_message() -> No
     class BrokenError(Exception):
         retryable = True
 
-    class Breaking(Scripted):
-        def send(self, payload: Any, sending: Sending) -> Any:
-            if not heard:
-                assert sending.on_text is not None
-                sending.on_text("Half a")
-                raise BrokenError
-            return super().send(payload, sending)
+    def breaks(sending: Sending) -> None:
+        if not heard:
+            assert sending.on_text is not None
+            sending.on_text("Half a")
+            raise BrokenError
 
-    answer = Breaking([says("Whole.")], stream=True, throttle=AT_ONCE).evaluate(
-        prompt_of(), session=session
-    )
+    adapter = Scripted([says("Whole.")], on_send=breaks, stream=True, throttle=AT_ONCE)
+    answer = adapter.evaluate(prompt_of(), session=session)
     assert answer.text == "Whole."
     assert [(piece.attempt, piece.text) for piece in heard] == [(1, "Half a"), (2, "Whole.")]
     assert [failed.error_type for failed in events(session, ModelCallFailed)] == ["BrokenError"]
@@ -111,13 +93,11 @@ def test_a_request_is_given_the_time_until_the_deadline() -> None:
     """A provider that hangs can't hold a run longer than it may take."""
     clock, sent = StandingClock(), []
 
-    class Looking(Scripted):
-        def send(self, payload: Any, sending: Sending) -> Any:
-            sent.append(sending.timeout)
-            clock.advance(timedelta(seconds=20))
-            return super().send(payload, sending)
+    def note(sending: Sending) -> None:
+        sent.append(sending.timeout)
+        clock.advance(timedelta(seconds=20))
 
-    Looking([calls(("c1", "add", '{"n": 2}')), says("2")]).evaluate(
+    Scripted([calls(("c1", "add", '{"n": 2}')), says("2")], on_send=note).evaluate(
         prompt_of(tool()),
         session=Session(),
         deadline=Deadline(BEGIN + timedelta(seconds=50), clock=clock),

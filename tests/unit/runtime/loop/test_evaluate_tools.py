@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.agent import calls, says
 from tests.unit.runtime.evaluations import (
     Add,
     Heard,
@@ -13,18 +14,14 @@ from tests.unit.runtime.evaluations import (
     Sum,
     adding,
     again,
-    calls,
     events,
     messages,
     prompt_of,
-    says,
+    run,
+    told,
     tool,
 )
-from turnledger.ledger import (
-    InnerMessage,
-    SliceEventApplied,
-    ToolCallFailed,
-)
+from turnledger.ledger import InnerMessage, SliceEventApplied, ToolCallFailed
 from turnledger.projections import ReducerContext, get_pending_tool_calls
 from turnledger.runtime import (
     DeadlineExceededError,
@@ -36,21 +33,6 @@ from turnledger.runtime import (
     enable_inner_message_recording,
 )
 from turnledger.runtime.agent.tools import RejectedToolParams
-
-
-def told(session: Session) -> list[str]:
-    """What the model was told by tools."""
-    return [said.content for said in messages(session) if said.role == "tool"]
-
-
-def run(handler: Any, *replies: Any, session: Session | None = None, **options: Any) -> Session:
-    """One call of a tool, unless replies are given; then an answer."""
-    session = session or Session()
-    script = [*(replies or [calls(("c1", "add", '{"n": 2}'))]), says("done")]
-    response = Scripted(script, **options).evaluate(prompt_of(tool(handler)), session=session)
-    assert response.text == "done"
-    return session
-
 
 # --- arguments -------------------------------------------------------------------------
 

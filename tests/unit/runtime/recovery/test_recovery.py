@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from tests.agent import Crash
 from tests.unit.runtime.clocks import StandingClock
-from tests.unit.runtime.loops import (
-    Answer,
-    Crash,
-    Goal,
-    Plan,
-    Planner,
-    crash_in,
-    interrupted,
-    tags,
-)
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in, interrupted, tags
 from turnledger.ledger import (
     ANY,
     CheckpointCleared,
@@ -45,13 +36,6 @@ from turnledger.runtime import (
     RequestTypeMismatchError,
     ToolContext,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
 
 # --- what is recovered -----------------------------------------------------------------
 

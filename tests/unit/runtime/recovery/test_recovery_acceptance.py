@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.unit.runtime.loops import Answer, Crash, Goal, Plan, Planner
+from tests.agent import Crash
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner
 from turnledger.ledger import Ledger
 from turnledger.runtime import (
     Checkpoint,

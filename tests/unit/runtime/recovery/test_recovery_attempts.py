@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
 
+from tests.agent import Crash
 from tests.unit.runtime.loops import (
     ANSWER,
     Answer,
-    Crash,
     Goal,
     Planner,
     asks,
@@ -20,12 +19,7 @@ from tests.unit.runtime.loops import (
     interrupted,
     simulated_crash,
 )
-from turnledger.ledger import (
-    ANY,
-    Ledger,
-    ToolCallDecided,
-    new_run_id,
-)
+from turnledger.ledger import ANY, Ledger, ToolCallDecided, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
     CheckpointNotFoundError,
@@ -41,13 +35,6 @@ from turnledger.runtime import (
     RecoveryFailed,
     RecoveryStarted,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
 
 # --- waiting and parking ---------------------------------------------------------------
 

@@ -32,11 +32,6 @@ BEGUN = EvaluationStarted(evaluation_id="e", prompt_ns="n", prompt_key="k", prom
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
-
-
-@pytest.fixture
 def ledger(clock: StandingClock) -> Iterator[Ledger]:
     with Ledger.open("memory://", clock=clock) as opened:
         yield opened

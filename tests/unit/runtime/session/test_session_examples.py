@@ -14,7 +14,6 @@ import pytest
 
 from turnledger.ledger import InnerMessage, ToolCallRecord
 from turnledger.projections import (
-    ReducerContext,
     get_inner_messages,
     get_latest_evaluation_id,
     get_pending_tool_calls,
@@ -22,14 +21,10 @@ from turnledger.projections import (
 )
 from turnledger.runtime import (
     InProcessEventBus,
-    SectionVisibility,
     Session,
-    SetVisibilityOverride,
     Snapshot,
     ToolContext,
     ToolResult,
-    VisibilityExpansionRequired,
-    VisibilityOverrides,
     enable_inner_message_recording,
 )
 from turnledger.runtime.session import Overlay
@@ -162,20 +157,6 @@ def test_inspecting_a_conversation(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_sequence_and_turn_are_as_drawn() -> None:
-    """S0-3, S0-4: for two tools and a final reply."""
-    session = Session()
-    enable_inner_message_recording(session)
-    loop = InnerLoop(session, "e1")
-    loop._record_message(role="system", content="")
-    loop._handle_assistant_response(None, "c1", "c2")
-    for call_id in ("c1", "c2"):
-        loop._record_message(role="tool", content="", tool_call_id=call_id)
-    loop._handle_assistant_response("Done.")
-    found = [(m.sequence, m.turn) for m in session.select_all(InnerMessage)]
-    assert found == [(0, 0), (1, 1), (2, 1), (3, 1), (4, 2)]
-
-
 def test_the_seeds_snapshot_is_read_whatever_module_it_names() -> None:
     """S0-9: types are spelled "module:Class" and only ever compared."""
     text = json.dumps(
@@ -206,43 +187,6 @@ def test_the_seeds_snapshot_is_read_whatever_module_it_names() -> None:
 
 
 # --- the main loop's -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Plan:
-    steps: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SetupPlan:
-    steps: tuple[str, ...]
-
-
-def plan_reducer(
-    slice_values: tuple[Plan, ...], event: SetupPlan, *, context: ReducerContext
-) -> tuple[Plan, ...]:
-    return (*slice_values, Plan(event.steps))
-
-
-def test_create_session_with_reducers() -> None:
-    """S2-11: the seed's "With Reducers", and its tags."""
-    bus = InProcessEventBus()
-    session = Session(bus=bus, tags={"loop": "code-review"})
-    session[Plan].register(SetupPlan, plan_reducer)
-    session[Plan].apply(SetupPlan(steps=("read", "write")))
-    assert session[Plan].latest() == Plan(("read", "write"))
-    assert session.tags["loop"] == "code-review"
-
-
-def test_overrides_are_written_into_the_session() -> None:
-    """S2-8: the seed's "Visibility Handling"."""
-    session = Session()
-    e = VisibilityExpansionRequired({"reference": SectionVisibility.FULL})
-    for path, visibility in e.requested_overrides.items():
-        session[VisibilityOverrides].apply(SetVisibilityOverride(path=path, visibility=visibility))
-    latest = session[VisibilityOverrides].latest()
-    assert latest is not None
-    assert latest.get("reference") is SectionVisibility.FULL
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -27,14 +25,10 @@ from turnledger.runtime import Session, enable_inner_message_recording
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.session import Overlay
 
+STORES = ["sqlite"]
+
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
 Seen = list[tuple[tuple[Any, ...], tuple[Any, ...]]]
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(tmp_path / "runs.db") as opened:
-        yield opened
 
 
 def observed(session: Session, kind: Any) -> Seen:

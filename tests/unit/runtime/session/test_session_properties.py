@@ -29,9 +29,7 @@ from tests.unit.runtime.states import (
     on_disk,
     prepared,
 )
-from tests.unit.runtime.states import (
-    slices as all_slices,
-)
+from tests.unit.runtime.states import slices as all_slices
 from turnledger.ledger import InnerMessage, Ledger
 from turnledger.projections import (
     ReducerContext,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,14 +39,9 @@ from turnledger.runtime import InProcessEventBus, Session, enable_inner_message_
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.session.changes import recorded_by_session
 
+STORES = ["memory", "sqlite"]
+
 BEGUN = EvaluationStarted(evaluation_id="e1", prompt_ns="n", prompt_key="k", prompt_digest="d")
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    url = "memory://" if request.param == "memory" else str(tmp_path / "runs.db")
-    with Ledger.open(url) as opened:
-        yield opened
 
 
 def created() -> Session:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from tests.servers.anthropic_messages import AnthropicMessages as Wire
 from tests.servers.serving import (
     Answer,
     Call,
-    CutBody,
-    HalfStream,
     Raw,
     Script,
     Status,
@@ -230,16 +227,6 @@ def test_an_answer_that_may_be_very_long_is_streamed_though_nobody_listens(askin
     assert not server.asked[0].streams
 
 
-def test_a_stream_that_stops_or_breaks_is_tried_again(asking: Asking) -> None:
-    """Nothing of half an answer counts."""
-    faults = [HalfStream(Answer("It is 2."), 4), CutBody(Answer("It is 2."))]
-    _, adapter = asking(lambda asked: [*faults, Answer("It is 2.")][asked.attempt - 1], stream=True)
-    run = session()
-    assert adapter.evaluate(prompt_of(), session=run).text == "It is 2."
-    assert len(events(run, ModelCallFailed)) == 2
-    assert len([said for said in messages(run) if said.role == "assistant"]) == 1
-
-
 @pytest.mark.parametrize(("kind", "attempts"), [("overloaded_error", 2), ("billing_error", 1)])
 def test_an_error_in_the_middle_of_a_stream(asking: Asking, kind: str, attempts: int) -> None:
     """The SDK raises it with the status 200: what kind it is says whether to try again."""
@@ -259,34 +246,6 @@ def test_an_error_in_the_middle_of_a_stream(asking: Asking, kind: str, attempts:
 
 
 # --- errors -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [429, 500, 529])
-def test_a_fault_that_passes_is_tried_again_by_the_loop_alone(asking: Asking, status: int) -> None:
-    """The SDK's own retries are off: every attempt is on record."""
-    server, adapter = asking(
-        lambda asked: Status(status) if asked.attempt < 3 else Answer("It is 2.")
-    )
-    run = session()
-    assert adapter.evaluate(prompt_of(), session=run).text == "It is 2."
-    assert len(server.asked) == 3
-    assert len(events(run, ModelCallFailed)) == 2
-
-
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413])
-def test_a_refused_request_is_not_tried_again(asking: Asking, status: int) -> None:
-    """It would be refused the same way; the error says what the provider said."""
-    server, adapter = asking(lambda asked: Status(status, "not like this"))
-    with pytest.raises(PromptEvaluationError, match="not like this"):
-        adapter.evaluate(prompt_of(), session=session())
-    assert len(server.asked) == 1
-
-
-def test_a_broken_connection_is_tried_again(asking: Asking) -> None:
-    """Half a body is no answer."""
-    whole = Answer("It is 2.")
-    _, adapter = asking(lambda asked: CutBody(whole) if asked.attempt == 1 else whole)
-    assert adapter.evaluate(prompt_of(), session=session()).text == "It is 2."
 
 
 def test_an_output_that_can_not_be_enforced_fails_before_anything_is_sent(asking: Asking) -> None:
@@ -314,16 +273,6 @@ def test_a_client_with_messages_create_is_enough() -> None:
     with AnthropicAdapter[Any](model="claude", client=client, max_tokens=100) as adapter:
         assert adapter.evaluate(prompt_of(), session=session()).text == "Hello."
     assert asked[0]["max_tokens"] == 100
-
-
-def test_a_missing_package_is_named_when_the_adapter_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Not at the first request, when it is too late; a client makes it unnecessary."""
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(RuntimeError, match=r"turnledger\[anthropic\]"):
-        AnthropicAdapter(model="claude")
-    AnthropicAdapter(model="claude", client=SimpleNamespace())
 
 
 @pytest.mark.parametrize(

@@ -112,16 +112,16 @@ def test_what_can_not_be_meant_is_refused(options: dict[str, Any], why: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("adapter", "package", "extra"),
+    ("adapter", "package", "extra", "enough"),
     [
-        (OpenAIAdapter, "openai", "openai"),
-        (LiteLLMAdapter, "litellm", "litellm"),
-        (AnthropicAdapter, "anthropic", "anthropic"),
-        (GeminiAdapter, "google.genai", "gemini"),
+        (OpenAIAdapter, "openai", "openai", "client"),
+        (LiteLLMAdapter, "litellm", "litellm", "completion"),
+        (AnthropicAdapter, "anthropic", "anthropic", "client"),
+        (GeminiAdapter, "google.genai", "gemini", "client"),
     ],
 )
 def test_a_package_that_is_not_there_is_named_with_its_cure(
-    monkeypatch: pytest.MonkeyPatch, adapter: Any, package: str, extra: str
+    monkeypatch: pytest.MonkeyPatch, adapter: Any, package: str, extra: str, enough: str
 ) -> None:
     """S4-21: a RuntimeError when the adapter is made, unless it is given all it needs."""
     found, imported = importlib.util.find_spec, builtins.__import__
@@ -135,8 +135,9 @@ def test_a_package_that_is_not_there_is_named_with_its_cure(
         return imported(name, *more, **options)
 
     monkeypatch.setattr(builtins, "__import__", importing)
-    with pytest.raises(RuntimeError, match=rf"pip install 'turnledger\[{extra}\]'"):
+    with pytest.raises(RuntimeError, match=rf"'{package}'.*pip install 'turnledger\[{extra}\]'"):
         adapter(model="m")
+    adapter(model="m", **{enough: lambda **_: None})
 
 
 def test_an_answer_without_a_choice_is_an_error_of_the_response() -> None:

@@ -10,18 +10,13 @@ import pytest
 from tests.servers.openai_responses import OpenAIResponses
 from tests.servers.serving import (
     Answer,
-    Asked,
     Call,
-    CutBody,
-    HalfStream,
-    Scripted,
-    Status,
     StrictServer,
     replies,
 )
-from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from tests.unit.runtime.evaluations import prompt_of, tool
 from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
-from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Session, ThrottlePolicy
+from turnledger.runtime import InProcessEventBus, Session, ThrottlePolicy
 
 AT_ONCE = ThrottlePolicy(base_delay=timedelta(0), jitter=False)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -58,50 +53,3 @@ def test_a_conversation_with_tools_goes_through(model: str, stream: bool) -> Non
     assert kinds.count("function_call") == kinds.count("function_call_output") == 3
     if stream:
         assert "".join(heard) == "Adding.It is 12."
-
-
-@streamed
-def test_structured_output_goes_through(stream: bool) -> None:
-    """The schema goes out as the format of the text, and the text is read."""
-    script = replies(Answer('{"total": 4}'))
-    with (
-        StrictServer(OpenAIResponses(), script) as strict,
-        adapter_for(strict, stream=stream) as adapter,
-    ):
-        response = adapter.evaluate(prompt_of(output=Sum), session=quiet())
-    assert response.output == Sum(4)
-    assert strict.bodies[0]["text"]["format"]["type"] == "json_schema"
-
-
-@streamed
-@pytest.mark.parametrize(
-    "fault",
-    [Status(500), Status(429), CutBody(Answer("hello there")), HalfStream(Answer("hello there"))],
-    ids=["broken", "slow", "cut", "half"],
-)
-def test_what_passes_is_asked_for_again(fault: Scripted, stream: bool) -> None:
-    """By the loop; the SDK itself tries once."""
-    if isinstance(fault, HalfStream) and not stream:
-        fault = Status(503)
-
-    def script(asked: Asked) -> Scripted:
-        return fault if asked.attempt == 1 else Answer("Done.")
-
-    with (
-        StrictServer(OpenAIResponses(), script) as strict,
-        adapter_for(strict, stream=stream) as adapter,
-    ):
-        assert adapter.evaluate(prompt_of(), session=quiet()).text == "Done."
-    assert len(strict.asked) == 2
-
-
-@streamed
-def test_what_is_wrong_is_not(stream: bool) -> None:
-    """It would fail the same way."""
-    with (
-        StrictServer(OpenAIResponses(), lambda _: Status(400, "no such thing")) as strict,
-        adapter_for(strict, stream=stream) as adapter,
-        pytest.raises(PromptEvaluationError, match="no such thing"),
-    ):
-        adapter.evaluate(prompt_of(), session=quiet())
-    assert len(strict.asked) == 1

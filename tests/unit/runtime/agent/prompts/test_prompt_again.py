@@ -9,24 +9,9 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import Crash, ScriptedLoop, calls, says, task
 from turnledger.ledger import Ledger, new_run_id
-from turnledger.runtime import (
-    InProcessEventBus,
-    MainLoop,
-    MarkdownSection,
-    Prompt,
-    PromptTemplate,
-    Reply,
-    ScriptedAdapter,
-    Session,
-    Tool,
-    ToolCall,
-    ToolContext,
-)
-
-
-class Killed(BaseException):
-    """Ends a process, as far as the loop can tell."""
+from turnledger.runtime import Prompt, Session, Tool, ToolContext
 
 
 @dataclass(frozen=True)
@@ -45,40 +30,35 @@ class Params:
 
 
 REPLIES = [
-    Reply(tool_calls=(ToolCall("c1", "count", '{"n": 1}'),)),
-    Reply(tool_calls=(ToolCall("c2", "count", '{"n": 2}'),)),
-    Reply(text="done"),
+    calls(("c1", "count", '{"n": 1}')),
+    calls(("c2", "count", '{"n": 2}')),
+    says("done"),
 ]
 
 
-class Counting(MainLoop[Ask, Any]):
+class Counting(ScriptedLoop[Ask, Any]):
     """Its prompt says how many counts the session has, and making it adds one."""
 
     def __init__(self, ledger: Ledger, dies_at: str = "") -> None:
         self._dies_at = dies_at
         self.prompts: list[int] = []
-        super().__init__(adapter=ScriptedAdapter(REPLIES), bus=InProcessEventBus(), ledger=ledger)
+        super().__init__(REPLIES, ledger=ledger)
 
     def create_session(self) -> Session:
-        session = Session(bus=self._bus)
-        session[Count].append(Count(0))
-        self.session = session
-        return session
+        self.session = super().create_session()
+        self.session[Count].append(Count(0))
+        return self.session
 
     def create_prompt(self, request: Ask) -> Prompt[Any]:
         self.prompts.append(len(self.session[Count].all()))
         tool = Tool[Count, Any](name="count", description="Count.", handler=self._count)
-        task = MarkdownSection[Params](
-            title="Task", template="Seen: ${seen}", key="task", tools=[tool]
-        )
-        params = Params(self.prompts[-1])
         self.session[Count].append(Count(-1))
-        return Prompt(PromptTemplate(ns="a", key="b", sections=[task])).bind(params)
+        return task(Params(self.prompts[-1]), "Seen: ${seen}", [tool])
 
     def _count(self, params: Count, *, context: ToolContext) -> str:
         context.session[Count].append(params)
         if context.call_id == self._dies_at:
-            raise Killed
+            raise Crash
         return "counted"
 
 
@@ -91,7 +71,7 @@ def test_a_prompt_that_depends_on_the_session_is_the_same_after_a_recovery(tmp_p
     """Though a tool has changed the session since; what making it changes is recorded once."""
     run = new_run_id()
     with Ledger.open(tmp_path / "runs.db") as ledger:
-        with pytest.raises(Killed):
+        with pytest.raises(Crash):
             Counting(ledger, dies_at="c2").execute(Ask(), run_id=run)
         assert counts(ledger, run) == [0, -1, 1]
         again = Counting(ledger)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from turnledger.runtime import (
     MarkdownSection,
@@ -41,19 +40,6 @@ class Output:
 
 
 @dataclass(frozen=True)
-class SendEmailParams:
-    idempotency_key: str
-
-
-@dataclass(frozen=True)
-class SentEmail:
-    key: str
-
-
-SentEmails = SentEmail
-
-
-@dataclass(frozen=True)
 class WriteFileParams:
     path: str
 
@@ -61,27 +47,6 @@ class WriteFileParams:
 @dataclass(frozen=True)
 class WriteFileResult:
     size: int
-
-
-class FakeSlice:
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-
-    def all(self) -> tuple[Any, ...]:
-        return tuple(self._values)
-
-    def append(self, value: Any) -> None:
-        self._values.append(value)
-
-
-class FakeSession:
-    """As much of a session as a handler of the examples uses."""
-
-    def __init__(self) -> None:
-        self._slices: dict[type, list[Any]] = {}
-
-    def __getitem__(self, kind: type) -> FakeSlice:
-        return FakeSlice(self._slices.setdefault(kind, []))
 
 
 def create_prompt(request: Request) -> Prompt[Output]:
@@ -119,52 +84,6 @@ def test_the_progressive_disclosure_example_runs() -> None:
     assert opened.text.startswith("## Reference\n\n...")
     assert opened.tools == ()
     assert opened.output_type is Output
-
-
-class CodeReview:
-    """The template of the seed's CodeReviewLoop, with sections in the place of its dots."""
-
-    def __init__(self, sections: list[Any]) -> None:
-        self._template = PromptTemplate[Output](
-            ns="reviews",
-            key="code-review",
-            sections=sections,
-        )
-
-    def create_prompt(self, request: Request) -> Prompt[Output]:
-        return Prompt(self._template).bind(Params.from_request(request))
-
-
-def test_the_code_review_example_makes_its_prompt() -> None:
-    """S2-11: namespace and key are what resuming compares."""
-    section = MarkdownSection[Params](title="Task", template="On ${topic}.", key="task")
-    prompt = CodeReview([section]).create_prompt(Request("bees"))
-    assert (prompt.ns, prompt.key) == ("reviews", "code-review")
-    assert "On bees." in prompt.render().text
-
-
-def send_email(params: SendEmailParams) -> None: ...
-
-
-def send_email_handler(params: SendEmailParams, *, context: ToolContext) -> ToolResult:
-    # Check if already sent (idempotency key in session)
-    sent_emails = context.session[SentEmails].all()
-    if params.idempotency_key in {e.key for e in sent_emails}:
-        return ToolResult(message="Email already sent", success=True)
-
-    # Send and record
-    send_email(params)
-    context.session[SentEmails].append(SentEmail(key=params.idempotency_key))
-    return ToolResult(message="Email sent", success=True)
-
-
-def test_the_send_email_example_runs() -> None:
-    """S2-24: the second call sees what the first one kept in the session."""
-    tool = Tool(name="send_email", description="Sends it.", handler=send_email_handler)
-    context = ToolContext(call_id="c1", session=FakeSession())
-    arguments = '{"idempotency_key": "k"}'
-    said = [call_tool(tool, arguments, context).text for _ in range(2)]
-    assert said == ["Email sent", "Email already sent"]
 
 
 executed: dict[str, ToolResult[WriteFileResult]] = {}

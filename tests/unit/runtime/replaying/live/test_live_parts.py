@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.crash.agents import KINDS, Agent, Order, Pay, _calls, _says, parallel_tools, reply_of
+from tests.agent import says
+from tests.crash.agents import KINDS, Agent, Order, Pay, parallel_tools, pays, reply_of
 from turnledger.ledger import InvalidInputError, Ledger, ModelReplied, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import Reply, ScriptedAdapter, ToolContext, ToolInvoked, ToolResult
@@ -27,12 +28,6 @@ PAID = {
     "reused": ["a1"],
 }
 PAYING = [kind for kind in KINDS if PAID[kind]]
-
-
-@pytest.fixture
-def ledger() -> Any:
-    with Ledger.open("memory://") as opened:
-        yield opened
 
 
 def recorded(ledger: Ledger, kind: str, folder: Path) -> UUID:
@@ -169,8 +164,8 @@ def test_another_model_may_ask_in_another_way(ledger: Ledger, tmp_path: Path) ->
     """Calls with other ids, in another order, have the outcome of those with their arguments."""
     run = recorded(ledger, "sequential", tmp_path)
     script = [
-        _calls(("x1", "pay", 3), ("x2", "pay", 1)),
-        _says("Paid 4."),
+        pays(("x1", "pay", 3), ("x2", "pay", 1)),
+        says("Paid 4."),
     ]
     agent = again("sequential", tmp_path, ledger, script=script)
     found = replay_live(ledger, run, agent, live=["model"])
@@ -198,7 +193,7 @@ def test_what_is_not_on_record_stops_the_fork(
     """A typed error names the call and what would help; the fork can be recovered from there."""
     run = recorded(ledger, "sequential", tmp_path)
     before = bytes_of(ledger, run)
-    script = [_calls(("a1", "pay", 1)), _calls(asked), _says("Done.")]
+    script = [pays(("a1", "pay", 1)), pays(asked), says("Done.")]
     agent = again("sequential", tmp_path, ledger, script)
     with pytest.raises(NotRecordedError, match=f"--live tool:{asked[1]}") as caught:
         replay_live(ledger, run, agent, live=["model"])
@@ -217,7 +212,7 @@ def test_what_is_not_on_record_stops_the_fork(
 def test_each_outcome_is_given_once(ledger: Ledger, tmp_path: Path) -> None:
     """A model that asks twice for what happened once is not told twice that it happened."""
     run = recorded(ledger, "one", tmp_path)
-    script = [_calls(("a1", "pay", 1)), _calls(("a2", "pay", 1)), _says("Paid 2.")]
+    script = [pays(("a1", "pay", 1)), pays(("a2", "pay", 1)), says("Paid 2.")]
     with pytest.raises(NotRecordedError, match="a2"):
         replay_live(ledger, run, again("one", tmp_path, ledger, script=script), live=["model"])
 
@@ -225,7 +220,7 @@ def test_each_outcome_is_given_once(ledger: Ledger, tmp_path: Path) -> None:
 def test_a_live_model_and_a_live_tool(ledger: Ledger, tmp_path: Path) -> None:
     """Both are asked: calls that are on no record run."""
     run = recorded(ledger, "failing", tmp_path)
-    script = [_calls(("a1", "refuse", 1), ("b1", "pay", 9)), _says("Paid 9.")]
+    script = [pays(("a1", "refuse", 1), ("b1", "pay", 9)), says("Paid 9.")]
     agent = again("failing", tmp_path, ledger, script=script)
     found = replay_live(ledger, run, agent, live=["model", "tool:pay"])
     assert agent.effects() == ["b1"]
@@ -296,7 +291,7 @@ def test_a_fork_with_live_parts_is_recovered_by_nobody(ledger: Ledger, tmp_path:
     run = recorded(ledger, "sequential", tmp_path)
 
     def script(turn: int) -> Reply:
-        return _calls(("x1", "pay", 77)) if turn == 1 else _says("Done.")
+        return pays(("x1", "pay", 77)) if turn == 1 else says("Done.")
 
     agent = Agent(
         "sequential",

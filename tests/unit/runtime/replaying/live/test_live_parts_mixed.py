@@ -48,12 +48,6 @@ from turnledger.runtime.replaying.replay import replay
 MIXED = [asks(call("c1"), call("r1", "refuse"), call("c2"), call("r2", "refuse")), ANSWER]
 
 
-@pytest.fixture
-def ledger() -> Any:
-    with Ledger.open("memory://") as opened:
-        yield opened
-
-
 def wide(ledger: Ledger, replies: Sequence[Any], width: int, **options: Any) -> Planner:
     loop = Planner(replies, ledger=ledger, **options)
     loop._adapter = ScriptedAdapter(replies, parallel_tools=width)

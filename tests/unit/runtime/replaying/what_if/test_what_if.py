@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -45,20 +44,6 @@ from turnledger.runtime import ChangeRefusedError, Session, what_if
 
 GOLDEN = kept()
 OF_AGENTS = sorted(str(path.relative_to(HISTORIES)) for path in HISTORIES.glob("*/*.jsonl"))
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def run(ledger: Ledger) -> UUID:
-    """A whole run of three steps."""
-    run_id = new_run_id()
-    Planner(ledger=ledger).execute(Goal(), run_id=run_id)
-    return run_id
 
 
 # --- what the fork holds ---------------------------------------------------------------

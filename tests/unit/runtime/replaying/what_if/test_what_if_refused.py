@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,7 +9,6 @@ import pytest
 
 from tests.replay.recording import kept, opened, run_ids
 from tests.unit.runtime.forks import TEXT, message_of, own, rows, said, version_of
-from tests.unit.runtime.loops import Goal, Planner
 from turnledger.ledger import (
     NEW,
     Ledger,
@@ -21,20 +19,6 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.runtime import ChangeRefusedError, what_if
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def run(ledger: Ledger) -> UUID:
-    """A whole run of three steps."""
-    run_id = new_run_id()
-    Planner(ledger=ledger).execute(Goal(), run_id=run_id)
-    return run_id
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.agent import Crash
 from tests.crash.agents import KINDS, Agent, Order
 from tests.unit.runtime.forks import Asked, check_fork, message_of, own_tags, rows, version_of
 from tests.unit.runtime.loops import (
@@ -17,7 +17,6 @@ from tests.unit.runtime.loops import (
     REPLIES,
     USAGE,
     Answer,
-    Crash,
     Goal,
     Plan,
     Planner,
@@ -48,12 +47,6 @@ from turnledger.runtime import (
     Session,
     what_if,
 )
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 def thinking(request: Any) -> Reply:
