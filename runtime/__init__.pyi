@@ -85,6 +85,7 @@ from turnledger.runtime.loop.events import RecoveryFailed as RecoveryFailed
 from turnledger.runtime.loop.events import RecoveryStarted as RecoveryStarted
 from turnledger.runtime.loop.events import TextReceived as TextReceived
 from turnledger.runtime.loop.events import ToolInvoked as ToolInvoked
+from turnledger.runtime.loop.events import ToolStillRunning as ToolStillRunning
 from turnledger.runtime.loop.scripted import ScriptedAdapter as ScriptedAdapter
 from turnledger.runtime.loop.scripted import ScriptError as ScriptError
 from turnledger.runtime.main_loop import MainLoop as MainLoop

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -81,11 +82,19 @@ class MainLoopConfig:
     """Defaults for requests that have no limits of their own.
 
     A `deadline` is a moment, or a timedelta of running time: a recovered run has what is left
-    of it.
+    of it. `tool_timeout` is for tools that have no time-out of their own, in seconds. By default
+    there is none: a time-out moves handlers to other threads, where SQLite connections and event
+    loops of the caller's thread can't be used.
     """
 
     deadline: Deadline | timedelta | None = None
     budget: Budget | None = None
+    tool_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        seconds = self.tool_timeout
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
+            raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
 
 
 class MainLoop(ABC, Generic[UserRequestT, OutputT]):
@@ -225,6 +234,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             recovery=self._recovery,
             backend=None if in_ledger else backend,
             lease=self._lease,
+            tool_timeout=self._config.tool_timeout,
         )
 
     def _made_resources(self) -> Mapping[str, Any]:

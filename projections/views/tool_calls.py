@@ -46,6 +46,8 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     # What a decision changes in the session.
     decision_changes: tuple[SliceChange, ...] = ()
     traceback: str = ""
+    # Why it is in doubt.
+    doubt: str = ""
 
     @property
     def is_over(self) -> bool:

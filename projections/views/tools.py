@@ -232,6 +232,7 @@ class _Folding(Folding[ToolsState]):
             decided_by="",
             decision_changes=(),
             on_interrupt=event.on_interrupt,
+            doubt="",
         )
         self._put(key, started)
 
@@ -256,7 +257,7 @@ class _Folding(Folding[ToolsState]):
 
     def _in_doubt(self, event: ToolCallInDoubt, record: Record) -> None:
         key, call = self._known(event)
-        self._put(key, _doubted(call))
+        self._put(key, msgspec.structs.replace(_doubted(call), doubt=event.reason))
 
     def _decided(self, event: ToolCallDecided, record: Record) -> None:
         waiting = [

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger import EvaluationStarted, RunStarted
+from turnledger.ledger.events.types import OnInterruptName
 from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
@@ -31,6 +32,7 @@ class StartedCall(msgspec.Struct, frozen=True):
     call_id: str
     name: str
     attempt: int
+    on_interrupt: OnInterruptName = ""
 
 
 class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
@@ -81,7 +83,9 @@ def checkpoint_of(
         started=started,
         seconds=seconds,
         under_way=tuple(
-            StartedCall(call.evaluation_id, call.call_id, call.name, call.attempts)
+            StartedCall(
+                call.evaluation_id, call.call_id, call.name, call.attempts, call.on_interrupt
+            )
             for call in known.run.tools.pending()
             if call.status in ("started", "in_doubt")
         ),

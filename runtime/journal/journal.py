@@ -34,12 +34,16 @@ from turnledger.ledger import (
     Ledger,
     Record,
     Row,
+    StaleEpochError,
     StoreUnavailableError,
     SystemClock,
+    ToolCallCompleted,
+    ToolCallFailed,
     blob_name,
 )
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Declarations, RunState
+from turnledger.projections.projection import tags_of
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -85,6 +89,9 @@ class Changes:
 Addition: TypeAlias = Event | Factory | Changes
 # Called when events are on disk, with the state before the commit and the state now.
 Listener: TypeAlias = Callable[[Known, Known], None]
+
+
+_OUTCOMES = tags_of(ToolCallCompleted, ToolCallFailed)
 
 
 class _Pending(NamedTuple):
@@ -134,6 +141,10 @@ class Journal:
         self.commits = 0
         # A checkpoint after so many completed tools; 0 means no checkpoints.
         self.checkpoint_interval = 0
+        # Seconds for tools that have no time-out of their own; None is no limit.
+        self.tool_timeout: float | None = None
+        # Whether the claim's lease was lost to another worker.
+        self.is_lost: Callable[[], bool] = bool
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()
         self._pending: list[_Pending] = []
@@ -234,6 +245,13 @@ class Journal:
     def _read(self, until: int) -> Iterable[Record]:
         return self.ledger.read(self.run_id, until=until) if until else ()
 
+    def check_claim(self) -> None:
+        """StaleEpochError if another worker has the run: before an effect, not only after it."""
+        if self.claim is not None and self.is_lost():
+            raise StaleEpochError(
+                str(self.run_id), epoch=self.claim.epoch, found=self.ledger.run(self.run_id).epoch
+            )
+
     # --- adding events ---
 
     def new_evaluation_id(self) -> str:
@@ -288,6 +306,24 @@ class Journal:
         with self.lock:
             self._pending, self._blobs = [], []
             self._known = self._committed
+
+    def commit_outcomes(self) -> None:
+        """Commit up to the last tool outcome that is pending; what comes after it stays pending.
+
+        For an interrupt: a tool that ended is recorded as ended.
+        """
+        with self.lock:
+            pending, blobs = self._pending, self._blobs
+            ended = [one.group for one in pending if one.entry.tag in _OUTCOMES]
+            if not ended:
+                return
+            self._pending = [one for one in pending if one.group <= ended[-1]]
+            try:
+                self.write()
+            finally:
+                self._blobs = [one for one in blobs if one[0] > ended[-1]]
+                later = [one for one in pending if one.group > ended[-1]]
+                self._rebase(self._committed, [*self._pending, *later])
 
     def withdraw(self, event_ids: Iterable[str]) -> None:
         """Drop those of these that are pending."""

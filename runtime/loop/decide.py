@@ -73,7 +73,8 @@ def decide(
         known: The state of the run.
         evaluation_id: The evaluation; it begins if the state has none or another.
         on_interrupt: For each tool, what to do about a call in doubt. A call of a tool that
-            the prompt no longer has is not run: its outcome is unknown.
+            the prompt no longer has is not run: its outcome is unknown. Of this policy and the
+            one that was recorded when the call started, the more careful one holds.
     """
     evaluation = known.progress.evaluation
     if evaluation is None or evaluation.evaluation_id != evaluation_id:
@@ -101,5 +102,13 @@ def _plan(call: ToolCallView, on_interrupt: Mapping[str, OnInterrupt]) -> str:
         return "run"
     if call.decision is not None:
         return "settle"
-    policy = on_interrupt.get(call.name, "fail")
-    return {"retry": "run", "fail": "settle", "ask": "wait"}[policy]
+    return {"retry": "run", "fail": "settle", "ask": "wait"}[policy_of(call, on_interrupt)]
+
+
+def policy_of(call: ToolCallView, on_interrupt: Mapping[str, OnInterrupt]) -> OnInterrupt:
+    """What to do about a call in doubt: the more careful of the recorded policy and the code's."""
+    now = on_interrupt.get(call.name, "fail")
+    return max(now, call.on_interrupt or now, key=_CAREFUL.index)
+
+
+_CAREFUL: tuple[OnInterrupt, ...] = ("retry", "fail", "ask")

@@ -8,6 +8,7 @@ replay: the state folded by the journal decides what comes next, and the effects
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from turnledger.ledger import (
@@ -136,8 +137,22 @@ class Evaluation(Generic[OutputT]):
         self._publish_rendered()
         effects = self._effects
         context = effects.begin(self._context(found))
+        try:
+            return self._run(context, effects)
+        except Exception:
+            raise
+        except BaseException:
+            # Ctrl-C and the like. A tool that has ended is not left in doubt by them.
+            with suppress(Exception):
+                context.journal.commit_outcomes()
+            raise
+
+    def _run(
+        self, context: EvaluationContext[OutputT], effects: Effects
+    ) -> PromptResponse[OutputT]:
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
         while True:
+            context.journal.check_claim()
             effect = decide(context.journal.known, context.evaluation_id, policies)
             match effect:
                 case Begin():

@@ -80,6 +80,18 @@ class ToolInvoked:
     created_at: datetime = field(default_factory=utc_now)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStillRunning:
+    """A tool's handler has not returned for `seconds`; published every ten minutes of a call."""
+
+    name: str
+    call_id: str
+    run_id: UUID
+    session_id: UUID
+    seconds: float
+    created_at: datetime = field(default_factory=utc_now)
+
+
 @dataclass(slots=True)
 class PromptResponse(Generic[OutputT]):
     """A prompt's answer: `text`, or `output` if it was parsed.

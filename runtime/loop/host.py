@@ -34,6 +34,7 @@ class LoopHost:
         recovery: None if there is neither a ledger nor a checkpoint backend.
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
+        tool_timeout: Seconds for tools that have no time-out of their own.
     """
 
     adapter: ProviderAdapter[Any]
@@ -48,3 +49,4 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
+    tool_timeout: float | None = None

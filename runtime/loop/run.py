@@ -112,6 +112,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     journal, host = work.journal, work.host
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
+    journal.tool_timeout = host.tool_timeout
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     stop = journal.on_commit(_saving(work, state))
     try:

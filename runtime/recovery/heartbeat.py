@@ -91,12 +91,14 @@ def claimed(
     assert host.ledger is not None
     if claim is None:
         claim = host.ledger.claim(run, worker=worker_name(host.ledger), ttl=host.lease)
-    with LeaseHeartbeat(claim):
+    with LeaseHeartbeat(claim) as heartbeat:
         declared = session.declarations if session is not None else Declarations()
         known = None
         if reader is not None:
             reader.read_on()
             known = reader.declare(declared)
-        yield Journal(
+        journal = Journal(
             host.ledger, run, declarations=declared, claim=claim, clock=host.clock, known=known
         )
+        journal.is_lost = lambda: heartbeat.lost
+        yield journal

@@ -154,6 +154,7 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
                 call_id=call.call_id,
                 name=call.name,
                 attempt=call.attempt,
+                on_interrupt=call.on_interrupt,
             )
         )
     state.record(journal)

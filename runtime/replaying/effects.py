@@ -24,6 +24,7 @@ from turnledger.ledger import (
     StateRestored,
     ToolCallCompleted,
     ToolCallFailed,
+    ToolCallInDoubt,
     ToolMessageAmended,
 )
 from turnledger.ledger.events.types import CATALOGUE
@@ -161,7 +162,7 @@ class RecordedEffects:
             if record is None:
                 return _CUT_OFF
             event = record.event
-            if isinstance(event, ToolCallCompleted | ToolCallFailed):
+            if isinstance(event, ToolCallCompleted | ToolCallFailed | ToolCallInDoubt):
                 return event if event.call_id in running else None
             if isinstance(event, EvaluationSuperseded):
                 return event
@@ -182,6 +183,10 @@ class RecordedEffects:
                 case ToolCallCompleted() | ToolCallFailed() if event.call_id in running:
                     journal.take()
                     break
+                case ToolCallInDoubt() if event.call_id in running:  # it ran out of time
+                    journal.take()
+                    del running[event.call_id]
+                    return None
                 case EvaluationSuperseded():
                     journal.take()
                     return expansion_of(event)

@@ -182,6 +182,9 @@ class ReplayJournal(Journal, ABC):
     def withdraw(self, event_ids: Iterable[str]) -> None:
         """Nothing is ever pending."""
 
+    def commit_outcomes(self) -> None:
+        """Nothing is ever pending."""
+
     def write(self) -> None:
         """Nothing to do: what was added is on record already."""
 

@@ -1,9 +1,10 @@
 """Calls a tool with the arguments that a model wrote, and makes the text of the result.
 
-There is always a result: invalid arguments, an unknown tool, an exception and a value that is
-not JSON become failed results that say what and where. Only what ends the evaluation passes
-through: DeadlineExceededError, VisibilityExpansionRequired, and a BaseException that is not an
-Exception. Nothing is recorded here.
+There is always a result: invalid arguments, an unknown tool, an exception and a value that
+can't be read or is not JSON become failed results that say what and where. Only what ends the
+evaluation passes through: DeadlineExceededError, VisibilityExpansionRequired, and a BaseException
+that is not an Exception, all raised by the handler itself. Once the handler has returned, the call
+has ended, whatever its value does when it is read. Nothing is recorded here.
 
 The texts of rejected calls are recorded, and a replay compares them: a changed text makes runs
 of earlier versions diverge.
@@ -12,7 +13,7 @@ of earlier versions diverge.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -49,6 +50,8 @@ class Invocation:
         value: The result's value as JSON.
         error_type: Why it failed; empty if it did not.
         error_message: The same, in words.
+        interrupt: A BaseException that reading the value raised; it is raised when the outcome
+            is recorded.
     """
 
     name: str
@@ -58,6 +61,11 @@ class Invocation:
     value: Any = None
     error_type: str = ""
     error_message: str = ""
+    interrupt: BaseException | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return not self.error_type
 
 
 def invoke(tool: Tool[Any, Any], arguments: str | None, context: object) -> ToolResult[Any]:
@@ -121,7 +129,7 @@ def call_prepared(call: PreparedCall, context: object) -> Invocation:
         raise
     except Exception as error:
         return failed(tool.name, params, type(error).__name__, error_text(error))
-    return _invocation(tool.name, params, as_result(returned))
+    return _invocation(tool.name, params, returned)
 
 
 def parse_arguments(text: str | None) -> dict[str, Any]:
@@ -208,20 +216,27 @@ def _text(result: ToolResult[Any], parts: dict[str, Any]) -> str:
     return f"{message}\n\n{value}" if message else value
 
 
-def _invocation(name: str, params: Any, result: ToolResult[Any]) -> Invocation:
+def _invocation(name: str, params: Any, returned: object) -> Invocation:
+    """Read what a handler returned. Reading runs code of the value's own, which may raise."""
     try:
+        result = as_result(returned)
         parts = _plain_parts(result)
+        succeeded = bool(result.success)
+        return Invocation(
+            name=name,
+            params=params,
+            result=result,
+            text=_text(result, parts),
+            value=parts["value"],
+            error_type="" if succeeded else "ToolFailed",
+            error_message="" if succeeded else parts["message"],
+        )
     except SchemaError as error:
         return failed(name, params, type(error).__name__, f"its result is not JSON: {error}")
-    return Invocation(
-        name=name,
-        params=params,
-        result=result,
-        text=_text(result, parts),
-        value=parts["value"],
-        error_type="" if result.success else "ToolFailed",
-        error_message="" if result.success else parts["message"],
-    )
+    except BaseException as error:
+        why = f"it has run to its end, but its result can't be read: {error_text(error)}"
+        outcome = failed(name, params, type(error).__name__, why)
+        return outcome if isinstance(error, Exception) else replace(outcome, interrupt=error)
 
 
 def _kind(data: object) -> str:

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
+from turnledger.ledger import (
+    CheckpointReached,
+    InvalidInputError,
+    ToolCallCompleted,
+    ToolCallFailed,
+)
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_text
 from turnledger.projections import ToolCallView
@@ -26,12 +31,17 @@ from turnledger.runtime.session.overlay import Overlay
 def record(
     context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation, overlay: Overlay
 ) -> None:
-    """Publish the result, which listeners may veto, and add it with what the tool changed."""
-    if not invocation.result.success:
+    """Publish the result, which listeners may veto, and add it with what the tool changed.
+
+    The handler has returned, so there is an outcome whatever fails from here on: publishing,
+    encoding, a reducer, the resources. What must end the evaluation is raised after that.
+    """
+    ending: BaseException | None = invocation.interrupt
+    if not invocation.succeeded:
         # What a failed tool changed is dropped; what listeners change upon the failure is kept.
         overlay.close()
         overlay = Overlay(context.journal, call.call_id)
-        _put_back(context)
+        ending = _put_back(context) or ending
     event = ToolInvoked(
         name=call.name,
         params=invocation.params,
@@ -42,20 +52,27 @@ def record(
         adapter=context.adapter.name,
         rendered_output=invocation.text,
     )
-    with context.session.scope(overlay):
-        told = context.bus.publish(event)
+    veto = ""
+    try:
+        with context.session.scope(overlay):
+            veto = format_publish_failures(context.bus.publish(event).errors)
+    except BaseException as error:  # of the bus itself, or an interrupt in a listener
+        veto = f"Not accepted: {error_text(error)}"
+        ending = ending if isinstance(error, Exception) else error
     context.notes.invoked.append(event)
-    if told.ok:
-        _add_outcome(context, call, invocation, overlay)
-        return
-    overlay.close()
-    if invocation.result.success:
-        _put_back(context)
+    if not veto:
+        ending = _add_outcome(context, call, invocation, overlay) or ending
+    elif invocation.succeeded:
+        ending = _put_back(context) or ending
         # The handler ran, so the call is completed; what it changed is dropped.
-        add_result(context, call, format_publish_failures(told.errors))
+        _add_or_say_why(context, call, veto)
     else:
-        text = f"{invocation.text}\n\n{format_publish_failures(told.errors)}"
-        add_result(context, call, text, error=_error_of(invocation))
+        text = f"{invocation.text}\n\n{veto}"
+        _add_or_say_why(context, call, text, error=_error_of(invocation))
+    overlay.close()
+    if ending is not None:
+        context.journal.commit()
+        raise ending
 
 
 def _add_outcome(
@@ -63,15 +80,11 @@ def _add_outcome(
     call: ToolCallView,
     invocation: Invocation,
     overlay: Overlay,
-) -> None:
+) -> Exception | None:
     """Add a result that was not vetoed; a failed one instead if it can't be recorded."""
-    if not invocation.result.success:
-        overlay.close()
-        error = _error_of(invocation)
-        add_result(context, call, invocation.text, error=error, first=(overlay.changes,))
-        return
+    error = None if invocation.succeeded else _error_of(invocation)
     try:
-        if context.resources is not None:
+        if error is None and context.resources is not None:
             # On top of the tool's session changes, which they are one commit with.
             context.resources.record(overlay)
         overlay.close()
@@ -79,32 +92,56 @@ def _add_outcome(
             context,
             call,
             invocation.text,
-            value=invocation.value,
+            value=invocation.value if error is None else None,
+            error=error,
             first=(overlay.changes,),
             blobs=overlay.blobs,
         )
-    except (TurnledgerError, OSError) as error:
+        return None
+    except Exception as wrong:
         # Too large, or a reducer fails on it after what parallel tools changed.
         overlay.close()
-        _put_back(context)
-        why = f"its result can't be recorded: {error_text(error)}"
-        unrecordable = failed(call.name, invocation.params, type(error).__name__, why)
-        add_result(context, call, unrecordable.text, error=_error_of(unrecordable))
+        why = f"its result can't be recorded: {error_text(wrong)}"
+        unrecordable = failed(call.name, invocation.params, type(wrong).__name__, why)
+        ending = _put_back(context) if error is None else None
+        _add_or_say_why(context, call, unrecordable.text, error=error or _error_of(unrecordable))
+        return ending
+
+
+def _add_or_say_why(
+    context: EvaluationContext[Any],
+    call: ToolCallView,
+    text: str,
+    *,
+    error: tuple[str, str] | None = None,
+) -> None:
+    """Add a result without changes; if even its text can't be recorded, a short one says so."""
+    try:
+        add_result(context, call, text, error=error)
+    except InvalidInputError as wrong:
+        short = f"The result of tool {call.name!r} can't be recorded ({type(wrong).__name__})."
+        add_result(context, call, short, error=(error[0], short) if error is not None else None)
 
 
 def _error_of(invocation: Invocation) -> tuple[str, str]:
     return invocation.error_type or "ToolFailed", invocation.error_message
 
 
-def _put_back(context: EvaluationContext[Any]) -> None:
-    """Undo what a failed tool did to the resources, if it did not run in parallel."""
+def _put_back(context: EvaluationContext[Any]) -> Exception | None:
+    """Undo what a failed tool did to the resources, if it did not run in parallel.
+
+    Gives the error that ends the evaluation if that is not possible.
+    """
     if context.resources is not None and context.adapter.parallel_tools == 1:
         journal = context.journal
         try:
             context.resources.restore_recorded(journal.known, journal.blob)
-        except (TurnledgerError, OSError) as error:
+        except Exception as error:
             why = f"The resources can't be restored after a failed tool: {error_text(error)}"
-            raise context.failed(why, "tool") from error
+            ending = context.failed(why, "tool")
+            ending.__cause__ = error
+            return ending
+    return None
 
 
 def add_result(

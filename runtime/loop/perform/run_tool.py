@@ -11,27 +11,37 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import EvaluationSuperseded, ToolCallStarted
+from turnledger.ledger.errors import error_message, error_text
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.limits import deadline_provider_payload
 from turnledger.runtime.agent.tool_context import ToolContext
-from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, call_prepared, prepared
+from turnledger.runtime.agent.tools.call import (
+    Invocation,
+    PreparedCall,
+    call_prepared,
+    failed,
+    prepared,
+)
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import DeadlineExceededError
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.perform.record_result import add_result, record
+from turnledger.runtime.loop.perform.slow_calls import SLOW_CALLS
 from turnledger.runtime.session.overlay import Overlay
 
 
 def start(context: EvaluationContext[Any], call: ToolCallView) -> ToolCallView:
     """Record that a call's handler is about to run; returns the call with its attempt."""
     call = msgspec.structs.replace(call, attempts=call.attempts + 1)
+    tool = context.tools.get(call.name)
     context.journal.add(
         ToolCallStarted(
             evaluation_id=call.evaluation_id,
             call_id=call.call_id,
             name=call.name,
             attempt=call.attempts,
+            on_interrupt=tool.on_interrupt if tool is not None else "",
         )
     )
     return call
@@ -59,7 +69,7 @@ def handled(
     context: EvaluationContext[Any], call: ToolCallView, ready: PreparedCall, overlay: Overlay
 ) -> Invocation:
     """Call the handler; the overlay holds what it changes in the session."""
-    with context.session.scope(overlay):
+    with SLOW_CALLS.watching(context, call), context.session.scope(overlay):
         return call_prepared(ready, _context(context, call))
 
 
@@ -81,25 +91,42 @@ def run_here(context: EvaluationContext[Any], effects: Effects, call: ToolCallVi
     try:
         invocation = handled(context, call, ready, overlay)
     except Exception as error:
+        overlay.close()
         ended_by(context, call, error)
     else:
         record(context, call, invocation, overlay)
 
 
 def ended_by(context: EvaluationContext[Any], call: ToolCallView, error: Exception) -> None:
-    """Record what a handler raised that ends more than its own call, and raise it."""
+    """Record what a handler raised that ends more than its own call, and raise it.
+
+    An error that can't be recorded as what it is becomes the call's failed result.
+    """
     if isinstance(error, VisibilityExpansionRequired):
-        wanted = {path: shown.value for path, shown in error.requested_overrides.items()}
-        if not context.progress.superseded:  # by another call of the same turn
-            context.journal.add(
-                EvaluationSuperseded(
-                    evaluation_id=call.evaluation_id, reason=error.reason, overrides=wanted
-                )
-            )
+        try:
+            _supersede(context, call, error)
+        except Exception as wrong:
+            outcome = failed(call.name, None, type(wrong).__name__, error_text(wrong))
+            record(context, call, outcome, Overlay(context.journal, call.call_id))
+            return
         raise error
-    assert isinstance(error, DeadlineExceededError)
-    text = f"Tool {call.name!r} failed: {error}"
-    add_result(context, call, text, error=(type(error).__name__, str(error)))
+    message = error_message(error)
+    text = f"Tool {call.name!r} failed: {message}"
+    add_result(context, call, text, error=(type(error).__name__, message))
+    if not isinstance(error, DeadlineExceededError):
+        return
     context.journal.commit()
     payload = deadline_provider_payload(context.deadline)
-    raise context.failed(str(error), "tool", payload) from error
+    raise context.failed(message, "tool", payload) from error
+
+
+def _supersede(
+    context: EvaluationContext[Any], call: ToolCallView, wanted: VisibilityExpansionRequired
+) -> None:
+    overrides = {path: shown.value for path, shown in wanted.requested_overrides.items()}
+    if not context.progress.superseded:  # by another call of the same turn
+        context.journal.add(
+            EvaluationSuperseded(
+                evaluation_id=call.evaluation_id, reason=wanted.reason, overrides=overrides
+            )
+        )

@@ -11,16 +11,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from functools import partial
 from threading import Thread
 from typing import Any, NamedTuple
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, failed
+from turnledger.runtime.agent.tools.tool import Tool
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import PromptEvaluationError
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects
+from turnledger.runtime.loop.perform.late_result import LateResult
 from turnledger.runtime.loop.perform.record_result import record
 from turnledger.runtime.loop.perform.run_tool import (
     ended_by,
@@ -30,6 +33,7 @@ from turnledger.runtime.loop.perform.run_tool import (
     run_here,
     start,
 )
+from turnledger.runtime.loop.perform.tool_in_doubt import doubt
 from turnledger.runtime.session.overlay import Overlay
 
 
@@ -46,7 +50,12 @@ def run_tools(
 
 def _may_take_long(context: EvaluationContext[Any], call: ToolCallView) -> bool:
     tool = context.tools.get(call.name)
-    return tool is not None and tool.timeout is not None
+    return tool is not None and _timeout(context, tool) is not None
+
+
+def _timeout(context: EvaluationContext[Any], tool: Tool[Any, Any]) -> float | None:
+    """The tool's own time-out, else the loop's."""
+    return tool.timeout if tool.timeout is not None else context.journal.tool_timeout
 
 
 class _Running(NamedTuple):
@@ -83,8 +92,15 @@ class ParallelCalls:
                 for call, ready, overlay in begun:
                     self._submit(call, ready, overlay)
                 self._take_ended()
+        except BaseException:
+            # Interrupted: what has ended is recorded, as one that ended is not in doubt.
+            for future in [one for one in self._running if one.done()]:
+                running = self._running.pop(future)
+                with suppress(BaseException):
+                    self._ended(future, running.call, running.overlay)
+            raise
         finally:
-            # Interrupted: handlers that still run can change nothing any more.
+            # Handlers that still run can change nothing any more.
             for one in self._running.values():
                 one.overlay.close()
         if self._ending is None:
@@ -113,7 +129,7 @@ class ParallelCalls:
         return begun
 
     def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
-        limit = ready.tool.timeout
+        limit = _timeout(self._context, ready.tool)
         ends = None if limit is None else time.monotonic() + limit
         future: Future[Invocation] = Future()
         work = partial(handled, self._context, call, ready, overlay)
@@ -135,7 +151,7 @@ class ParallelCalls:
             late = running.ends is not None and running.ends <= time.monotonic()
             if late and not future.done():
                 del self._running[future]
-                self._timed_out(running)
+                self._timed_out(future, running)
 
     def _ended(self, future: Future[Invocation], call: ToolCallView, overlay: Overlay) -> None:
         # Other calls still run: they are recorded before this one ends the evaluation.
@@ -156,14 +172,21 @@ class ParallelCalls:
         else:
             record(self._context, call, invocation, overlay)
 
-    def _timed_out(self, running: _Running) -> None:
-        call, ready = running.call, running.ready
-        text = (
-            f"it did not answer within {ready.tool.timeout:g} seconds. It may still be at work: "
-            "whether it happens is unknown"
-        )
-        outcome = failed(call.name, ready.params, "ToolTimeout", text)
-        record(self._context, call, outcome, running.overlay)
+    def _timed_out(self, future: Future[Invocation], running: _Running) -> None:
+        """Record that a call ran out of time.
+
+        A tool that may run again has failed. The outcome of any other is unknown, as after a
+        crash: its policy decides, and a run that waits takes what the handler returns after all.
+        """
+        context, call, ready = self._context, running.call, running.ready
+        late = f"it did not answer within {_timeout(context, ready.tool):g} seconds"
+        if ready.tool.on_interrupt == "retry":
+            text = f"{late}. It may still be at work: whether it happens is unknown"
+            outcome = failed(call.name, ready.params, "ToolTimeout", text)
+            record(context, call, outcome, running.overlay)
+            return
+        doubt(context, [call], reason=f"{late}, and may still be at work")
+        future.add_done_callback(LateResult(context, call, running.overlay))
 
 
 def _into(future: Future[Invocation], work: Callable[[], Invocation]) -> None:

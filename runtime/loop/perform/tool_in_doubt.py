@@ -3,7 +3,8 @@
 `decide` finds them in the journal, in whatever process goes on with the run. First it is
 recorded that a call is in doubt. Then its tool's `on_interrupt` says what happens: "retry" runs
 it again, "fail" tells the model that the outcome is unknown, and "ask" makes the run wait for a
-person's decision. A decision that a person made goes before the policy.
+person's decision. Of the policy that was recorded with the start and the code's own, the more
+careful one holds. A decision that a person made goes before the policy.
 """
 
 from __future__ import annotations
@@ -13,32 +14,45 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from turnledger.ledger import RunWaiting, ToolCallInDoubt
+from turnledger.ledger import RunWaiting, SliceEventApplied, ToolCallInDoubt
+from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
 from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.perform.record_result import add_result
 
-UNKNOWN = (
-    "The outcome of this call is unknown: the process that ran it was interrupted. It may or may "
-    "not have happened. Find out before you try it again."
-)
+logger = logger_of("turnledger.tools")
+# Recorded words: a replay compares them, so they stay as they are.
+INTERRUPTED = "it was started, and nothing was heard of it since"
+UNKNOWN = "The outcome of this call is unknown: {why}. It may or may not have happened. Find out "
+UNKNOWN += "before you try it again."
 
 
-def doubt(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+def doubt(
+    context: EvaluationContext[Any], calls: Sequence[ToolCallView], *, reason: str = INTERRUPTED
+) -> None:
     """Record that these calls were started and have no recorded outcome."""
-    context.journal.add(
-        *(
+    for call in calls:
+        tool = context.tools.get(call.name)
+        now = tool.on_interrupt if tool is not None else "fail"
+        if call.on_interrupt and call.on_interrupt != now:
+            logger.warning(
+                "call %s of tool %s was started with on_interrupt %r, the code has %r now: the "
+                "more careful one holds",
+                call.call_id,
+                call.name,
+                call.on_interrupt,
+                now,
+            )
+        context.journal.add(
             ToolCallInDoubt(
                 evaluation_id=call.evaluation_id,
                 call_id=call.call_id,
                 name=call.name,
                 attempt=call.attempts,
-                reason="it was started, and nothing was heard of it since",
+                reason=reason,
             )
-            for call in calls
         )
-    )
 
 
 def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
@@ -46,12 +60,22 @@ def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> No
     for call in calls:
         if call.decision == "completed":
             text = call.decision_text or _json_text(call.decision_value)
-            add_result(context, call, text, value=call.decision_value)
+            changes = [
+                SliceEventApplied(call_id=call.call_id, **msgspec.structs.asdict(change))
+                for change in call.decision_changes
+            ]
+            add_result(context, call, text, value=call.decision_value, first=changes)
         else:
             decided = call.decision == "failed"
-            text = (call.decision_text if decided else UNKNOWN) or "The call failed."
+            text = (call.decision_text if decided else _unknown(call)) or "The call failed."
             kind = "DecidedFailed" if decided else "OutcomeUnknown"
             add_result(context, call, text, error=(kind, text))
+
+
+def _unknown(call: ToolCallView) -> str:
+    is_interrupted = call.doubt in ("", INTERRUPTED)
+    why = "the process that ran it was interrupted" if is_interrupted else call.doubt
+    return UNKNOWN.format(why=why)
 
 
 def _json_text(value: Any) -> str:

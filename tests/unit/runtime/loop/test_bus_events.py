@@ -32,6 +32,7 @@ from turnledger.runtime.loop.events import (
     RecoveryStarted,
     TextReceived,
     ToolInvoked,
+    ToolStillRunning,
 )
 
 RUN, REQUEST, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -148,6 +149,10 @@ EVENTS: list[tuple[Callable[[], Any], list[str]]] = [
         ["run_id", "checkpoint_created_at", "tool_calls_completed", "started_at"],
     ),
     (lambda: RecoveryCompleted(RUN), ["run_id", "completed_at"]),
+    (
+        lambda: ToolStillRunning(name="pay", call_id="c", run_id=RUN, session_id=RUN, seconds=9.0),
+        ["name", "call_id", "run_id", "session_id", "seconds", "created_at"],
+    ),
     (lambda: RecoveryFailed(RUN, ValueError("no")), ["run_id", "error", "failed_at"]),
 ]
 
