@@ -239,7 +239,7 @@ def test_the_time_it_takes_grows_with_the_text_and_no_faster(piece: str) -> None
         return min(times)
 
     # Eight times the text: 8 if it is linear, 64 if it is quadratic.
-    assert seconds(160_000) < 30 * max(seconds(20_000), 0.0005)
+    assert seconds(80_000) < 30 * max(seconds(10_000), 0.0005)
 
 
 def test_names_of_formats_can_be_marked() -> None:
