@@ -398,26 +398,9 @@ class SQLiteStore(StoreUnderTest):
 
 
 class PostgresStore(StoreUnderTest):
-    # Emptied databases of this process: a new one takes the server longer. Each is used a few
-    # times only, as without a vacuum its catalogue keeps what was dropped.
-    USES: ClassVar[int] = 10
-    _spare: ClassVar[list[tuple[str, int]]] = []
-
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.url, self._used = self._spare.pop() if self._spare else (new_database(), 0)
-
-    def close(self) -> None:
-        super().close()
-        if self._used + 1 == self.USES:
-            return
-        with psycopg.connect(self.url, autocommit=True) as db:
-            db.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            db.execute("DROP SCHEMA IF EXISTS turnledger CASCADE")
-        self._spare.append((self.url, self._used + 1))
+        self.url = new_database()
 
     def _vandal(self) -> Vandal:
         return PostgresVandal(self.url)
