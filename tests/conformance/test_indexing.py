@@ -13,6 +13,7 @@ import pytest
 
 from tests.conformance.harness import StoreUnderTest
 from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
+from tests.matrices import cells
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -55,12 +56,12 @@ STATUSES: list[tuple[list[Event], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("events", "status"), STATUSES)
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("case", "at_once"), cells(STATUSES, [True, False]))
 def test_events_set_the_status_of_their_run(
-    ledger: Ledger, events: list[Event], status: str, at_once: bool
+    ledger: Ledger, case: tuple[list[Event], str], at_once: bool
 ) -> None:
     """In one batch or one by one, the status is that of the last event that has one."""
+    events, status = case
     run = new_run_id()
     for batch in [events] if at_once else [[event] for event in events]:
         ledger.append(run, batch, ANY)

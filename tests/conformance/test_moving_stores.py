@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
+from tests.matrices import further
 from tests.postgres import new_database, new_schema
 from tests.unit.ledger.strategies import events
 from turnledger.ledger import (
@@ -97,7 +98,7 @@ def golden_history(name: str) -> bytes:
     return b'{"turnledger":1,"catalogue":%d}\n' % CATALOGUE + records
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", further(*GOLDEN))
 def test_a_golden_history_comes_back_as_it_went(name: str, places: Places) -> None:
     """SQLite, PostgreSQL, SQLite, memory, SQLite: the file that is kept is the file that comes."""
     golden = golden_history(name)

@@ -37,6 +37,7 @@ def same(one: RunState, other: RunState) -> bool:
     )
 
 
+@settings(max_examples=50)
 @given(runs, st.booleans())
 def test_every_prefix_of_any_run_folds_and_has_json_and_digests(
     events: list[Event], declared: bool

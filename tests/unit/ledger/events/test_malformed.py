@@ -37,7 +37,7 @@ from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
 
 AT_THE_CODEC = 7000
-AT_APPEND = {"memory": 2500, "sqlite": 500}
+AT_APPEND = {"memory": 1000, "sqlite": 200}
 CODEC = Codec()
 
 

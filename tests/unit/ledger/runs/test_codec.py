@@ -39,7 +39,7 @@ CODEC = Codec()
 def test_what_is_encoded_is_decoded_equal(kind: type[Event]) -> None:
     """For every kind of event, whatever its fields hold; and the second time it is the same."""
 
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(of_struct(kind))
     def comes_back(event: Event) -> None:
         tag, data = CODEC.encode(event)

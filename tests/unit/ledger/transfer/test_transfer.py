@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance.harness import STORES, store_under_test
 from tests.conformance.samples import note, notes
+from tests.matrices import cells
 from tests.unit.ledger.export_files import export, family, parsed, relinked, take
 from turnledger.ledger import (
     ANY,
@@ -188,7 +189,9 @@ def test_a_stream_that_can_not_be_rewound_is_read_too(here: Ledger, there: Ledge
     assert export(there) == content
 
 
-@pytest.mark.parametrize("moment", range(5))
+@pytest.mark.parametrize(
+    ("open_ledger", "moment"), cells(list(STORES), range(5)), indirect=["open_ledger"]
+)
 def test_another_import_may_come_in_between(
     here: Ledger, there: Ledger, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:

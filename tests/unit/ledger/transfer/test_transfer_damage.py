@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -21,20 +21,6 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import CATALOGUE
-
-
-@pytest.fixture
-def source() -> Iterator[Ledger]:
-    """A ledger to make files from, where the kind of store does not matter."""
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def target() -> Iterator[Ledger]:
-    """A ledger that takes a file or not, where the kind of store does not matter."""
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
 
 
 def _change(place: int, **fields: object) -> Callable[[Lines], None]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from tests.conformance.samples import note, notes
-from tests.unit.ledger.export_files import Forger
+from tests.unit.ledger.export_files import Forger, export
 from turnledger.ledger import (
     NEW,
     ImportReport,
@@ -24,12 +23,6 @@ from turnledger.ledger.integrity.seal import Seal, check_seal, make_seal
 from turnledger.ledger.integrity.signing import new_key, read_public_key, read_signer
 
 NOW = 1_700_000_000_000_000
-
-
-@pytest.fixture
-def target() -> Iterator[Ledger]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
 
 
 class Sealed:
@@ -48,18 +41,15 @@ class Sealed:
         self.seal: Seal = make_seal(ledger, NOW, read_signer(folder / "key"))
 
     def export(self, *runs: UUID) -> bytes:
-        out = io.BytesIO()
-        export_runs(self.ledger, out, runs or None, seal=self.seal)
-        return out.getvalue()
+        return export(self.ledger, *runs, seal=self.seal)
 
     def take(self, target: Ledger, content: bytes) -> ImportReport:
         return import_runs(target, io.BytesIO(content), public_key=self.public_key)
 
 
 @pytest.fixture
-def sealed(tmp_path: Path) -> Iterator[Sealed]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield Sealed(tmp_path, ledger)
+def sealed(tmp_path: Path, source: Ledger) -> Sealed:
+    return Sealed(tmp_path, source)
 
 
 @pytest.mark.parametrize("at", [3, 4, 9])

@@ -6,7 +6,6 @@ import io
 import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator
-from uuid import uuid4
 
 import pytest
 
@@ -30,18 +29,6 @@ from turnledger.ledger.integrity.seal import make_seal
 from turnledger.ledger.transfer.file_format import BlobLine, Header, encode_line
 
 FIRST_RECORD = b'{"run_id":'
-
-
-@pytest.fixture
-def source() -> Iterator[Ledger]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def target() -> Iterator[Ledger]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -33,18 +33,6 @@ from turnledger.ledger.transfer.seal_check import seal_line
 NOW = 1_700_000_000_000_000
 
 
-@pytest.fixture
-def source() -> Iterator[Ledger]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
-
-
-@pytest.fixture
-def target() -> Iterator[Ledger]:
-    with Ledger.open(f"memory://{uuid4()}") as ledger:
-        yield ledger
-
-
 class Keys:
     """Two people who sign."""
 
@@ -60,12 +48,6 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path)
 
 
-def sealed_export(ledger: Ledger, seal: Seal, *runs: UUID) -> bytes:
-    out = io.BytesIO()
-    export_runs(ledger, out, runs or None, seal=seal)
-    return out.getvalue()
-
-
 def counts(report: ImportReport) -> tuple[int, int, int]:
     return report.sealed_runs, report.grown_runs, report.unsealed_runs
 
@@ -74,19 +56,19 @@ def test_a_seal_travels_with_the_runs(source: Ledger, target: Ledger, keys: Keys
     """It is the same seal there, fits the copy, and goes on from there."""
     family(source)
     seal = make_seal(source, NOW, keys.ours)
-    content = sealed_export(source, seal)
+    content = export(source, seal=seal)
     report = import_runs(target, io.BytesIO(content), public_key=keys.our_public)
     assert report.seal == seal
     assert counts(report) == (4, 0, 0)
     assert check_seal(target, seal).ok
-    assert sealed_export(target, report.seal) == content
+    assert export(target, seal=report.seal) == content
 
 
 def test_the_file_is_the_other_one_with_a_line_more(source: Ledger) -> None:
     """Format 2 and the seal on line 2; everything else is what it is without a seal."""
     family(source)
     seal = make_seal(source, NOW)
-    lines, plain = sealed_export(source, seal).splitlines(), export(source).splitlines()
+    lines, plain = export(source, seal=seal).splitlines(), export(source).splitlines()
     assert lines[0] == plain[0].replace(b'"turnledger":1', b'"turnledger":2')
     assert lines[1] == b'{"seal":' + msgspec.json.encode(seal) + b"}"
     assert lines[2:] == plain[1:]
@@ -97,7 +79,7 @@ def test_a_part_carries_the_whole_seal(source: Ledger, target: Ledger) -> None:
     run, *_ = family(source)
     source.append(new_run_id(), note(), NEW)
     seal = make_seal(source, NOW)
-    report = take(target, sealed_export(source, seal, run))
+    report = take(target, export(source, run, seal=seal))
     assert (report.runs, report.seal) == (1, seal)
     assert counts(report) == (1, 0, 0)
     assert report.missing_runs == 4
@@ -109,7 +91,7 @@ def test_what_came_after_the_seal_is_told(source: Ledger, target: Ledger) -> Non
     seal = make_seal(source, NOW)
     source.append(run, note(), ANY)
     source.append(new_run_id(), note(), NEW)
-    report = take(target, sealed_export(source, seal))
+    report = take(target, export(source, seal=seal))
     assert counts(report) == (4, 1, 1)
     assert target.verify_all().ok
 
@@ -164,7 +146,7 @@ def test_runs_that_do_not_fit_are_not_imported(
     """The line is named, and nothing is written."""
     run, *_ = family(source)
     seal = make_seal(source, NOW)
-    content = resealed(sealed_export(source, seal), forged(seal, run, **fields))
+    content = resealed(export(source, seal=seal), forged(seal, run, **fields))
     with pytest.raises(IntegrityFailureError, match=rf"line {line}: run {run}.*{words}"):
         take(target, content)
     assert list(target.runs()) == []
@@ -175,7 +157,7 @@ def test_a_last_run_that_was_cut_is_found(source: Ledger, target: Ledger) -> Non
     run = new_run_id()
     source.append(run, notes(3), NEW)
     seal = make_seal(source, NOW)
-    lines = parsed(sealed_export(source, seal))
+    lines = parsed(export(source, seal=seal))
     del lines[4]
     lines[-1]["end"]["records"] = 2
     with pytest.raises(IntegrityFailureError, match=rf"line 4: run {run}.*version 3.*cut"):
@@ -189,7 +171,7 @@ def test_a_rewritten_file_needs_another_seal(source: Ledger, target: Ledger, key
     honest = make_seal(source, NOW, keys.ours)
     with Ledger.open("memory://") as forger:
         forger.append(run, notes(3, start=7), NEW)
-        theirs = sealed_export(forger, make_seal(forger, NOW, keys.theirs))
+        theirs = export(forger, seal=make_seal(forger, NOW, keys.theirs))
     with pytest.raises(IntegrityFailureError, match="rewritten"):
         take(target, resealed(theirs, honest))
     with pytest.raises(IntegrityFailureError, match=r"line 2.*another key"):
@@ -217,7 +199,7 @@ def test_a_damaged_seal_is_refused(
 ) -> None:
     """However it was changed, left out or doubled; nothing is written."""
     family(source)
-    first, line, *rest = sealed_export(source, make_seal(source, NOW, keys.ours)).splitlines(True)
+    first, line, *rest = export(source, seal=make_seal(source, NOW, keys.ours)).splitlines(True)
     assert change(line) != line
     with pytest.raises(IntegrityFailureError, match=r"line [23]:"):
         take(target, b"".join([first, change(line), *rest]))
@@ -227,7 +209,7 @@ def test_a_damaged_seal_is_refused(
 def test_a_seal_in_a_file_that_has_none_is_refused(source: Ledger, target: Ledger) -> None:
     """The number of the format says whether there is one, so that none is passed over."""
     family(source)
-    content = sealed_export(source, make_seal(source, NOW))
+    content = export(source, seal=make_seal(source, NOW))
     older = content.replace(b'"turnledger":2', b'"turnledger":1', 1)
     with pytest.raises(IntegrityFailureError, match="line 2"):
         take(target, older)
@@ -243,7 +225,7 @@ def test_who_wants_a_seal_gets_one_or_an_error(source: Ledger, target: Ledger, k
     for wanted in ({"public_key": keys.our_public}, {"sealed": True}):
         with pytest.raises(IntegrityFailureError, match="carries no seal"):
             attempt(export(source), **wanted)
-    unsigned = sealed_export(source, make_seal(source, NOW))
+    unsigned = export(source, seal=make_seal(source, NOW))
     with pytest.raises(IntegrityFailureError, match="not signed"):
         attempt(unsigned, public_key=keys.our_public)
     assert list(target.runs()) == []
@@ -255,7 +237,7 @@ def test_a_signature_needs_its_package(
 ) -> None:
     """Where it is not installed, a signed seal is not passed over but asks for it."""
     family(source)
-    content = sealed_export(source, make_seal(source, NOW, keys.ours))
+    content = export(source, seal=make_seal(source, NOW, keys.ours))
 
     def missing(*_: object) -> bool:
         raise MissingDependencyError("Checking", "seal")
@@ -271,7 +253,7 @@ def test_a_seal_s_file_is_not_its_line(source: Ledger, keys: Keys) -> None:
     family(source)
     for signer in (None, keys.ours):
         seal = make_seal(source, NOW, signer)
-        line = parsed(sealed_export(source, seal))[1]["seal"]
+        line = parsed(export(source, seal=seal))[1]["seal"]
         assert read_seal(b"".join(seal_lines(seal))) == seal
         assert read_seal(msgspec.json.encode(line)) == seal
 
@@ -280,7 +262,7 @@ def test_a_long_seal_is_no_long_event(source: Ledger, keys: Keys) -> None:
     """A seal of many runs is read by a ledger that takes short events only."""
     for _ in range(100):
         source.append(new_run_id(), note(), NEW)
-    content = sealed_export(source, make_seal(source, NOW, Signer(*keys.ours)))
+    content = export(source, seal=make_seal(source, NOW, Signer(*keys.ours)))
     assert len(content.splitlines()[1]) > 10_000
     with Ledger.open("memory://", limits=Limits(max_event_bytes=99, max_blob_bytes=99)) as strict:
         assert take(strict, content).imported == 100
@@ -325,7 +307,7 @@ def test_a_sealed_run_with_a_secret_is_taken_as_it_is_or_not_at_all(
     with Ledger.open(f"memory://{uuid4()}", redactor=None) as source:
         run = new_run_id()
         source.append(run, [note(), secret], NEW)
-        file = sealed_export(source, make_seal(source, NOW, keys.ours))
+        file = export(source, seal=make_seal(source, NOW, keys.ours))
 
     with pytest.raises(IntegrityFailureError, match="holds a secret"):
         import_runs(target, io.BytesIO(file), public_key=keys.our_public)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
@@ -62,12 +61,6 @@ SWAPPED = {
     "only_first": "only_second",
     "only_second": "only_first",
 }
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as opened:
-        yield opened
 
 
 def recorded(ledger: Ledger, events: list[Event]) -> UUID:

@@ -203,7 +203,7 @@ def check_everything(conversation: list[Any]) -> None:
             assert len(newer.repairs) > len(older.repairs)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(conversations)
 def test_every_prefix_of_anything_is_valid(conversation: list[Any]) -> None:
     """Sendable both ways, a fixpoint of from_list, equal digests, and older values stay."""
@@ -273,7 +273,7 @@ sound_conversations = st.tuples(
 ).map(lambda both: both[0] + both[1])
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(sound_conversations)
 def test_it_agrees_with_a_plain_version(conversation: list[ChatTurn]) -> None:
     """Turn by turn, the same outcome as code that copies and re-reads everything."""
@@ -286,7 +286,7 @@ def test_it_agrees_with_a_plain_version_at_length() -> None:
     search("histories-plain", check_against_plain, sound_conversations, goal=20_000, share=0.01)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(conversations, conversations)
 def test_digests_are_equal_exactly_when_contents_are(one: list[Any], other: list[Any]) -> None:
     """Digest, equality, hash and the list of turns say the same."""
@@ -318,7 +318,7 @@ def test_the_order_of_arrival_leaves_no_trace(
     assert history.digest == expected.digest
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(odd)
 def test_add_takes_anything(thing: Any) -> None:
     """In every position: as a message, a role, the blocks, a block, a field of a block."""

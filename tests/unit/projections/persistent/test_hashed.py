@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.ledger.strategies import json_values
@@ -57,6 +57,7 @@ def test_a_list_holds_what_was_appended_and_its_digest_is_the_running_hash(
     assert found.digest == running
 
 
+@settings(max_examples=50)
 @given(st.lists(st.lists(json_values, max_size=5), max_size=8), st.integers(0, 8))
 def test_a_list_that_grew_by_several_at_once_is_the_same(
     chunks: list[list[Any]], looked_at: int
@@ -138,6 +139,7 @@ def test_changing_leaves_the_old_map_as_it_was(
         assert old.digest == (before or map_digest_of(entries))
 
 
+@settings(max_examples=50)
 @given(steps)
 def test_what_is_under_way_is_like_a_dict(given_steps: list[tuple[str, Any, bool]]) -> None:
     """Few things or many."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import jsonpatch
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.long_events import declarations, long_run
@@ -44,12 +44,6 @@ from turnledger.projections.views.one_conversation import (
 )
 
 EVENTS = 330
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as ledger:
-        yield ledger
 
 
 @pytest.fixture
@@ -206,6 +200,7 @@ def test_what_is_said_to_be_unchanged_is_unchanged(
     _check_shortcuts(after, before)
 
 
+@settings(max_examples=50)
 @given(st.lists(small_world, max_size=12), st.lists(small_world, max_size=12))
 def test_states_of_two_runs_differ_in_all_in_which_they_do(
     events: list[Event], others: list[Event]

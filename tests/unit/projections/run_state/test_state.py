@@ -9,7 +9,7 @@ from uuid import UUID
 import jsonpatch
 import jsonpointer
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.projections.given import (
@@ -57,12 +57,6 @@ EVENTS: list[Event] = [
     said("assistant", "Done.", 4, turn=2),
     RunCompleted(output="Done."),
 ]
-
-
-@pytest.fixture
-def ledger() -> Iterator[Ledger]:
-    with Ledger.open("memory://") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -240,6 +234,7 @@ def states(ledger: Ledger, run_id: UUID) -> list[RunState]:
     return found
 
 
+@settings(max_examples=50)
 @given(random_runs)
 def test_the_state_at_a_version_is_the_fold_up_to_it(events: list[Event]) -> None:
     """Digests and JSON, at every version."""
@@ -252,6 +247,7 @@ def test_the_state_at_a_version_is_the_fold_up_to_it(events: list[Event]) -> Non
             assert asked.outcome_digest == state.outcome_digest
 
 
+@settings(max_examples=50)
 @given(random_runs, st.data())
 def test_a_difference_applied_to_one_state_gives_the_other(
     events: list[Event], data: st.DataObject
@@ -279,6 +275,7 @@ def value_at(state: RunState, pointer: str) -> bytes | None:
     return None if found is nothing else canonical(found)
 
 
+@settings(max_examples=50)
 @given(random_runs, st.data())
 def test_the_blamed_event_is_the_one_since_which_the_value_is_what_it_is(
     events: list[Event], data: st.DataObject

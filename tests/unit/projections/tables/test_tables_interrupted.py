@@ -118,7 +118,7 @@ def change(ledger: Ledger, current: list[UUID], kind: str, first: int, second: A
         current[second] = ledger.continuation(current[first])
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.sampled_from(TABLES), rounds, st.integers(1, 9))
 def test_rows_are_those_of_a_plain_fold(
     table: Table[Any], given_rounds: list[Any], batch: int

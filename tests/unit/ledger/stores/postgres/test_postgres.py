@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier, Event, Thread
 from typing import Any
@@ -21,10 +21,10 @@ import pytest
 import turnledger.ledger.stores.postgres.store as store_module
 from tests.postgres import BINARIES, FAST, PostgresServer, eventually, new_database, new_schema
 from tests.postgres_proxy import Proxy
+from tests.unit.ledger.stores.postgres.ledgers import Opened, Sql, add, end_sessions, note
 from turnledger.ledger import (
     ANY,
     NEW,
-    CustomEvent,
     Draft,
     InvalidUrlError,
     Ledger,
@@ -37,10 +37,7 @@ from turnledger.ledger import (
     blob_name,
     new_run_id,
 )
-from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.events.types import ResourceSnapshotted
-from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
-from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.transaction import Transaction, Watermark
 from turnledger.ledger.stores.derived_data import DerivedData
 from turnledger.ledger.stores.group_commit import Job
@@ -51,45 +48,10 @@ from turnledger.ledger.stores.postgres.transaction import PostgresTransaction
 ROOT = Path(__file__).parents[5]
 
 
-def note(number: int = 0, **data: object) -> CustomEvent:
-    return CustomEvent(kind="test.note", data={"number": number, **data})
-
-
-@pytest.fixture
-def url() -> str:
-    """A database without a ledger."""
-    return new_database()
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Ledger]]:
-    """Opens ledgers that are closed after the test."""
-    with ExitStack() as stack:
-
-        def open_(url: str, **options: Any) -> Ledger:
-            return stack.enter_context(Ledger.open(url, **options))
-
-        yield open_
-
-
-@pytest.fixture
-def sql(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Another user of the same database."""
-    with psycopg.connect(url, autocommit=True) as db:
-        yield db
-
-
 @contextmanager
 def proxied(url: str) -> Iterator[Proxy]:
     with Proxy(parse(url).parameters["host"]) as proxy:
         yield proxy
-
-
-def add(tx: Transaction, run: UUID, *events: CustomEvent | RunStarted) -> int:
-    """Append in the middle of other work; the version."""
-    clock, codec = SystemClock(), Codec()
-    entries = [Entry(clock.new_id(), *codec.encode(event), event) for event in events]
-    return append(tx, AppendRequest(str(run), entries, ANY_VERSION, None, {}), clock).version
 
 
 def assert_whole(ledger: Ledger, *expected: tuple[UUID, int]) -> None:
@@ -117,7 +79,7 @@ def test_a_password_is_in_no_message(tmp_path: Path) -> None:
         assert "s3cret" not in str(caught.value)
 
 
-def test_each_schema_is_a_ledger_of_its_own(url: str, opened: Callable[..., Ledger]) -> None:
+def test_each_schema_is_a_ledger_of_its_own(url: str, opened: Opened) -> None:
     """`?schema=` names where the tables are, whatever characters the name has."""
     run = new_run_id()
     for address in (url, new_schema(url), f"{url}&schema=%22odd%20name%22%25s"):
@@ -129,7 +91,7 @@ def test_each_schema_is_a_ledger_of_its_own(url: str, opened: Callable[..., Ledg
         Ledger.open(f"{url}&schema=")
 
 
-def test_without_create_nothing_is_made(url: str, sql: psycopg.Connection[Any]) -> None:
+def test_without_create_nothing_is_made(url: str, sql: Sql) -> None:
     """A ledger that is not there is an error, and is still not there after it."""
     with pytest.raises(StoreUnavailableError, match="There is no ledger at"):
         Ledger.open(url, create=False)
@@ -137,9 +99,7 @@ def test_without_create_nothing_is_made(url: str, sql: psycopg.Connection[Any]) 
 
 
 @pytest.mark.parametrize("table", ["runs (a int)", "meta (a int)", "meta (key text, value text)"])
-def test_somebody_elses_tables_are_left_alone(
-    url: str, sql: psycopg.Connection[Any], table: str
-) -> None:
+def test_somebody_elses_tables_are_left_alone(url: str, sql: Sql, table: str) -> None:
     """A schema that holds something else is refused."""
     sql.execute("CREATE SCHEMA turnledger")
     sql.execute(f"CREATE TABLE turnledger.{table}")
@@ -148,9 +108,7 @@ def test_somebody_elses_tables_are_left_alone(
     assert sql.execute("SELECT to_regclass('turnledger.events')").fetchone() == (None,)
 
 
-def test_a_newer_format_is_refused(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_a_newer_format_is_refused(url: str, sql: Sql, opened: Opened) -> None:
     """A program does not touch a ledger of a format that it does not know."""
     opened(url)
     sql.execute("UPDATE meta SET value = '99' WHERE key = 'format'")
@@ -183,7 +141,7 @@ def test_all_who_create_a_ledger_at_once_get_it(url: str) -> None:
 
 
 def test_a_server_that_would_forget_commits_is_overruled(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """Defaults that weaken durability or isolation don't reach our sessions; stronger ones do."""
     name = parse(url).parameters["dbname"]
@@ -199,9 +157,7 @@ def test_a_server_that_would_forget_commits_is_overruled(
     assert opened(url).store.diagnostics()["synchronous_commit"] == "remote_apply"
 
 
-def test_the_database_refuses_changes(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_the_database_refuses_changes(url: str, sql: Sql, opened: Opened) -> None:
     """UPDATE, DELETE and TRUNCATE fail on events and blobs, even where no row is hit."""
     run, content = new_run_id(), b"bytes"
     event = ResourceSnapshotted(resource="files", files={"a": blob_name(content)})
@@ -216,9 +172,7 @@ def test_the_database_refuses_changes(
         sql.execute("UPDATE blobs SET content = '' WHERE false")
 
 
-def test_people_can_read_it_with_psql(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_people_can_read_it_with_psql(url: str, sql: Sql, opened: Opened) -> None:
     """The view `log` shows times and digests as text."""
     run = new_run_id()
     appended = opened(url).append(run, note(), NEW)
@@ -231,7 +185,7 @@ def test_people_can_read_it_with_psql(
 # --- one order ------------------------------------------------------------------------
 
 
-def test_a_follower_misses_nothing_that_many_write(url: str, opened: Callable[..., Ledger]) -> None:
+def test_a_follower_misses_nothing_that_many_write(url: str, opened: Opened) -> None:
     """Many writers, with connections of their own, on the same runs: all seen once, in order."""
     runs = [new_run_id() for _ in range(3)]
     writers, each = 6, 25
@@ -271,8 +225,8 @@ def test_a_follower_misses_nothing_that_many_write(url: str, opened: Callable[..
 
 def test_what_may_still_be_preceded_is_not_shown_to_followers(
     url: str,
-    sql: psycopg.Connection[Any],
-    opened: Callable[..., Ledger],
+    sql: Sql,
+    opened: Opened,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An older transaction that is still at work delays `tail`, never `read`."""
@@ -291,8 +245,8 @@ def test_what_may_still_be_preceded_is_not_shown_to_followers(
 
 def test_a_tail_waits_a_moment_for_those_who_hide_what_is_committed(
     url: str,
-    sql: psycopg.Connection[Any],
-    opened: Callable[..., Ledger],
+    sql: Sql,
+    opened: Opened,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What was appended before `tail` is called is in it, if others let go soon enough."""
@@ -310,9 +264,7 @@ def test_a_tail_waits_a_moment_for_those_who_hide_what_is_committed(
     assert next(ledger.tail()).version == 1
 
 
-def test_a_transaction_that_was_overtaken_gets_a_new_number(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_a_transaction_that_was_overtaken_gets_a_new_number(url: str, opened: Opened) -> None:
     """Who waited for another's append comes after it in the ledger's order too."""
     ledger, other, run, first = opened(url), opened(url), new_run_id(), new_run_id()
     tries = 0
@@ -332,9 +284,7 @@ def test_a_transaction_that_was_overtaken_gets_a_new_number(
     assert_whole(ledger, (first, 1), (run, 2))
 
 
-def test_a_group_of_any_size_finds_room(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_a_group_of_any_size_finds_room(url: str, sql: Sql, opened: Opened) -> None:
     """More events than a transaction can number are committed in several."""
     ledger = opened(url)
     runs = [new_run_id() for _ in range(7)]
@@ -352,9 +302,7 @@ def test_a_group_of_any_size_finds_room(
 # --- others in the way ----------------------------------------------------------------
 
 
-def test_who_waits_too_long_is_told_so(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_who_waits_too_long_is_told_so(url: str, sql: Sql, opened: Opened) -> None:
     """A lock that others hold for longer than `wait` is StoreBusyError; nothing was written."""
     ledger, run = opened(url, wait=0.1), new_run_id()
     ledger.append(run, note(), NEW)
@@ -369,7 +317,7 @@ def test_who_waits_too_long_is_told_so(
 
 
 def test_two_groups_that_block_each_other_both_go_through(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """A deadlock ends in two commits, not in an error."""
     sql.execute(f"ALTER DATABASE {parse(url).parameters['dbname']} SET deadlock_timeout = '20ms'")
@@ -401,9 +349,7 @@ def test_two_groups_that_block_each_other_both_go_through(
     assert_whole(one, (runs[0], 3), (runs[1], 3))
 
 
-def test_the_same_ids_from_two_writers_at_once_are_recorded_once(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_the_same_ids_from_two_writers_at_once_are_recorded_once(url: str, opened: Opened) -> None:
     """Whoever comes second gets the first one's result, flagged."""
     ledgers = [opened(url) for _ in range(4)]
     run = new_run_id()
@@ -421,7 +367,7 @@ def test_the_same_ids_from_two_writers_at_once_are_recorded_once(
 
 
 def test_ids_that_appear_between_two_looks_are_found_in_the_end(
-    url: str, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer of the same ids who is quicker, even than the careful way, is no error."""
     ledger, other = opened(url), opened(url)
@@ -442,9 +388,7 @@ def test_ids_that_appear_between_two_looks_are_found_in_the_end(
     assert_whole(ledger, (run, 3))
 
 
-def test_of_two_who_claim_at_once_one_is_told_about_the_other(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_of_two_who_claim_at_once_one_is_told_about_the_other(url: str, opened: Opened) -> None:
     """The loser of a race for a claim gets RunClaimedError, as if it had come later."""
     ledgers = [opened(url) for _ in range(4)]
     for _ in range(5):
@@ -468,9 +412,7 @@ def test_of_two_who_claim_at_once_one_is_told_about_the_other(
 
 
 @pytest.mark.parametrize("how", ["before", "after", "silently"])
-def test_an_append_whose_answer_was_lost_is_there_once(
-    url: str, how: str, opened: Callable[..., Ledger]
-) -> None:
+def test_an_append_whose_answer_was_lost_is_there_once(url: str, how: str, opened: Opened) -> None:
     """Whether the server got it or not, a cut during the commit is found out about."""
     run, draft = new_run_id(), Draft(note(mark="cut-here"), new_run_id())
     with proxied(url) as proxy:
@@ -487,9 +429,7 @@ def test_an_append_whose_answer_was_lost_is_there_once(
 
 
 @pytest.mark.parametrize("how", ["before", "after", "silently"])
-def test_a_group_whose_answer_was_lost_is_there_once(
-    url: str, how: str, opened: Callable[..., Ledger]
-) -> None:
+def test_a_group_whose_answer_was_lost_is_there_once(url: str, how: str, opened: Opened) -> None:
     """Each of a group's appends is recorded once, and the refused one stays refused."""
     runs = [new_run_id() for _ in range(3)]
     with proxied(url) as proxy:
@@ -514,9 +454,7 @@ def test_a_group_whose_answer_was_lost_is_there_once(
 
 
 @pytest.mark.parametrize("how", ["before", "after", "silently"])
-def test_a_claim_whose_answer_was_lost_is_held_once(
-    url: str, how: str, opened: Callable[..., Ledger]
-) -> None:
+def test_a_claim_whose_answer_was_lost_is_held_once(url: str, how: str, opened: Opened) -> None:
     """The run is claimed by one epoch, and the claim is the one that the caller holds."""
     run = new_run_id()
     with proxied(url) as proxy:
@@ -536,9 +474,7 @@ def test_a_claim_whose_answer_was_lost_is_held_once(
         ledger.close()
 
 
-def test_what_can_not_be_found_out_is_said_to_be_unknown(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_what_can_not_be_found_out_is_said_to_be_unknown(url: str, opened: Opened) -> None:
     """A server that stays away after the cut leaves the outcome open; the ids settle it later."""
     run, draft = new_run_id(), Draft(note(mark="cut-here"), new_run_id())
     with proxied(url) as proxy:
@@ -555,9 +491,7 @@ def test_what_can_not_be_found_out_is_said_to_be_unknown(
         ledger.close()
 
 
-def test_a_cut_before_the_commit_writes_nothing_twice(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_a_cut_before_the_commit_writes_nothing_twice(url: str, opened: Opened) -> None:
     """Work that was cut in the middle is done again, from its beginning."""
     run, content = new_run_id(), b"cut-here, in a blob"
     event = ResourceSnapshotted(resource="files", files={"a": blob_name(content)})
@@ -570,9 +504,7 @@ def test_a_cut_before_the_commit_writes_nothing_twice(
         ledger.close()
 
 
-def test_idle_connections_that_were_ended_are_replaced(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_idle_connections_that_were_ended_are_replaced(url: str, sql: Sql, opened: Opened) -> None:
     """Reading, appending and claiming go on after an administrator ended every session."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, note(), NEW)
@@ -583,18 +515,13 @@ def test_idle_connections_that_were_ended_are_replaced(
         lambda: ledger.append(run, note(), ANY, claim.epoch),
         lambda: ledger.claim(run),
     ):
-        sql.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        end_sessions(sql)
         act()
     assert ledger.store.holder() == holder
     assert ledger.run(run).epoch == 1
 
 
-def test_connections_may_be_lost_more_than_once(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_connections_may_be_lost_more_than_once(url: str, sql: Sql, opened: Opened) -> None:
     """Within `wait` a call tries again however often its connection is ended under it."""
     ledger, run, ended = opened(url), new_run_id(), []
     ledger.append(run, note(), NEW)
@@ -613,7 +540,7 @@ def test_connections_may_be_lost_more_than_once(
 
 
 def test_a_query_that_nobody_waits_for_any_more_is_stopped(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """After `wait` a read is a typed error, and the server no longer works on it."""
     ledger = opened(url, wait=0.1)
@@ -633,7 +560,7 @@ def queued(ledger: Ledger, name: str) -> tuple[list[Job[Transaction]], DerivedDa
 
 @pytest.mark.parametrize("neighbour", ["refused", "drops another"])
 def test_derived_data_whose_answer_was_lost_is_written_once(
-    url: str, opened: Callable[..., Ledger], neighbour: str
+    url: str, opened: Opened, neighbour: str
 ) -> None:
     """What a neighbour in the group took back does not hide that the commit went through."""
     before, after = Watermark("f", 1, "a"), Watermark("f", 2, "b")
@@ -657,7 +584,7 @@ def test_derived_data_whose_answer_was_lost_is_written_once(
 
 
 def test_derived_data_that_is_written_and_dropped_at_once_has_an_unknown_outcome(
-    url: str, opened: Callable[..., Ledger]
+    url: str, opened: Opened
 ) -> None:
     """With no trace left of it, a commit whose answer was lost has an unknown outcome."""
     before, after = Watermark("f", 1, "a"), Watermark("f", 2, "b")
@@ -676,10 +603,10 @@ def test_derived_data_that_is_written_and_dropped_at_once_has_an_unknown_outcome
 
 
 def test_a_server_that_crashed_is_used_again_when_it_is_back(
-    opened: Callable[..., Ledger],
+    opened: Opened,
 ) -> None:
     """After kill -9 of the server everything acknowledged is there, and work goes on."""
-    with PostgresServer({"autovacuum": "off"}) as server:
+    with PostgresServer(FAST) as server:
         ledger, run = opened(server.url(), wait=20), new_run_id()
         ledger.append(run, note(), NEW)
         claim = ledger.claim(run)
@@ -710,9 +637,7 @@ sys.stdin.read()
 """
 
 
-def test_a_killed_workers_run_can_be_claimed_at_once(
-    url: str, opened: Callable[..., Ledger]
-) -> None:
+def test_a_killed_workers_run_can_be_claimed_at_once(url: str, opened: Opened) -> None:
     """The lock of a process that got SIGKILL is gone long before its lease is."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, note(), NEW)
@@ -737,7 +662,7 @@ def test_a_killed_workers_run_can_be_claimed_at_once(
     eventually(claimed)
 
 
-def test_a_closed_ledger_gives_no_sign_of_life(url: str, opened: Callable[..., Ledger]) -> None:
+def test_a_closed_ledger_gives_no_sign_of_life(url: str, opened: Opened) -> None:
     """Closing frees the lock, and leaves no connection behind."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, note(), NEW)
@@ -761,7 +686,7 @@ def test_a_closed_ledger_gives_no_sign_of_life(url: str, opened: Callable[..., L
 
 
 def test_a_restored_dump_is_read_at_once_and_written_after_rebasing(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """On a server that counts from the beginning, new events still come after the old ones."""
     source, run = opened(url), new_run_id()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from random import Random
 from threading import Event
 from typing import Any
@@ -17,7 +17,8 @@ from uuid import UUID
 import psutil
 import pytest
 
-from tests.postgres import PostgresServer, eventually, new_database
+from tests.postgres import FAST, PostgresServer, eventually, new_database
+from tests.unit.ledger.stores.postgres.ledgers import Opened
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -42,14 +43,8 @@ def note(text: str = "") -> CustomEvent:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer({"autovacuum": "off"}) as server:
+    with PostgresServer(FAST) as server:
         yield server
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Ledger]]:
-    with ExitStack() as stack:
-        yield lambda url, **options: stack.enter_context(Ledger.open(url, **options))
 
 
 class Everything:
@@ -96,7 +91,7 @@ class Everything:
 
 
 def test_every_operation_fails_with_a_typed_error_and_then_works_again(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """While the server is away nothing hangs and nothing else is raised; no ledger is reopened."""
     url = new_database(server.url())
@@ -118,7 +113,7 @@ def test_every_operation_fails_with_a_typed_error_and_then_works_again(
 
 
 def test_everything_waits_for_a_server_that_restarts(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """Whatever it is that comes first, also a first claim: it goes on when the server is back."""
     url = new_database(server.url())
@@ -139,7 +134,7 @@ def test_everything_waits_for_a_server_that_restarts(
 
 
 def test_a_snapshot_that_never_came_to_be_leaves_nothing_to_clean_up(
-    server: PostgresServer, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    server: PostgresServer, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is away is one typed error, and nothing more when the rest is thrown away."""
     ledger = opened(new_database(server.url()), wait=0.1)
@@ -156,7 +151,7 @@ def test_a_snapshot_that_never_came_to_be_leaves_nothing_to_clean_up(
 
 
 def test_a_ledger_can_be_closed_while_the_server_is_away(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """Closing raises nothing, and the claims that it held can be taken afterwards."""
     url = new_database(server.url())
@@ -171,7 +166,7 @@ def test_a_ledger_can_be_closed_while_the_server_is_away(
 
 
 def test_a_follower_goes_on_by_itself_when_the_server_is_back_in_time(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """Within `wait` an outage is only a pause: no event is missed or seen twice."""
     url = new_database(server.url())
@@ -196,7 +191,7 @@ def test_a_follower_goes_on_by_itself_when_the_server_is_back_in_time(
 
 
 def test_a_follower_whose_server_stays_away_can_be_resumed(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """After `wait` it raises, and goes on after the last position: nothing missed or seen twice."""
     url = new_database(server.url())
@@ -256,9 +251,7 @@ def fill(ledger: Ledger, run: UUID) -> StoreUnavailableError:
     raise AssertionError("there was room for everything")
 
 
-def test_a_table_that_can_not_grow_is_a_typed_error(
-    server: PostgresServer, opened: Callable[..., Ledger]
-) -> None:
+def test_a_table_that_can_not_grow_is_a_typed_error(server: PostgresServer, opened: Opened) -> None:
     """Nothing is half written, reading goes on, and with room again so does the same ledger."""
     ledger, run = opened(new_database(server.url())), new_run_id()
     ledger.append(run, RunStarted(), NEW)
@@ -276,7 +269,7 @@ def test_a_table_that_can_not_grow_is_a_typed_error(
 
 
 def test_a_log_that_can_not_grow_ends_the_server_and_loses_nothing(
-    server: PostgresServer, opened: Callable[..., Ledger]
+    server: PostgresServer, opened: Opened
 ) -> None:
     """PostgreSQL panics, recovers and is used again; the append that met it is there once."""
     ledger, run = opened(new_database(server.url())), new_run_id()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
-import psycopg
 import pytest
 
-from tests.postgres import new_database
 from tests.postgres_proxy import Proxy
-from tests.unit.ledger.stores.postgres.test_postgres import add
+from tests.unit.ledger.stores.postgres.ledgers import Opened, Sql, add, end_sessions, note
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -33,31 +29,10 @@ from turnledger.ledger.stores.postgres import transaction as postgres_transactio
 from turnledger.ledger.stores.postgres.connection import parse
 from turnledger.ledger.transfer.backup import snapshot_of
 
-
-def note(number: int = 0) -> CustomEvent:
-    return CustomEvent(kind="test.note", data={"number": number})
+pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-def url() -> str:
-    """A database without a ledger."""
-    return new_database()
-
-
-@pytest.fixture
-def sql(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """The administrator of the same database."""
-    with psycopg.connect(url, autocommit=True) as db:
-        yield db
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Ledger]]:
-    with ExitStack() as stack:
-        yield lambda url, **options: stack.enter_context(Ledger.open(url, **options))
-
-
-def new_role(sql: psycopg.Connection[Any], attributes: str = "LOGIN") -> str:
+def new_role(sql: Sql, attributes: str = "LOGIN") -> str:
     role = f"r{new_run_id().hex}"
     sql.execute(f"CREATE ROLE {role} {attributes}")
     return role
@@ -71,21 +46,17 @@ def as_role(url: str, role: str) -> str:
 
 
 @pytest.mark.parametrize("style", ["German", "SQL, DMY", "Postgres"])
-def test_dates_may_be_written_in_any_style(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger], style: str
-) -> None:
+def test_dates_may_be_written_in_any_style(url: str, sql: Sql, opened: Opened, style: str) -> None:
     """A ledger opens and finds back to its server, whatever dates look like there."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, RunStarted(), NEW)
     sql.execute(f"ALTER DATABASE {parse(url).parameters['dbname']} SET datestyle = '{style}'")
-    end_all_sessions(sql)
+    end_sessions(sql)
     assert ledger.append(run, note(), 1).version == 2
     assert opened(url).head(run) == 2
 
 
-def test_a_snapshot_lasts_longer_than_a_transaction_may(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_a_snapshot_lasts_longer_than_a_transaction_may(url: str, sql: Sql, opened: Opened) -> None:
     """Limits on the time of a transaction are lifted for the one that reads a whole ledger."""
     ledger = opened(url)
     for setting in ("transaction", "idle_in_transaction_session", "statement"):
@@ -97,18 +68,11 @@ def test_a_snapshot_lasts_longer_than_a_transaction_may(
     snapshot.close()
 
 
-def end_all_sessions(sql: psycopg.Connection[Any]) -> None:
-    sql.execute(
-        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-
-
 # --- who may see and end a session ----------------------------------------------------
 
 
 def test_a_lost_session_of_a_role_that_becomes_another_is_ended(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """Its own session is hidden from the role that it has become; it is laid to rest still."""
     owner = new_role(sql, "NOLOGIN")
@@ -130,7 +94,7 @@ def test_a_lost_session_of_a_role_that_becomes_another_is_ended(
 # --- rights ---------------------------------------------------------------------------
 
 
-def reader(sql: psycopg.Connection[Any]) -> str:
+def reader(sql: Sql) -> str:
     """A role that may read the ledger, and no more."""
     role = new_role(sql)
     sql.execute(f"GRANT USAGE ON SCHEMA turnledger TO {role}")
@@ -139,7 +103,7 @@ def reader(sql: psycopg.Connection[Any]) -> str:
 
 
 def test_a_role_without_the_schema_is_told_what_to_grant(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """Not that a table is missing, which is there."""
     opened(url)
@@ -148,9 +112,7 @@ def test_a_role_without_the_schema_is_told_what_to_grant(
         Ledger.open(as_role(url, role))
 
 
-def test_a_role_that_may_only_read_is_refused_for_good(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
-) -> None:
+def test_a_role_that_may_only_read_is_refused_for_good(url: str, sql: Sql, opened: Opened) -> None:
     """An append or a claim says that trying again does not help, and reading goes on."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, RunStarted(), NEW)
@@ -162,7 +124,7 @@ def test_a_role_that_may_only_read_is_refused_for_good(
 
 
 def test_a_role_that_may_only_read_opens_a_ledger_of_an_older_catalogue(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """That the catalogue has grown is written down by those who may."""
     opened(url)
@@ -181,9 +143,7 @@ def life_sign(ledger: Ledger) -> int:
 
 
 @pytest.mark.parametrize("how", ["heartbeat", "append"])
-def test_a_lost_sign_of_life_is_given_again(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger], how: str
-) -> None:
+def test_a_lost_sign_of_life_is_given_again(url: str, sql: Sql, opened: Opened, how: str) -> None:
     """A worker whose sign alone was ended keeps its run as soon as it writes anything."""
     ledger, run = opened(url), new_run_id()
     ledger.append(run, RunStarted(), NEW)
@@ -198,7 +158,7 @@ def test_a_lost_sign_of_life_is_given_again(
 
 
 def test_a_sign_of_life_that_could_not_be_given_is_tried_again(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """Without a place for its connection the worker goes on, and gives it when there is one."""
     ledger, run, role = opened(url), new_run_id(), new_role(sql)
@@ -222,7 +182,7 @@ def test_a_sign_of_life_that_could_not_be_given_is_tried_again(
 
 
 def test_what_can_not_be_indexed_is_refused_and_its_neighbours_are_not(
-    url: str, opened: Callable[..., Ledger]
+    url: str, opened: Opened
 ) -> None:
     """A record from elsewhere may be too long for an index here: that is its own error."""
     ledger = opened(url)
@@ -237,7 +197,7 @@ def test_what_can_not_be_indexed_is_refused_and_its_neighbours_are_not(
 
 
 def test_a_group_of_which_the_server_refuses_one_is_split(
-    url: str, sql: psycopg.Connection[Any], opened: Callable[..., Ledger]
+    url: str, sql: Sql, opened: Opened
 ) -> None:
     """Whatever the server has against one append, the others of its group go through."""
     ledger = opened(url)
@@ -261,7 +221,7 @@ def test_a_group_of_which_the_server_refuses_one_is_split(
 
 
 def test_one_statement_carries_only_so_much(
-    url: str, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group of large appends is one commit, in several statements."""
     monkeypatch.setattr(postgres_transaction, "CHARACTERS_AT_ONCE", 1000)

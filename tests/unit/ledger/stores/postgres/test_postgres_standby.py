@@ -7,9 +7,8 @@ primary crashes, everybody sees it there, and it is gone when the standby takes 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
 
@@ -17,8 +16,10 @@ import psycopg
 import pytest
 
 from tests.crash.failover import both
-from tests.postgres import PostgresServer, eventually, new_database
+from tests.matrices import cells
+from tests.postgres import FAST, PostgresServer, eventually, new_database
 from tests.postgres_proxy import SOCKET, Proxy
+from tests.unit.ledger.stores.postgres.ledgers import Opened, Sql, note
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -36,10 +37,6 @@ from turnledger.ledger.runs.transaction import Transaction, Watermark
 from turnledger.ledger.stores.postgres import connection
 from turnledger.ledger.stores.postgres.connection import Connection, parse
 from turnledger.ledger.transfer.backup import snapshot_of
-
-
-def note(number: int = 0) -> CustomEvent:
-    return CustomEvent(kind="test.note", data={"number": number})
 
 
 class Pair:
@@ -66,7 +63,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Pair]:
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with PostgresServer(FAST) as primary, PostgresServer(standby_of=primary) as standby:
         primary.require(standby)
         yield Pair(primary, standby)
 
@@ -77,18 +74,6 @@ def pair(servers: Pair) -> Iterator[Pair]:
     yield servers
     if not (servers.standby.data / "postmaster.pid").exists():
         servers.standby.start()
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., Ledger]]:
-    with ExitStack() as stack:
-        yield lambda url, **options: stack.enter_context(Ledger.open(url, **options))
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(4) as pool:
-        yield pool
 
 
 class Trial:
@@ -109,14 +94,12 @@ class Trial:
         )
 
 
-@pytest.fixture(params=["notice", "error"])
-def hears(request: pytest.FixtureRequest) -> str:
-    """What the role, or PGOPTIONS, lets through: the warning of a cancelled wait, or not even."""
-    return str(request.param)
+# What the role, or PGOPTIONS, lets through: the warning of a cancelled wait, or not even that.
+HEARS = ["notice", "error"]
 
 
 @pytest.fixture
-def trial(pair: Pair, opened: Callable[..., Ledger], pool: ThreadPoolExecutor) -> Trial:
+def trial(pair: Pair, opened: Opened, pool: ThreadPoolExecutor) -> Trial:
     return Trial(opened(new_database(pair.primary.url())), pool)
 
 
@@ -133,11 +116,11 @@ def with_role(url: str, *settings: str, attributes: str = "") -> str:
 # --- waits that end too early ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("blobs", [[], [b"with a blob"]])
+@pytest.mark.parametrize(("blobs", "hears"), cells([[], [b"with a blob"]], HEARS))
 def test_a_cancelled_wait_for_the_standby_is_no_acknowledgement(
     pair: Pair,
     trial: Trial,
-    opened: Callable[..., Ledger],
+    opened: Opened,
     blobs: list[bytes],
     hears: str,
 ) -> None:
@@ -165,7 +148,7 @@ def test_a_cancelled_wait_for_the_standby_is_no_acknowledgement(
 
 
 def test_a_retry_in_the_careful_way_waits_for_the_standby_too(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger], pool: ThreadPoolExecutor
+    pair: Pair, trial: Trial, opened: Opened, pool: ThreadPoolExecutor
 ) -> None:
     """Whoever finds the ids recorded, in whatever way, says so only when the standby has them."""
     pair.standby.kill()
@@ -210,19 +193,19 @@ def test_what_a_crash_made_visible_waits_for_the_standby(pair: Pair, trial: Tria
 
 
 def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Opened
 ) -> None:
     """After `wait` it is said that it is away; the same ledger goes on when it is back."""
     other, claimed = new_run_id(), new_run_id()
     for run in (other, claimed):
         trial.ledger.append(run, RunStarted(), NEW)
-    trial.ledger = opened(trial.ledger.url, wait=3.0)
+    trial.ledger = opened(trial.ledger.url, wait=2.0)
     trial.ledger.append(trial.run, note(), 1)
     pair.standby.kill()
     began = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=r"standby did not confirm.*same ids") as caught:
         trial.ledger.append(trial.run, trial.drafts, 2)
-    assert 3.0 < time.monotonic() - began < 7.5
+    assert 2.0 < time.monotonic() - began < 6.5
     # A retry, and everything else that writes, is told the same, and leaves no process waiting.
     for act in (
         lambda: trial.ledger.append(trial.run, list(caught.value.drafts), 2),
@@ -238,8 +221,9 @@ def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
     assert trial.ledger.append(trial.run, list(caught.value.drafts), 2).duplicate
 
 
+@pytest.mark.parametrize("hears", HEARS)
 def test_a_follower_is_shown_only_what_a_fail_over_can_not_take_back(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger], hears: str
+    pair: Pair, trial: Trial, opened: Opened, hears: str
 ) -> None:
     """A commit whose wait was cancelled is there for all to see, but not for a follower."""
     url = with_role(trial.ledger.url, f"client_min_messages = {hears}", attributes="SUPERUSER")
@@ -265,7 +249,7 @@ def test_a_follower_is_shown_only_what_a_fail_over_can_not_take_back(
 
 
 def test_a_follower_asks_the_standby_once_for_all_that_is_there(
-    trial: Trial, opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    trial: Trial, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not for every page of a long ledger, and not at all who does not follow."""
     asked: list[str] = []
@@ -289,9 +273,7 @@ def test_a_follower_asks_the_standby_once_for_all_that_is_there(
 
 
 @pytest.mark.parametrize("read_only", ["off", "on"])
-def test_a_role_that_may_only_read_can_follow(
-    trial: Trial, opened: Callable[..., Ledger], read_only: str
-) -> None:
+def test_a_role_that_may_only_read_can_follow(trial: Trial, opened: Opened, read_only: str) -> None:
     """To have the standby confirm something takes no right to write, nor a transaction for it."""
     url = with_role(trial.ledger.url, f"default_transaction_read_only = {read_only}")
     role = parse(url).parameters["user"]
@@ -301,9 +283,7 @@ def test_a_role_that_may_only_read_can_follow(
     assert next(opened(url).tail(follow=True)).version == 1
 
 
-def test_a_follower_on_a_standby_waits_for_nobody(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
-) -> None:
+def test_a_follower_on_a_standby_waits_for_nobody(pair: Pair, trial: Trial, opened: Opened) -> None:
     """What is there to be read is there to take over with."""
     url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
     pair.standby.set(synchronous_standby_names="somebody")
@@ -314,9 +294,7 @@ def test_a_follower_on_a_standby_waits_for_nobody(
         pair.standby.set(synchronous_standby_names="")
 
 
-def test_a_standby_is_read_and_not_written(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
-) -> None:
+def test_a_standby_is_read_and_not_written(pair: Pair, trial: Trial, opened: Opened) -> None:
     """A ledger can be opened on a standby; an append there says what to put into the URL."""
     url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
     eventually(lambda: _has(url, trial.run))
@@ -330,7 +308,7 @@ def test_a_standby_is_read_and_not_written(
 
 
 def test_on_a_standby_a_lease_counts_until_its_time_is_up(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Opened
 ) -> None:
     """Locks are not replicated: that nobody is seen to live there means nothing."""
     with trial.ledger.claim(trial.run, worker="somebody"):
@@ -342,7 +320,7 @@ def test_on_a_standby_a_lease_counts_until_its_time_is_up(
 
 
 def test_a_standby_is_opened_with_an_older_catalogue(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Opened
 ) -> None:
     """Nothing has to be written to be read."""
     with psycopg.connect(trial.ledger.url, autocommit=True) as db:
@@ -355,7 +333,7 @@ def test_a_standby_is_opened_with_an_older_catalogue(
 
 
 def test_an_address_that_led_to_a_standby_leads_back(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Opened
 ) -> None:
     """A ledger that landed on a server without writes finds the primary as soon as it is there."""
     url = trial.ledger.url
@@ -383,7 +361,7 @@ def test_an_address_that_led_to_a_standby_leads_back(
 
 
 def test_a_standby_that_answers_does_not_say_that_nothing_was_written(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger]
+    pair: Pair, trial: Trial, opened: Opened
 ) -> None:
     """After a lost commit, what a standby does not show may be on the primary all the same."""
     draft = Draft(CustomEvent(kind="test.note", data="cut-here"), new_run_id())
@@ -404,7 +382,7 @@ def test_a_standby_that_answers_does_not_say_that_nothing_was_written(
 
 
 def test_a_read_that_replay_is_in_the_way_of_is_asked_again(
-    pair: Pair, trial: Trial, opened: Callable[..., Ledger], pool: ThreadPoolExecutor
+    pair: Pair, trial: Trial, opened: Opened, pool: ThreadPoolExecutor
 ) -> None:
     """A query that a standby cancels for what it has to replay is no error of the reader's."""
     url = trial.ledger.url.replace(str(pair.primary.folder), str(pair.standby.folder))
@@ -457,10 +435,10 @@ def _has(url: str, run: UUID, version: int = 1) -> bool:
 
 
 def test_after_a_fail_over_claims_are_kept_or_fenced_and_the_stray_is_refused(
-    opened: Callable[..., Ledger],
+    opened: Opened,
 ) -> None:
     """Who is back first keeps its run, who is late is fenced, and the old primary is refused."""
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with PostgresServer(FAST) as primary, PostgresServer(standby_of=primary) as standby:
         primary.require(standby)
         url = both(new_database(primary.url()), primary, standby)
         ledger, other = opened(url), opened(url)
@@ -507,10 +485,10 @@ def end_sessions(server: PostgresServer, pids: list[int]) -> None:
 
 
 def test_who_has_met_the_new_primary_leaves_the_old_one_that_lives_on(
-    opened: Callable[..., Ledger],
+    opened: Opened,
 ) -> None:
     """Connections that still work are given up when another one has found the new primary."""
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with PostgresServer(FAST) as primary, PostgresServer(standby_of=primary) as standby:
         own = new_database(primary.url())
         url = own.replace(
             f"host={primary.folder}",
@@ -551,10 +529,10 @@ def _on(server: PostgresServer, url: str) -> str:
 
 
 def test_a_transaction_number_that_a_crash_gave_to_another_proves_nothing(
-    opened: Callable[..., Ledger],
+    opened: Opened,
 ) -> None:
     """Derived rows whose commit was lost in a crash are written again, not taken for written."""
-    with PostgresServer({"wal_writer_delay": "'10s'"}) as server:
+    with PostgresServer({**FAST, "wal_writer_delay": "'10s'"}) as server:
         ledger = opened(new_database(server.url()))
         watermark, crashed = Watermark("print", 5, "state"), []
 
@@ -583,51 +561,56 @@ def _crash_and_give_the_number_away(server: PostgresServer) -> None:
         assert _one(db, "SELECT pg_xact_status(%s::xid8)", number) == ("committed",)
 
 
-def _one(db: psycopg.Connection[Any], query: str, *values: object) -> Any:
+def _one(db: Sql, query: str, *values: object) -> Any:
     return db.execute(query, values).fetchone()
 
 
 # --- a server that says nothing -------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def alone() -> Iterator[PostgresServer]:
+    """A server without a standby."""
+    with PostgresServer(FAST) as server:
+        yield server
+
+
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
-    opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    alone: PostgresServer, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose processes are all stopped is a typed error after `wait`, and then used again."""
     monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
-    with PostgresServer() as server:
-        ledger, run = opened(new_database(server.url()), wait=3.0), new_run_id()
-        ledger.append(run, RunStarted(), NEW)
-        draft = Draft(note(), new_run_id())
-        with server.stopped():
-            for act in (lambda: ledger.head(run), lambda: ledger.append(run, draft, 1)):
-                with pytest.raises(StoreUnavailableError):
-                    act()
-        assert ledger.append(run, draft, 1).version == 2
-        assert ledger.verify_all().problems == ()
+    ledger, run = opened(new_database(alone.url()), wait=2.0), new_run_id()
+    ledger.append(run, RunStarted(), NEW)
+    draft = Draft(note(), new_run_id())
+    with alone.stopped():
+        for act in (lambda: ledger.head(run), lambda: ledger.append(run, draft, 1)):
+            with pytest.raises(StoreUnavailableError):
+                act()
+    assert ledger.append(run, draft, 1).version == 2
+    assert ledger.verify_all().problems == ()
 
 
 def test_rebuilding_the_index_of_a_server_that_says_nothing_ends(
-    opened: Callable[..., Ledger], pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+    alone: PostgresServer, opened: Opened, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may take the server as long as it needs, and not for ever when it stands still."""
     monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
-    with PostgresServer() as server:
-        url, run = new_database(server.url()), new_run_id()
-        ledger = opened(url, wait=2.0)
-        ledger.append(run, RunStarted(tags={"a": "b"}), NEW)
-        with psycopg.connect(url, autocommit=True) as db:
-            db.execute(
-                "CREATE FUNCTION turnledger.slow() RETURNS trigger LANGUAGE plpgsql AS "
-                "$$ BEGIN PERFORM pg_sleep(6); RETURN NULL; END $$"
-            )
-            db.execute(
-                "CREATE TRIGGER slow AFTER DELETE ON turnledger.run_tags "
-                "EXECUTE FUNCTION turnledger.slow()"
-            )
-        ledger.rebuild_index()  # longer than any other answer may take
-        rebuilding = pool.submit(ledger.rebuild_index)
-        eventually(lambda: _asleep(server))
-        with server.stopped(), pytest.raises(StoreUnavailableError):
-            rebuilding.result(60)
-        assert ledger.append(run, note(), 1).version == 2
+    url, run = new_database(alone.url()), new_run_id()
+    ledger = opened(url, wait=2.0)
+    ledger.append(run, RunStarted(tags={"a": "b"}), NEW)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(
+            "CREATE FUNCTION turnledger.slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(4.5); RETURN NULL; END $$"
+        )
+        db.execute(
+            "CREATE TRIGGER slow AFTER DELETE ON turnledger.run_tags "
+            "EXECUTE FUNCTION turnledger.slow()"
+        )
+    ledger.rebuild_index()  # longer than any other answer may take
+    rebuilding = pool.submit(ledger.rebuild_index)
+    eventually(lambda: _asleep(alone))
+    with alone.stopped(), pytest.raises(StoreUnavailableError):
+        rebuilding.result(60)
+    assert ledger.append(run, note(), 1).version == 2
