@@ -58,7 +58,11 @@ from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import recoverable
 from turnledger.runtime.recovery.heartbeat import claimed, worker_name
-from turnledger.runtime.recovery.recover import recover_from_checkpoint, recover_from_ledger
+from turnledger.runtime.recovery.recover import (
+    RecoveryOptions,
+    recover_from_checkpoint,
+    recover_from_ledger,
+)
 from turnledger.runtime.recovery.request_types import (
     is_of,
     recorded_request,
@@ -159,17 +163,30 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run: RecoverableRun | UUID | str,
         *,
         deadline: Deadline | timedelta | None = None,
+        retry_in_doubt: bool = False,
+        decided_by: str = "",
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run an interrupted run to its end.
 
         A RecoveryError, such as CheckpointNotFoundError or CheckpointExpiredError, if it can't
         be recovered; RunClaimedError if another worker has it; DecisionRequiredError if it waits
-        for a person. A `deadline` replaces the recorded one.
+        for a person.
+
+        Args:
+            run: The run.
+            deadline: Replaces the recorded one.
+            retry_in_doubt: Run calls in doubt again, although they may have happened. The
+                consent is recorded with the resume, once the prompt was checked, and holds for
+                this attempt of the run alone.
+            decided_by: Who gives that consent.
         """
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
+        options = RecoveryOptions(
+            deadline=deadline, retry_in_doubt=retry_in_doubt, decided_by=decided_by
+        )
         try:
-            return recover(self.loop_host, run_id, deadline)
+            return recover(self.loop_host, run_id, options)
         except Exception as error:
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise

@@ -6,7 +6,7 @@ already, and that is not done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -77,6 +77,9 @@ class RunWork:
     deadline: Deadline | timedelta | None = None
     saved: Saved = field(default_factory=Saved)
     state: ExecutionState | None = None
+    # Ids of the events of consent to run calls in doubt again. They are pending until the first
+    # commit, which comes after the prompt was checked: a run that is refused has none.
+    consent: Sequence[str] = ()
     began: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,6 +216,7 @@ def _complete(work: RunWork) -> None:
 def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if that is possible; the caller gets the error itself."""
     journal = work.journal
+    journal.withdraw(work.consent)
     failed = RunFailed(
         error_type=type(error).__name__,
         error_message=error_message(error),
