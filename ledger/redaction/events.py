@@ -27,6 +27,7 @@ from turnledger.ledger.events.types import (
     MessageAppended,
     OfferedTool,
     ResourceSnapshotted,
+    SliceChange,
 )
 from turnledger.ledger.redaction.redactor import Path, Redactor
 
@@ -43,6 +44,7 @@ _IDS = frozenset(
         "outcome_digest",
         "prompt_digest",
         "request_digest",
+        "spec",
         "state_digest",
         "tool_call_id",
         "tools_digest",
@@ -60,7 +62,7 @@ def _holds_text(hint: Any) -> bool:
     return any(_holds_text(one) for one in parts) if parts else True
 
 
-_HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool)
+_HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool, SliceChange)
 
 
 @cache

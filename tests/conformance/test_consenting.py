@@ -1,4 +1,4 @@
-"""Consent to run a call in doubt again: when it is recorded, and for how long it holds."""
+"""Decisions about calls in doubt: consent to run them again, and what a completed one carries."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.unit.runtime.loops import (
     Answer,
     Crash,
     Goal,
+    Plan,
     Planner,
     asks,
     call,
@@ -23,8 +24,12 @@ from tests.unit.runtime.loops import (
 from turnledger.ledger import (
     ANY,
     Ledger,
+    MessageAppended,
     RunClaimedError,
     RunResumed,
+    SliceChange,
+    SliceEventApplied,
+    ToolCallCompleted,
     ToolCallDecided,
     new_run_id,
 )
@@ -32,6 +37,7 @@ from turnledger.projections import state_at
 from turnledger.runtime import (
     Deadline,
     DecisionRequiredError,
+    PromptEvaluationError,
     PromptMismatch,
     RequestTypeMismatchError,
     replay,
@@ -185,3 +191,67 @@ def test_consent_does_not_replace_a_decision(ledger: Ledger) -> None:
     loop = asking(ledger)
     loop.recover(run_id, retry_in_doubt=True)
     assert loop.ran == ["c3"]
+
+
+# --- what a decision carries -----------------------------------------------------------
+
+
+def completed(*changes: SliceChange, **fields: Any) -> ToolCallDecided:
+    return ToolCallDecided(call_id="c2", decision="completed", attempt=1, changes=changes, **fields)
+
+
+def test_a_completed_call_says_and_changes_what_was_decided(ledger: Ledger) -> None:
+    """Text, value and session changes are recorded with the result, as if the tool had."""
+    run_id = interrupted(ledger, on_interrupt="ask")
+    change = SliceChange("Plan", "Plan", "append", {"step": "c2"})
+    ledger.append(run_id, completed(change, text="Did c2.", value={"done": 2}), ANY)
+    response, session = asking(ledger).recover(run_id)
+    assert response.output == Answer(3)
+    assert session[Plan].all() == (Plan("c1"), Plan("c2"), Plan("c3"))
+    records = list(ledger.read(run_id))
+    (at,) = [
+        n
+        for n, r in enumerate(records)
+        if isinstance(r.event, SliceEventApplied) and r.event.payload == {"step": "c2"}
+    ]
+    applied, result, message = (record.event for record in records[at : at + 3])
+    assert isinstance(applied, SliceEventApplied)
+    assert applied.call_id == "c2"
+    assert isinstance(result, ToolCallCompleted)
+    assert (result.call_id, result.value) == ("c2", {"done": 2})
+    assert isinstance(message, MessageAppended)
+    assert message.message.content == "Did c2."
+    assert len({r.commit for r in records[at : at + 3]}) == 1
+    assert replay(ledger, run_id, loop=asking(Ledger.open("memory://"))).divergence is None
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        SliceChange("Plan", "Plan", "append", {"no": "step"}),
+        SliceChange("Plan", "Unknown", "apply", {}),
+        SliceChange("Plan", "Plan", "seed", "no list"),
+    ],
+)
+def test_a_change_that_does_not_fit_is_refused_with_all_of_the_decision(
+    ledger: Ledger, unfit: SliceChange
+) -> None:
+    """The run fails with the change's number, nothing is applied, and another decision works."""
+    run_id = interrupted(ledger, on_interrupt="ask")
+    fits = SliceChange("Plan", "Plan", "append", {"step": "c2"})
+    ledger.append(run_id, completed(fits, unfit), ANY)
+    with pytest.raises(PromptEvaluationError, match=r"Change 2 .* turnledger resolve"):
+        asking(ledger).recover(run_id)
+    assert len(state_at(ledger, run_id).slices.all("Plan")) == 1
+    assert replay(ledger, run_id, loop=asking(Ledger.open("memory://"))).divergence is None
+    ledger.append(run_id, completed(fits), ANY)
+    _, session = asking(ledger).recover(run_id)
+    assert session[Plan].all() == (Plan("c1"), Plan("c2"), Plan("c3"))
+
+
+def test_a_secret_in_a_carried_change_is_not_stored(ledger: Ledger) -> None:
+    """A decision's changes are redacted like the events that they become."""
+    run_id = interrupted(ledger, on_interrupt="ask")
+    secret = "sk-ant-api03-" + "a1B2" * 24 + "AA"
+    ledger.append(run_id, completed(SliceChange("Plan", "Plan", "append", {"step": secret})), ANY)
+    assert not [r for r in ledger.read(run_id) if secret in r.row.data]

@@ -13,7 +13,17 @@ from uuid import UUID
 import pytest
 
 from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold
-from turnledger.ledger import ANY, NEW, CustomEvent, Ledger, RunStarted, ToolCallDecided, new_run_id
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    Ledger,
+    ResourceSnapshotted,
+    RunStarted,
+    SliceChange,
+    ToolCallDecided,
+    new_run_id,
+)
 from turnledger.projections import state_at
 from turnledger.runtime import LedgerCheckpointBackend
 
@@ -289,6 +299,35 @@ def test_resolve_refuses_a_call_that_changed_since_it_was_shown(
     gone = cli("resolve", run, "p2", "--retry", "--at", version)
     assert (gone.code, "completed in attempt 2 now" in gone.err) == (4, True)
     assert bank.read_text() == "p1\np2\n"
+
+
+def test_resolve_carries_what_the_tool_would_have_said_and_changed(
+    cli: InProcess, killed: Callable[..., UUID]
+) -> None:
+    """--text, --value and --change are in the decision; what is not carried is named."""
+    run = killed()
+    with cli.ledger() as ledger:
+        ledger.append(run, ResourceSnapshotted(resource="files", files={}), ANY)
+    change = '{"slice": "Paid", "event_type": "Paid", "operation": "append", "payload": {"n": 3}}'
+    given = ("--text", "Paid 3.", "--value", '{"paid": 3}', "--change", change)
+    for wrong in (
+        ("--retry", *given),
+        ("--completed", "1", *given),
+        ("--completed", "--change", "{}"),
+    ):
+        assert cli("resolve", run, "p2", *wrong).code == 2
+    done = cli("resolve", run, "p2", "--completed", *given)
+    assert done.code == 0
+    assert "Not carried: what the call changed in files" in done.err
+    assert "has not used the slice Paid" in done.err
+    with cli.ledger() as ledger:
+        (decision,) = [r.event for r in ledger.read(run) if isinstance(r.event, ToolCallDecided)]
+    assert (decision.text, decision.value) == ("Paid 3.", {"paid": 3})
+    assert decision.changes == (SliceChange("Paid", "Paid", "append", {"n": 3}),)
+    assert cli("recover", run, "--app", APP).code == 0
+    assert "Paid 3." in cli("messages", run).out
+    assert cli("state", run, "-o", "json").json["slices"]["Paid"] == [{"n": 3}]
+    assert cli("replay", run, "--app", APP).code == 0
 
 
 def test_resolve_refuses_a_run_that_a_worker_has(

@@ -29,9 +29,12 @@ from turnledger.ledger import (
     Event,
     InvalidInputError,
     Ledger,
+    ResourceSnapshotted,
     RunAbandoned,
     RunClaimedError,
     RunNotFoundError,
+    SliceChange,
+    SliceEventApplied,
     ToolCallDecided,
     TurnledgerError,
 )
@@ -106,14 +109,31 @@ def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[
 @command(
     example="""\
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
+turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed --text "Paid 5."
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
 turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
 )
 @run_argument
 @click.argument("call_id")
-@click.option("--completed", metavar="JSON", help="The call happened, with this result.")
+@click.option(
+    "--completed",
+    is_flag=False,
+    flag_value="",
+    metavar="[JSON]",
+    help="The call happened, with this result (or that of --value, --text and --change).",
+)
 @click.option("--failed", metavar="TEXT", help="The call did not happen, for this reason.")
 @flag("--retry", help="Run the call again.")
+@click.option("--text", metavar="TEXT", help="What the model is told. Default: the value.")
+@click.option("--value", metavar="JSON", help="The result as data.")
+@click.option(
+    "--change",
+    "changes",
+    multiple=True,
+    metavar="JSON",
+    help='A session change: {"slice": NAME, "event_type": NAME, "operation": "apply", "append", '
+    '"seed" or "clear", "payload": JSON}. Can be repeated.',
+)
 @version_option(
     "--at",
     least=1,
@@ -129,6 +149,9 @@ def resolve(
     completed: str | None,
     failed: str | None,
     retry: bool,
+    text: str | None,
+    value: str | None,
+    changes: tuple[str, ...],
     at: int | None,
     by: str | None,
 ) -> None:
@@ -137,15 +160,22 @@ def resolve(
     The decision is recorded, and used when the run is recovered. It is about the attempt of the
     call that is in doubt now: --retry is used up by one attempt. Nothing is recorded if the call
     changed meanwhile, or since version --at, and exits with 4 then.
+
+    With --completed, --text and --value are what the tool would have said, and each --change is
+    what it would have changed in the session; they are recorded with the result, all or none.
+    Not carried: files and other resources, which stay as they were before the call, and messages
+    that the tool would have added. A change is checked when the run is recovered, as its types
+    are your program's.
     """
     if (completed is not None) + (failed is not None) + retry != 1:
         raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
-    value = None
-    if completed is not None:
-        try:
-            value = msgspec.json.decode(completed)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise click.BadParameter(f"not JSON: {error}", param_hint="--completed") from None
+    if completed is None and (text is not None or value is not None or changes):
+        raise click.UsageError("--text, --value and --change need --completed.")
+    if completed and value is not None:
+        raise click.UsageError("Give the value with --completed or with --value, not with both.")
+    option = "--completed" if completed else "--value"
+    result = _json(completed or value, Any, option) if completed or value is not None else None
+    carried = tuple(_json(one, SliceChange, "--change") for one in changes)
     with open_ledger() as ledger:
         ledger.run(run)
         shown = _call_at(ledger, run, call_id, at) if at is not None else None
@@ -164,20 +194,55 @@ def resolve(
             decision = ToolCallDecided(
                 call_id=call_id,
                 decision="retry" if retry else "completed" if failed is None else "failed",
-                value=value,
-                text=failed or "",
+                value=result,
+                text=failed or text or "",
                 decided_by=by or _user_name(),
                 attempt=call.attempts,
+                changes=carried,
             )
             try:
                 ledger.append(run, decision, version)
                 break
             except ConcurrentAppendError:
                 pass  # perhaps only a comment: look at the call again
+        if completed is not None:
+            _say_not_carried(ledger, run, carried)
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
         f"{decision.decision}. Continue the run: turnledger recover {run} --app module:factory"
     )
+
+
+def _json(text: str | None, kind: Any, option: str) -> Any:
+    """An option's value, decoded."""
+    try:
+        return msgspec.json.decode(text or "", type=kind)
+    except msgspec.ValidationError as error:
+        raise click.BadParameter(f"not a session change: {error}", param_hint=option) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint=option) from None
+
+
+def _say_not_carried(ledger: Ledger, run: UUID, changes: Sequence[SliceChange]) -> None:
+    """Name what a decision leaves as it was before the call."""
+    resources, slices = dict[str, None](), dict[str, None]()
+    tags = (ResourceSnapshotted.tag, SliceEventApplied.tag)
+    for event in (record.event for record in ledger.read(run) if record.tag in tags):
+        if isinstance(event, ResourceSnapshotted):
+            resources[event.resource] = None
+        elif isinstance(event, SliceEventApplied):
+            slices[event.slice] = None
+    if resources:
+        say(
+            f"Not carried: what the call changed in {visible(', '.join(resources))}. These files "
+            "stay as they were before the call."
+        )
+    unknown = [change.slice for change in changes if change.slice not in slices]
+    if unknown:
+        say(
+            f"Note: the run has not used the slice {visible(', '.join(unknown))} so far. Slices "
+            f"that it has used: {visible(', '.join(slices) or 'none')}."
+        )
 
 
 def _stand(call: ToolCallView) -> str:
