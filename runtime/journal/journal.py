@@ -40,6 +40,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Declarations, RunState
+from turnledger.runtime.agent.models.limits import TurnLimit
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -134,6 +135,8 @@ class Journal:
         self.commits = 0
         # A checkpoint after so many completed tools; 0 means no checkpoints.
         self.checkpoint_interval = 0
+        # The most replies of the model, while a loop runs the run; None is no limit.
+        self.turn_limit: TurnLimit | None = None
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()
         self._pending: list[_Pending] = []

@@ -23,7 +23,13 @@ from turnledger.ledger import (
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_message
 from turnledger.ledger.redaction.safe_logging import logger_of
-from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
+from turnledger.runtime.agent.models.limits import (
+    Budget,
+    BudgetTracker,
+    Deadline,
+    TurnLimit,
+    deadline_for,
+)
 from turnledger.runtime.agent.models.retry import RetryCancelledError
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.visibility import (
@@ -75,6 +81,8 @@ class RunWork:
     # The time that earlier attempts took, and a deadline that replaces the recorded one.
     used: timedelta = timedelta(0)
     deadline: Deadline | timedelta | None = None
+    # Replaces the recorded one too.
+    max_turns: int | None = None
     saved: Saved = field(default_factory=Saved)
     state: ExecutionState | None = None
     # Ids of the events of consent to run calls in doubt again. They are pending until the first
@@ -109,6 +117,11 @@ class RunWork:
             return None
         return BudgetTracker(budget, self.saved.usage or self.journal.state.usage.total)
 
+    def turn_limit(self) -> TurnLimit | None:
+        """The most replies of the model: the caller's limit, or the recorded one."""
+        most = self.started.max_turns if self.max_turns is None else self.max_turns
+        return None if most is None else TurnLimit(most, self.saved.turns, str(self.run_id))
+
 
 def run_to_end(work: RunWork) -> PromptResponse[Any]:
     """Run it until it has its answer, has failed, or waits for a decision."""
@@ -116,6 +129,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
+    journal.turn_limit = work.turn_limit()
     stop = journal.on_commit(_saving(work, state))
     try:
         prompt = _prompt(work)
@@ -136,6 +150,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
         journal.discard()
         raise
     finally:
+        journal.turn_limit = None
         stop()
     return response
 

@@ -29,7 +29,7 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.projections import RunState, ToolCallView
 from turnledger.projections.views.checkpoints import CheckpointEntry
-from turnledger.runtime.agent.models.limits import Deadline
+from turnledger.runtime.agent.models.limits import Deadline, TurnLimit
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
@@ -39,8 +39,10 @@ from turnledger.runtime.errors import (
     CheckpointNotFoundError,
     DecisionRequiredError,
     RecoveryError,
+    TurnLimitExceededError,
 )
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.loop_progress import ProgressState
 from turnledger.runtime.loop.events import (
     PromptResponse,
     RecoveryCompleted,
@@ -60,6 +62,7 @@ class RecoveryOptions:
     """What the caller of `recover` asked for; see `MainLoop.recover`."""
 
     deadline: Deadline | timedelta | None = None
+    max_turns: int | None = None
     retry_in_doubt: bool = False
     decided_by: str = ""
 
@@ -102,6 +105,7 @@ def recover_from_ledger(
     _check_state(host, run_id, reader.known.run)
     if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
         _check_decisions(run_id, reader, options)
+    _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
     with claimed(host, run_id, session, reader=reader) as journal:
@@ -141,6 +145,7 @@ def recover_from_ledger(
             started=started,
             used=used,
             deadline=options.deadline,
+            max_turns=options.max_turns,
             state=state,
             consent=consent,
         )
@@ -225,6 +230,14 @@ def _check_decisions(run_id: UUID, reader: RunReader, options: RecoveryOptions) 
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
 
 
+def _check_turns(run_id: UUID, progress: ProgressState, options: RecoveryOptions) -> None:
+    """Refuse a run that max_turns ended, unless there is a higher one: no attempt is counted."""
+    recorded = progress.started.max_turns if progress.started is not None else None
+    most = options.max_turns or recorded
+    if most is not None and progress.failed_by == TurnLimitExceededError.__name__:
+        TurnLimit(most, run_id=str(run_id)).check(progress.replies)
+
+
 def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
     assert host.recovery is not None
     age = to_datetime(host.clock.micros()) - created
@@ -277,8 +290,11 @@ def recover_from_checkpoint(
             f"Run {run_id} is not recovered again: {saved.attempts} attempts made no progress.",
             run_id=str(run_id),
         )
-    session = host.create_session()
     started = _started_by(checkpoint, saved)
+    most = options.max_turns or started.max_turns
+    if most is not None and checkpoint.phase.value == "failed":
+        TurnLimit(most, run_id=str(run_id)).check(saved.turns)
+    session = host.create_session()
     journal = session.begin_run(started)
     # The run's earlier events are in no ledger: its phase and count of tools come from here.
     journal.add(
@@ -303,8 +319,9 @@ def recover_from_checkpoint(
         started=started,
         used=timedelta(seconds=saved.seconds),
         deadline=options.deadline,
+        max_turns=options.max_turns,
         consent=consent,
-        saved=Saved(attempts=saved.attempts + 1, usage=saved.usage),
+        saved=Saved(attempts=saved.attempts + 1, usage=saved.usage, turns=saved.turns),
         state=state,
     )
     return _recovered(work, journal.state.checkpoints.latest), session

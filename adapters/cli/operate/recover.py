@@ -304,6 +304,13 @@ def _user_name() -> str:
         return ""
 
 
+turns_option = version_option(
+    "--max-turns",
+    least=1,
+    help="The most replies of the model in the run, in place of the recorded limit.",
+)
+
+
 # --- recover, run, abandon ----------------------------------------------------------
 
 
@@ -315,7 +322,8 @@ turnledger recover --all --app myagent:loop""",
 @optional_run_argument
 @flag("--all", "everything", help="All runs that can be recovered.")
 @loop_option
-def recover(run: UUID | None, everything: bool, app: str) -> None:
+@turns_option
+def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None) -> None:
     """Resume interrupted runs and run them to their end.
 
     FACTORY is your code: it is called with the ledger and returns the loop. Exits with 7 if
@@ -329,13 +337,13 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
         if run is not None:
             if not ledger.head(run):
                 raise RunNotFoundError(str(run))
-            response, _ = loop.recover(run)
+            response, _ = loop.recover(run, max_turns=max_turns)
             _print(_recovered(run, response), "recovered")
             return
-        finish(_recover_all(loop))
+        finish(_recover_all(loop, max_turns))
 
 
-def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
+def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
     """Recover all runs, printing each; the highest exit code of those that failed."""
     worst = ExitCode.OK
 
@@ -343,7 +351,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
         nonlocal worst
         for found in loop.list_recoverable():
             try:
-                response, _ = loop.recover(found)
+                response, _ = loop.recover(found, max_turns=max_turns)
                 yield _recovered(found.run_id, response)
             except TurnledgerError as error:
                 say(f"{found.run_id}: {error}")
@@ -387,8 +395,9 @@ turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --yes""",
 )
 @run_argument
 @loop_option
+@turns_option
 @flag("--yes", help="Run calls in doubt again, although they may have happened.")
-def run_command(run: UUID, app: str, yes: bool) -> None:
+def run_command(run: UUID, app: str, max_turns: int | None, yes: bool) -> None:
     """Continue a fork or an interrupted run, live.
 
     Calls the model and runs tools from the run's last event to its end. A tool call that was
@@ -406,7 +415,8 @@ def run_command(run: UUID, app: str, yes: bool) -> None:
             if calls:
                 _say_doubts(run, calls)
                 finish(ExitCode.WAITING)
-        response, _ = loop.recover(run, retry_in_doubt=yes, decided_by=_user_name() if yes else "")
+        by = _user_name() if yes else ""
+        response, _ = loop.recover(run, max_turns=max_turns, retry_in_doubt=yes, decided_by=by)
         _print(_recovered(run, response), "completed")
 
 
