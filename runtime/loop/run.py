@@ -32,6 +32,7 @@ from turnledger.runtime.agent.models.limits import (
 )
 from turnledger.runtime.agent.models.retry import RetryCancelledError
 from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.agent.visibility import (
     SetVisibilityOverride,
     VisibilityExpansionRequired,
@@ -88,6 +89,8 @@ class RunWork:
     # Ids of the events of consent to run calls in doubt again. They are pending until the first
     # commit, which comes after the prompt was checked: a run that is refused has none.
     consent: Sequence[str] = ()
+    # The failure that is about to be recorded.
+    failure: RunFailed | None = field(init=False, default=None)
     began: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -238,7 +241,9 @@ def _fail(work: RunWork, error: Exception) -> None:
         phase=getattr(error, "phase", ""),
         cause=error_type(error.__cause__) if error.__cause__ is not None else "",
         step=getattr(error, "step", ""),
+        traceback=traceback_text(error, journal.ledger.redact_text),
     )
+    work.failure = failed
 
     def record() -> None:
         journal.add(failed)
@@ -265,6 +270,9 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
     def listen(before: Known, now: Known) -> None:
         nonlocal is_first
         recovery, bus = work.host.recovery, work.host.bus
+        if work.failure is not None and now.run.summary.status == "failed":
+            _log_failure(work.run_id, work.failure)
+            work.failure = None
         entries = now.run.checkpoints.entries
         new = len(entries) - len(before.run.checkpoints.entries)
         latest = list(_take(reversed(entries), max(new, 0)))
@@ -288,6 +296,16 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
             )
 
     return listen
+
+
+def _log_failure(run_id: UUID, failed: RunFailed) -> None:
+    logger.warning(
+        "run %s failed: %s: %s\n%s",
+        run_id,
+        failed.error_type,
+        failed.error_message,
+        failed.traceback,
+    )
 
 
 def _checkpoint(work: RunWork, state: ExecutionState, known: Known) -> Checkpoint:

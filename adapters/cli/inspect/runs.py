@@ -13,9 +13,9 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.output import Format, Printer, print_traceback, say
 from turnledger.adapters.cli.shared.parameters import MOMENT, tag_option
-from turnledger.ledger import Ledger, RunInfo
+from turnledger.ledger import Ledger, RunFailed, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
 
@@ -123,11 +123,23 @@ def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
         else None
     )
     fields: dict[str, Any] = {**msgspec.structs.asdict(view), "lease": claim}
+    failed = _failure(ledger, run_id) if view.status == "failed" else None
+    if failed is not None:
+        fields["error"] = f"{failed.error_type}: {failed.error_message}"
+        fields["traceback"] = failed.traceback
 
     def table() -> None:
-        out.pairs((name, _text(value)) for name, value in fields.items())
+        out.pairs((name, _text(value)) for name, value in fields.items() if name != "traceback")
+        print_traceback(out, "", fields.get("traceback", ""))
 
     out.one(fields, table)
+
+
+def _failure(ledger: Ledger, run_id: UUID) -> RunFailed | None:
+    """The failure that a failed run ended with; None if the index is wrong about it."""
+    records = ledger.read(run_id, backwards=True)
+    events = (record.event for record in records if record.tag == RunFailed.tag)
+    return next((event for event in events if isinstance(event, RunFailed)), None)
 
 
 def _text(value: Any) -> str:

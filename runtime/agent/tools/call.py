@@ -49,6 +49,7 @@ class Invocation:
         value: The result's value as JSON.
         error_type: Why it failed; empty if it did not.
         error_message: The same, in words.
+        raised: What the handler raised, if it did.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Invocation:
     value: Any = None
     error_type: str = ""
     error_message: str = ""
+    raised: Exception | None = None
 
 
 def invoke(tool: Tool[Any, Any], arguments: str | None, context: object) -> ToolResult[Any]:
@@ -120,7 +122,7 @@ def call_prepared(call: PreparedCall, context: object) -> Invocation:
     except (DeadlineExceededError, VisibilityExpansionRequired):
         raise
     except Exception as error:
-        return failed(tool.name, params, type(error).__name__, error_text(error))
+        return failed(tool.name, params, type(error).__name__, error_text(error), error)
     return _invocation(tool.name, params, as_result(returned))
 
 
@@ -156,7 +158,9 @@ def rejected(name: str, arguments: str | None, error: str) -> Invocation:
     )
 
 
-def failed(name: str, params: Any, error_type: str, error_message: str) -> Invocation:
+def failed(
+    name: str, params: Any, error_type: str, error_message: str, raised: Exception | None = None
+) -> Invocation:
     """The outcome of a call whose handler failed."""
     text = f"Tool {name!r} failed: {error_message}"
     return Invocation(
@@ -166,6 +170,7 @@ def failed(name: str, params: Any, error_type: str, error_message: str) -> Invoc
         text=text,
         error_type=error_type,
         error_message=error_message,
+        raised=raised,
     )
 
 

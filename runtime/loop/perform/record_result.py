@@ -13,14 +13,21 @@ from uuid import uuid4
 from turnledger.ledger import CheckpointReached, ToolCallCompleted, ToolCallFailed, TurnledgerError
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_text
+from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
+from turnledger.runtime.agent.tools.tool import RejectedToolParams
+from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.bus import format_publish_failures
 from turnledger.runtime.journal.journal import Addition, Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import ToolInvoked
 from turnledger.runtime.session.overlay import Overlay
+
+logger = logger_of("turnledger.loop")
+# Characters of rejected arguments in the log.
+MOST_ARGUMENTS = 1000
 
 
 def record(
@@ -55,7 +62,7 @@ def record(
         add_result(context, call, format_publish_failures(told.errors))
     else:
         text = f"{invocation.text}\n\n{format_publish_failures(told.errors)}"
-        add_result(context, call, text, error=_error_of(invocation))
+        add_result(context, call, text, error=_error_of(invocation), raised=invocation.raised)
 
 
 def _add_outcome(
@@ -67,8 +74,16 @@ def _add_outcome(
     """Add a result that was not vetoed; a failed one instead if it can't be recorded."""
     if not invocation.result.success:
         overlay.close()
-        error = _error_of(invocation)
-        add_result(context, call, invocation.text, error=error, first=(overlay.changes,))
+        if isinstance(invocation.params, RejectedToolParams):
+            _log_rejected(context, call, invocation)
+        add_result(
+            context,
+            call,
+            invocation.text,
+            error=_error_of(invocation),
+            raised=invocation.raised,
+            first=(overlay.changes,),
+        )
         return
     try:
         if context.resources is not None:
@@ -114,6 +129,7 @@ def add_result(
     *,
     value: Any = None,
     error: tuple[str, str] | None = None,
+    raised: Exception | None = None,
     first: Sequence[Addition] = (),
     blobs: Sequence[bytes] = (),
 ) -> None:
@@ -127,6 +143,7 @@ def add_result(
         text: The message for the model.
         value: The result as data.
         error: Type and message, if the call failed.
+        raised: What its handler raised, for the traceback.
         first: What the tool changed.
         blobs: Bytes that `first` names.
     """
@@ -150,7 +167,12 @@ def add_result(
     }
     if error is not None:
         kind, message_text = error
-        outcome = ToolCallFailed(error_type=kind, error_message=message_text, **common)
+        outcome = ToolCallFailed(
+            error_type=kind,
+            error_message=message_text,
+            traceback=_traceback(context, call, raised) if raised is not None else "",
+            **common,
+        )
         journal.add(*first, outcome, message, blobs=blobs)
         return
     completed = ToolCallCompleted(value=value, **common)
@@ -158,6 +180,28 @@ def add_result(
     done = journal.progress.tool_calls_completed + 1
     last = (checkpoint(journal, "post_tool"),) if every and done % every == 0 else ()
     journal.add(*first, completed, message, *last, blobs=blobs)
+
+
+def _traceback(context: EvaluationContext[Any], call: ToolCallView, raised: Exception) -> str:
+    """The traceback for the event; it is logged too."""
+    journal = context.journal
+    text = traceback_text(raised, journal.ledger.redact_text)
+    logger.warning(
+        "tool %r failed in call %s of run %s\n%s", call.name, call.call_id, journal.run_id, text
+    )
+    return text
+
+
+def _log_rejected(
+    context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation
+) -> None:
+    logger.warning(
+        "call %s of run %s was rejected: %s The model wrote: %s",
+        call.call_id,
+        context.journal.run_id,
+        invocation.error_message,
+        call.arguments[:MOST_ARGUMENTS],
+    )
 
 
 def checkpoint(journal: Journal, phase: Any) -> Addition:

@@ -99,7 +99,7 @@ def ended_by(context: EvaluationContext[Any], call: ToolCallView, error: Excepti
         raise error
     assert isinstance(error, DeadlineExceededError)
     text = f"Tool {call.name!r} failed: {error}"
-    add_result(context, call, text, error=(type(error).__name__, str(error)))
+    add_result(context, call, text, error=(type(error).__name__, str(error)), raised=error)
     context.journal.commit()
     payload = deadline_provider_payload(context.deadline)
     raise context.failed(str(error), "tool", payload) from error
