@@ -15,6 +15,7 @@ from turnledger.ledger import Ledger, TokenUsage, new_run_id
 from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
+    MainLoopConfig,
     MarkdownSection,
     Prompt,
     PromptTemplate,
@@ -80,7 +81,8 @@ def _book(params: Order, *, context: ToolContext) -> str:
 def clerk(ledger: Ledger, calls: int = CALLS) -> tuple[MainLoop[Order, Any], _Silent]:
     """A loop that makes so many calls, and its adapter."""
     adapter = _Silent(calls)
-    return _Clerk(adapter=adapter, bus=InProcessEventBus(), ledger=ledger), adapter
+    free = MainLoopConfig(max_turns=None)
+    return _Clerk(adapter=adapter, bus=InProcessEventBus(), ledger=ledger, config=free), adapter
 
 
 def measure(folder: Path) -> Iterator[Result]:

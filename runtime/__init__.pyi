@@ -70,6 +70,7 @@ from turnledger.runtime.errors import SnapshotRestoreError as SnapshotRestoreErr
 from turnledger.runtime.errors import TemplateTextError as TemplateTextError
 from turnledger.runtime.errors import ThrottledError as ThrottledError
 from turnledger.runtime.errors import ToolDefinitionError as ToolDefinitionError
+from turnledger.runtime.errors import TurnLimitExceededError as TurnLimitExceededError
 from turnledger.runtime.errors import UnsupportedTypeError as UnsupportedTypeError
 from turnledger.runtime.loop.adapter import AdapterResumeState as AdapterResumeState
 from turnledger.runtime.loop.adapter import ProviderAdapter as ProviderAdapter

@@ -17,6 +17,7 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     ├── PromptEvaluationError (RuntimeError)
     ├── DeadlineExceededError
     ├── BudgetExceededError
+    ├── TurnLimitExceededError
     ├── ThrottledError
     ├── ConversationNotFound (ValueError)
     ├── PromptMismatch (ValueError)
@@ -40,7 +41,8 @@ RecoveryError: a worker that abandons what can't be recovered must not abandon a
 for a person's decision.
 
 Some messages end up in events, and a replay compares them with what was recorded: those of
-SchemaError, PromptRenderError, DeadlineExceededError and BudgetExceededError.
+SchemaError, PromptRenderError, DeadlineExceededError,
+BudgetExceededError and TurnLimitExceededError.
 """
 
 from __future__ import annotations
@@ -152,6 +154,18 @@ class BudgetExceededError(TurnledgerError):
         super().__init__(
             f"The budget's {limit} is {allowed}, and {used} are used. "
             f"Give the request a Budget with a higher {limit}, or ask for less."
+        )
+
+
+class TurnLimitExceededError(TurnledgerError):
+    """The run has as many replies of the model as its `max_turns` allows."""
+
+    def __init__(self, *, allowed: int, used: int, run_id: str = "") -> None:
+        self.allowed, self.used, self.run_id = allowed, used, run_id
+        super().__init__(
+            f"max_turns is {allowed}, and the model has replied {used} times. Look at what it "
+            "repeats. To let the run go on, recover it with a higher max_turns: "
+            f"turnledger recover {run_id or 'RUN'} --app MODULE:FACTORY --max-turns {2 * used}"
         )
 
 

@@ -36,7 +36,7 @@ from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.ledger.runs.append import Entry
-from turnledger.runtime.agent.models.limits import Budget, Deadline
+from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
 from turnledger.runtime.checkpoints.checkpoint import (
@@ -59,7 +59,11 @@ from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import recoverable
 from turnledger.runtime.recovery.heartbeat import claimed, worker_name
-from turnledger.runtime.recovery.recover import recover_from_checkpoint, recover_from_ledger
+from turnledger.runtime.recovery.recover import (
+    RecoveryOptions,
+    recover_from_checkpoint,
+    recover_from_ledger,
+)
 from turnledger.runtime.recovery.request_types import (
     is_of,
     recorded_request,
@@ -74,6 +78,8 @@ OutputT = TypeVar("OutputT")
 Resources: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any] | None]"
 
 LEASE = timedelta(seconds=60)
+# Enough for long tasks, and an end for a model that calls the same tool for ever.
+MAX_TURNS = 50
 logger = logger_of("turnledger.loop")
 
 
@@ -82,16 +88,19 @@ class MainLoopConfig:
     """Defaults for requests that have no limits of their own.
 
     A `deadline` is a moment, or a timedelta of running time: a recovered run has what is left
-    of it. `tool_timeout` is for tools that have no time-out of their own, in seconds. By default
-    there is none: a time-out moves handlers to other threads, where SQLite connections and event
-    loops of the caller's thread can't be used.
+    of it. `max_turns` is the most replies of the model in one run, over all of its evaluations
+    and attempts; None is no limit. `tool_timeout` is for tools that have no time-out of their own,
+    in seconds. By default there is none: a time-out moves handlers to other threads, where SQLite
+    connections and event loops of the caller's thread can't be used.
     """
 
     deadline: Deadline | timedelta | None = None
     budget: Budget | None = None
+    max_turns: int | None = MAX_TURNS
     tool_timeout: float | None = None
 
     def __post_init__(self) -> None:
+        checked_turns(self.max_turns)
         seconds = self.tool_timeout
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
@@ -168,17 +177,36 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run: RecoverableRun | UUID | str,
         *,
         deadline: Deadline | timedelta | None = None,
+        max_turns: int | None = None,
+        retry_in_doubt: bool = False,
+        decided_by: str = "",
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run an interrupted run to its end.
 
         A RecoveryError, such as CheckpointNotFoundError or CheckpointExpiredError, if it can't
         be recovered; RunClaimedError if another worker has it; DecisionRequiredError if it waits
-        for a person. A `deadline` replaces the recorded one.
+        for a person.
+
+        Args:
+            run: The run.
+            deadline: Replaces the recorded one.
+            max_turns: Replaces the recorded one, for this attempt. Without a higher one, a run
+                that was ended by it is a TurnLimitExceededError, and no attempt is counted.
+            retry_in_doubt: Run calls in doubt again, although they may have happened. The
+                consent is recorded with the resume, once the prompt was checked, and holds for
+                this attempt of the run alone.
+            decided_by: Who gives that consent.
         """
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
+        options = RecoveryOptions(
+            deadline=deadline,
+            max_turns=checked_turns(max_turns),
+            retry_in_doubt=retry_in_doubt,
+            decided_by=decided_by,
+        )
         try:
-            return recover(self.loop_host, run_id, deadline)
+            return recover(self.loop_host, run_id, options)
         except Exception as error:
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise
@@ -298,6 +326,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             deadline=limit.expires_at if isinstance(limit, Deadline) else None,
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
+            max_turns=asked.max_turns or self._config.max_turns,
             catalogue=CATALOGUE,
         )
         parent = session.run_in(self._ledger) if self._ledger is not None else None

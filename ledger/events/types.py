@@ -408,7 +408,8 @@ class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
 
     It is about one attempt: a later attempt needs a decision of its own. An `attempt` of 0, as
     before catalogue 3, is about the attempt that was the last one then. `changes` are what a
-    completed call changed in the session.
+    completed call changed in the session. With `until_resumed` it is consent that was given with
+    one resume of the run: it ends with the next one, and never replaces a decision.
     """
 
     tag = "tool_call.decided"
@@ -420,6 +421,7 @@ class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
     decided_by: str = ""
     attempt: Annotated[Count, since(3)] = 0
     changes: Annotated[tuple[SliceChange, ...], since(3)] = ()
+    until_resumed: Annotated[bool, since(3)] = False
 
 
 # --- the session -------------------------------------------------------------------

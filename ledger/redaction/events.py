@@ -26,6 +26,7 @@ from turnledger.ledger.events.types import (
     MessageAppended,
     OfferedTool,
     ResourceSnapshotted,
+    SliceChange,
 )
 from turnledger.ledger.redaction.redactor import Path, Redactor
 
@@ -42,6 +43,7 @@ _IDS = frozenset(
         "outcome_digest",
         "prompt_digest",
         "request_digest",
+        "spec",
         "state_digest",
         "tool_call_id",
         "tools_digest",
@@ -59,7 +61,7 @@ def _holds_text(hint: Any) -> bool:
     return any(_holds_text(one) for one in parts) if parts else True
 
 
-_HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool)
+_HOLDERS = (InnerMessage, ToolCallRecord, TextContent, MediaContent, OfferedTool, SliceChange)
 
 
 @cache

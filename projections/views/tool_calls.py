@@ -45,9 +45,16 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     on_interrupt: OnInterruptName = ""
     # What a decision changes in the session.
     decision_changes: tuple[SliceChange, ...] = ()
+    # The decision is consent for the attempt of the run that is under way.
+    until_resumed: bool = False
     traceback: str = ""
     # Why it is in doubt.
     doubt: str = ""
+
+    @property
+    def lasting_decision(self) -> str | None:
+        """The decision that the next resume of the run goes by."""
+        return None if self.until_resumed else self.decision
 
     @property
     def is_over(self) -> bool:
@@ -79,6 +86,7 @@ def plain_call(call: ToolCallView) -> tuple[object, ...]:
         call.decided_by,
         call.superseded,
         *(call.decision_changes and (msgspec.to_builtins(call.decision_changes),)),
+        *(("until_resumed",) if call.until_resumed else ()),
     )
 
 

@@ -18,6 +18,7 @@ from turnledger.ledger import (
     InnerMessage,
     MessageAppended,
     Record,
+    RunResumed,
     RunStarted,
     ToolCallCompleted,
     ToolCallDecided,
@@ -50,6 +51,7 @@ class PendingTools(BulkProjection[ToolsState]):
     name = "tools"
     reads = (
         RunStarted,
+        RunResumed,
         MessageAppended,
         ToolCallStarted,
         ToolCallCompleted,
@@ -226,13 +228,9 @@ class _Folding(Folding[ToolsState]):
             status="started",
             attempts=event.attempt,
             started_at=record.recorded_at,
-            decision=None,
-            decision_value=None,
-            decision_text="",
-            decided_by="",
-            decision_changes=(),
             on_interrupt=event.on_interrupt,
             doubt="",
+            **_UNDECIDED,
         )
         self._put(key, started)
 
@@ -269,6 +267,8 @@ class _Folding(Folding[ToolsState]):
             key, call = waiting[-1]
             if event.attempt not in (0, call.attempts):
                 return  # about another attempt
+            if event.until_resumed and call.lasting_decision is not None:
+                return  # decided since the consent was given
             decided = msgspec.structs.replace(
                 call,
                 decision=event.decision,
@@ -276,8 +276,14 @@ class _Folding(Folding[ToolsState]):
                 decision_text=event.text,
                 decided_by=event.decided_by,
                 decision_changes=event.changes,
+                until_resumed=event.until_resumed,
             )
             self._put(key, decided)
+
+    def _resumed(self, event: RunResumed, record: Record) -> None:
+        for key, call in list(self._open.items()):
+            if call.until_resumed:
+                self._put(key, msgspec.structs.replace(call, **_UNDECIDED))
 
     def _supersede(self, event: EvaluationSuperseded, record: Record) -> None:
         self._superseded = with_item(own_copy(self._superseded), event.evaluation_id, True, itself)
@@ -294,9 +300,18 @@ class _Folding(Folding[ToolsState]):
                 self._put(key, _doubted(call))
 
 
+_UNDECIDED: dict[str, Any] = {
+    "decision": None,
+    "decision_value": None,
+    "decision_text": "",
+    "decided_by": "",
+    "decision_changes": (),
+    "until_resumed": False,
+}
 _StatusEvent = ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
+    RunResumed: _Folding._resumed,
     MessageAppended: _Folding._message,
     ToolCallStarted: _Folding._started,
     ToolCallCompleted: _Folding._completed,

@@ -40,6 +40,7 @@ class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
 
     attempts: int = 0
     usage: Tokens | None = None
+    turns: int = 0
     started: RunStarted | None = None
     seconds: float = 0.0
     under_way: tuple[StartedCall, ...] = ()
@@ -80,6 +81,7 @@ def checkpoint_of(
         # Only attempts without progress count.
         attempts=before.attempts if not known.progress.steps else 0,
         usage=used,
+        turns=before.turns + known.progress.replies,
         started=started,
         seconds=seconds,
         under_way=tuple(

@@ -44,6 +44,7 @@ from turnledger.ledger import (
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Declarations, RunState
 from turnledger.projections.projection import tags_of
+from turnledger.runtime.agent.models.limits import TurnLimit
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -145,6 +146,8 @@ class Journal:
         self.tool_timeout: float | None = None
         # Whether the claim's lease was lost to another worker.
         self.is_lost: Callable[[], bool] = bool
+        # The most replies of the model, while a loop runs the run; None is no limit.
+        self.turn_limit: TurnLimit | None = None
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()
         self._pending: list[_Pending] = []

@@ -22,6 +22,7 @@ from turnledger.ledger import (
     ModelCallFailed,
     ModelReplied,
     Record,
+    RunFailed,
     RunResumed,
     RunStarted,
     SliceEventApplied,
@@ -84,6 +85,9 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     steps_at_resume: int | None = None
     attempts: int = 0
+    # Replies of the model in this run, and the cause of the failure that it ended with.
+    replies: int = 0
+    failed_by: str = ""
 
     @property
     def next_attempt(self) -> int:
@@ -112,6 +116,7 @@ class Progress(Projection[ProgressState]):
         ToolCallCompleted,
         ToolCallFailed,
         CheckpointStored,
+        RunFailed,
         RunResumed,
         SliceEventApplied,
     )
@@ -152,8 +157,13 @@ class Progress(Projection[ProgressState]):
                 if state.prompted_at is None and event.call_id == CREATE_PROMPT:
                     return change(state, prompted_at=record.version - 1)
                 return state
+            case RunFailed():
+                return change(state, failed_by=event.cause)
             case RunResumed():
-                return change(state, attempts=event.attempt, steps_at_resume=state.steps)
+                resumed = change(state, attempts=event.attempt, steps_at_resume=state.steps)
+                return change(resumed, failed_by="")
+            case ModelReplied():
+                return _of_evaluation(change(state, replies=state.replies + 1), event)
             case _:
                 return _of_evaluation(state, event)
 
@@ -193,7 +203,9 @@ def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
             requested_at=first.requested_at,
             session_id=first.session_id,
         )
-    return change(state, started=event, tool_calls_completed=0)
+    if first is not None and event.max_turns is None:
+        event = change(event, max_turns=first.max_turns)
+    return change(state, started=event, tool_calls_completed=0, replies=0, failed_by="")
 
 
 def _new_evaluation(event: EvaluationStarted) -> EvaluationProgress:

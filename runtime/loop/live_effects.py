@@ -14,6 +14,7 @@ from turnledger.runtime.errors import (
     BudgetExceededError,
     DeadlineExceededError,
     EvaluationPhase,
+    TurnLimitExceededError,
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import TextReceived
@@ -39,11 +40,12 @@ class LiveEffects:
                 deadline.check(before=f"the {phase}")
             if tracker is not None:
                 tracker.check(reserve=reserve)
+            check_turns(context, phase)
         except DeadlineExceededError as error:
             context.journal.commit()
             late = deadline_provider_payload(deadline)
             raise context.failed(str(error), phase, late) from error
-        except BudgetExceededError as error:
+        except (BudgetExceededError, TurnLimitExceededError) as error:
             context.journal.commit()
             raise context.failed(str(error), "budget") from error
 
@@ -83,6 +85,13 @@ class LiveTurn:
             advise=adapter.advise,
             on_failure=failed,
         )
+
+
+def check_turns(context: EvaluationContext[Any], phase: EvaluationPhase) -> None:
+    """TurnLimitExceededError if the model would be asked for more replies than the run may have."""
+    limit = context.journal.turn_limit
+    if limit is not None and phase == "request":
+        limit.check(context.journal.progress.replies)
 
 
 def _seconds_left(deadline: Deadline | None) -> float | None:

@@ -6,7 +6,7 @@ already, and that is not done again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -23,9 +23,16 @@ from turnledger.ledger import (
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_message
 from turnledger.ledger.redaction.safe_logging import logger_of
-from turnledger.runtime.agent.models.limits import Budget, BudgetTracker, Deadline, deadline_for
+from turnledger.runtime.agent.models.limits import (
+    Budget,
+    BudgetTracker,
+    Deadline,
+    TurnLimit,
+    deadline_for,
+)
 from turnledger.runtime.agent.models.retry import RetryCancelledError
 from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.agent.visibility import (
     SetVisibilityOverride,
     VisibilityExpansionRequired,
@@ -75,8 +82,15 @@ class RunWork:
     # The time that earlier attempts took, and a deadline that replaces the recorded one.
     used: timedelta = timedelta(0)
     deadline: Deadline | timedelta | None = None
+    # Replaces the recorded one too.
+    max_turns: int | None = None
     saved: Saved = field(default_factory=Saved)
     state: ExecutionState | None = None
+    # Ids of the events of consent to run calls in doubt again. They are pending until the first
+    # commit, which comes after the prompt was checked: a run that is refused has none.
+    consent: Sequence[str] = ()
+    # The failure that is about to be recorded.
+    failure: RunFailed | None = field(init=False, default=None)
     began: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +120,11 @@ class RunWork:
             return None
         return BudgetTracker(budget, self.saved.usage or self.journal.state.usage.total)
 
+    def turn_limit(self) -> TurnLimit | None:
+        """The most replies of the model: the caller's limit, or the recorded one."""
+        most = self.started.max_turns if self.max_turns is None else self.max_turns
+        return None if most is None else TurnLimit(most, self.saved.turns, str(self.run_id))
+
 
 def run_to_end(work: RunWork) -> PromptResponse[Any]:
     """Run it until it has its answer, has failed, or waits for a decision."""
@@ -114,6 +133,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     journal.tool_timeout = host.tool_timeout
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
+    journal.turn_limit = work.turn_limit()
     stop = journal.on_commit(_saving(work, state))
     try:
         prompt = _prompt(work)
@@ -134,6 +154,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
         journal.discard()
         raise
     finally:
+        journal.turn_limit = None
         stop()
     return response
 
@@ -214,13 +235,16 @@ def _complete(work: RunWork) -> None:
 def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if that is possible; the caller gets the error itself."""
     journal = work.journal
+    journal.withdraw(work.consent)
     failed = RunFailed(
         error_type=type(error).__name__,
         error_message=error_message(error),
         phase=getattr(error, "phase", ""),
         cause=error_type(error.__cause__) if error.__cause__ is not None else "",
         step=getattr(error, "step", ""),
+        traceback=traceback_text(error, journal.ledger.redact_text),
     )
+    work.failure = failed
 
     def record() -> None:
         journal.add(failed)
@@ -247,6 +271,9 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
     def listen(before: Known, now: Known) -> None:
         nonlocal is_first
         recovery, bus = work.host.recovery, work.host.bus
+        if work.failure is not None and now.run.summary.status == "failed":
+            _log_failure(work.run_id, work.failure)
+            work.failure = None
         entries = now.run.checkpoints.entries
         new = len(entries) - len(before.run.checkpoints.entries)
         latest = list(_take(reversed(entries), max(new, 0)))
@@ -270,6 +297,16 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
             )
 
     return listen
+
+
+def _log_failure(run_id: UUID, failed: RunFailed) -> None:
+    logger.warning(
+        "run %s failed: %s: %s\n%s",
+        run_id,
+        failed.error_type,
+        failed.error_message,
+        failed.traceback,
+    )
 
 
 def _checkpoint(work: RunWork, state: ExecutionState, known: Known) -> Checkpoint:

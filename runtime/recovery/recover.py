@@ -7,6 +7,8 @@ a run comes before the claim, so that nothing is written to a run that can't be 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,13 +22,14 @@ from turnledger.ledger import (
     RunParked,
     RunResumed,
     RunStarted,
+    ToolCallDecided,
     ToolCallStarted,
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.projections import RunState
+from turnledger.projections import RunState, ToolCallView
 from turnledger.projections.views.checkpoints import CheckpointEntry
-from turnledger.runtime.agent.models.limits import Deadline
+from turnledger.runtime.agent.models.limits import Deadline, TurnLimit
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
@@ -36,8 +39,10 @@ from turnledger.runtime.errors import (
     CheckpointNotFoundError,
     DecisionRequiredError,
     RecoveryError,
+    TurnLimitExceededError,
 )
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.loop_progress import ProgressState
 from turnledger.runtime.loop.events import (
     PromptResponse,
     RecoveryCompleted,
@@ -51,18 +56,46 @@ from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
 
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryOptions:
+    """What the caller of `recover` asked for; see `MainLoop.recover`."""
+
+    deadline: Deadline | timedelta | None = None
+    max_turns: int | None = None
+    retry_in_doubt: bool = False
+    decided_by: str = ""
+
+    def consent(self, journal: Journal, calls: Iterable[ToolCallView]) -> list[str]:
+        """Add the consent to run these calls again, if it was given; the ids of its events."""
+        if not self.retry_in_doubt:
+            return []
+        return journal.add(
+            *(
+                ToolCallDecided(
+                    call_id=call.call_id,
+                    decision="retry",
+                    decided_by=self.decided_by,
+                    attempt=call.attempts,
+                    until_resumed=True,
+                )
+                for call in calls
+            )
+        )
+
+
 # --- from the ledger -----------------------------------------------------------------
 
 
 def recover_from_ledger(
-    host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
+    host: LoopHost, run_id: UUID, options: RecoveryOptions
 ) -> tuple[PromptResponse[Any], Session]:
     """Resume a run from its events; each of its records is read once.
 
     Args:
         host: The loop that resumes it.
         run_id: The run.
-        deadline: Takes the place of the recorded one.
+        options: What the caller asked for.
     """
     ledger = host.ledger
     assert ledger is not None
@@ -70,8 +103,9 @@ def recover_from_ledger(
         _take_over(host, ledger, run_id)
     reader = RunReader(ledger, run_id)
     _check_state(host, run_id, reader.known.run)
-    if ledger.worker_of(run_id) is None:
-        _check_doubts(run_id, reader)
+    if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
+        _check_decisions(run_id, reader, options)
+    _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
     with claimed(host, run_id, session, reader=reader) as journal:
@@ -80,13 +114,15 @@ def recover_from_ledger(
             raise CheckpointNotFoundError(str(run_id))
         # Before this claim another worker may have had the run.
         _check_state(host, run_id, journal.state)
-        _check_doubts(run_id, reader)
+        _check_decisions(run_id, reader, options)
         request = request_from(
             str(run_id), host.request_type, started.request_type, started.request
         )
         used = reader.time_used
         latest = journal.state.checkpoints.latest
+        goes_back = latest is not None and latest.stored is not None
         _count_attempt(host, run_id, journal)
+        consent = [] if goes_back else options.consent(journal, reader.in_doubt(journal.state))
         opening = session.attach(journal)
         if started.kind == "fork" and not has_begun(journal):
             journal.add(*opening)
@@ -95,6 +131,7 @@ def recover_from_ledger(
         if latest is not None and latest.stored is not None:
             checkpoint = Checkpoint.from_json(latest.stored)
             _go_back_to(checkpoint, state, journal)
+            consent = options.consent(journal, reader.in_doubt(journal.state))
             # From here on the run's own checkpoints count again.
             journal.add(checkpoint_event(journal, checkpoint.phase.value))
         else:
@@ -107,8 +144,10 @@ def recover_from_ledger(
             request=request,
             started=started,
             used=used,
-            deadline=deadline,
+            deadline=options.deadline,
+            max_turns=options.max_turns,
             state=state,
+            consent=consent,
         )
         return _recovered(work, latest), session
 
@@ -161,7 +200,7 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
 
 
 def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
-    """Refuse a run that has ended, is too old, or waits for a decision."""
+    """Refuse a run that has ended or is too old."""
     status, latest = state.summary.status, state.checkpoints.latest
     if status == "completed":
         raise RecoveryError(f"Run {run_id} is completed: nothing to recover.", run_id=str(run_id))
@@ -177,21 +216,27 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
     created = latest.created_at if latest is not None else state.summary.started_at
     if created is not None:
         _check_age(host, run_id, created)
-    waiting = set(state.summary.waiting_for)
-    open_calls = [
-        call.call_id
-        for call in state.tools.pending()
-        if call.call_id in waiting and call.decision is None
-    ]
-    if status == "waiting" and open_calls:
-        raise DecisionRequiredError(str(run_id), open_calls)
 
 
-def _check_doubts(run_id: UUID, reader: RunReader) -> None:
-    """Refuse a fork with open calls: its parent may have made them, so a person must decide."""
-    calls = reader.in_doubt() if reader.known.run.summary.kind == "fork" else ()
-    if calls:
+def _check_decisions(run_id: UUID, reader: RunReader, options: RecoveryOptions) -> None:
+    """Refuse a run with calls that a person must decide about, and did not.
+
+    Those that it waits for; in a fork all that are open, as its parent may have made them.
+    """
+    summary, calls = reader.known.run.summary, reader.in_doubt()
+    if summary.kind != "fork":
+        is_waiting = summary.status == "waiting"
+        calls = tuple(c for c in calls if is_waiting and c.call_id in summary.waiting_for)
+    if calls and not options.retry_in_doubt:
         raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
+
+
+def _check_turns(run_id: UUID, progress: ProgressState, options: RecoveryOptions) -> None:
+    """Refuse a run that max_turns ended, unless there is a higher one: no attempt is counted."""
+    recorded = progress.started.max_turns if progress.started is not None else None
+    most = options.max_turns or recorded
+    if most is not None and progress.failed_by == TurnLimitExceededError.__name__:
+        TurnLimit(most, run_id=str(run_id)).check(progress.replies)
 
 
 def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
@@ -222,14 +267,14 @@ def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
 
 
 def recover_from_checkpoint(
-    host: LoopHost, run_id: UUID, deadline: Deadline | timedelta | None
+    host: LoopHost, run_id: UUID, options: RecoveryOptions
 ) -> tuple[PromptResponse[Any], Session]:
     """Resume a run from the checkpoint in the host's backend, without a ledger.
 
     Args:
         host: The loop that resumes it.
         run_id: The run.
-        deadline: Takes the place of the recorded one.
+        options: What the caller asked for.
     """
     backend = host.backend
     checkpoint = backend.load(run_id) if backend is not None else None
@@ -246,8 +291,11 @@ def recover_from_checkpoint(
             f"Run {run_id} is not recovered again: {saved.attempts} attempts made no progress.",
             run_id=str(run_id),
         )
-    session = host.create_session()
     started = _started_by(checkpoint, saved)
+    most = options.max_turns or started.max_turns
+    if most is not None and checkpoint.phase.value == "failed":
+        TurnLimit(most, run_id=str(run_id)).check(saved.turns)
+    session = host.create_session()
     journal = session.begin_run(started)
     # The run's earlier events are in no ledger: its phase and count of tools come from here.
     journal.add(
@@ -261,6 +309,8 @@ def recover_from_checkpoint(
     state = ExecutionState(session=session, resources=host.resources())
     _go_back_to(checkpoint, state, journal)
     journal.commit()
+    in_doubt = (c for c in journal.state.tools.pending() if c.status in ("started", "in_doubt"))
+    consent = options.consent(journal, in_doubt)
     work = RunWork(
         host=host,
         run_id=run_id,
@@ -269,8 +319,10 @@ def recover_from_checkpoint(
         request=request,
         started=started,
         used=timedelta(seconds=saved.seconds),
-        deadline=deadline,
-        saved=Saved(attempts=saved.attempts + 1, usage=saved.usage),
+        deadline=options.deadline,
+        max_turns=options.max_turns,
+        consent=consent,
+        saved=Saved(attempts=saved.attempts + 1, usage=saved.usage, turns=saved.turns),
         state=state,
     )
     return _recovered(work, journal.state.checkpoints.latest), session

@@ -23,7 +23,7 @@ from turnledger.ledger import (
     RunStarted,
     ToolCallDecided,
 )
-from turnledger.projections import Declarations, SessionSlices, ToolCallView
+from turnledger.projections import Declarations, RunState, SessionSlices, ToolCallView
 from turnledger.projections.projection import tags_read
 from turnledger.runtime.journal.known import Known
 
@@ -64,20 +64,23 @@ class RunReader:
         self._of_slices = []
         return self.known
 
-    def in_doubt(self) -> tuple[ToolCallView, ...]:
+    def in_doubt(self, state: RunState | None = None) -> tuple[ToolCallView, ...]:
         """The calls whose outcome is unknown, and about which nothing is decided.
 
         That a call is to run again is decided for one run: a fork does not inherit it.
+
+        Args:
+            state: A later state of the run than the one that was read.
         """
-        state = self.known.run
+        state = state or self.known.run
         calls = (c for c in state.tools.pending() if c.status in ("started", "in_doubt"))
         if state.summary.kind != "fork":
-            return tuple(call for call in calls if call.decision is None)
+            return tuple(call for call in calls if call.lasting_decision is None)
         return tuple(call for call in calls if not self._is_decided(call))
 
     def _is_decided(self, call: ToolCallView) -> bool:
         inherited = call.decision == "retry" and call.call_id not in self._decided
-        return call.decision is not None and not inherited
+        return call.lasting_decision is not None and not inherited
 
     @property
     def time_used(self) -> timedelta:

@@ -38,6 +38,7 @@ from turnledger.runtime.errors import (
     DeadlineExceededError,
     EvaluationPhase,
     PromptEvaluationError,
+    TurnLimitExceededError,
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
@@ -51,7 +52,9 @@ _CHANGES = (SliceEventApplied, MessageAppended, StateRestored, ToolMessageAmende
 # The record ends in the midst of a tool's changes: `until=`, or a file that was cut.
 _CUT_OFF = object()
 # `RunFailed.cause` of a run that a limit ended.
-_LIMITS = frozenset(kind.__name__ for kind in (DeadlineExceededError, BudgetExceededError))
+_LIMITS = frozenset(
+    kind.__name__ for kind in (DeadlineExceededError, BudgetExceededError, TurnLimitExceededError)
+)
 
 
 class RecordedEffects:

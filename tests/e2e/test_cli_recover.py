@@ -13,7 +13,17 @@ from uuid import UUID
 import pytest
 
 from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold
-from turnledger.ledger import NEW, Ledger, RunStarted, new_run_id
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    Ledger,
+    ResourceSnapshotted,
+    RunStarted,
+    SliceChange,
+    ToolCallDecided,
+    new_run_id,
+)
 from turnledger.projections import state_at
 from turnledger.runtime import LedgerCheckpointBackend
 
@@ -62,9 +72,12 @@ def test_pending_shows_the_calls_that_have_not_ended(
 ) -> None:
     """Of one run or of all: which call, of which tool, how far, and with what."""
     run = killed()
+    with cli.ledger() as ledger:
+        head = ledger.head(run)
     shown = {
         "run_id": str(run),
         "run_status": "running",
+        "version": head,
         "call_id": "p2",
         "name": "pay",
         "arguments": '{"amount": 3}',
@@ -256,6 +269,95 @@ def test_resolve_refuses(cli: InProcess, killed: Callable[..., UUID]) -> None:
         assert "p2" in done.err
     with cli.ledger() as ledger:
         assert ledger.head(run) == head
+
+
+def test_resolve_names_the_call_and_its_attempt(
+    cli: InProcess, killed: Callable[..., UUID]
+) -> None:
+    """The decision is about the attempt in doubt, and says so."""
+    run = killed()
+    done = cli("resolve", run, "p2", "--retry")
+    assert "call p2 (pay), attempt 1: retry" in done.err
+    with cli.ledger() as ledger:
+        (decision,) = [r.event for r in ledger.read(run) if isinstance(r.event, ToolCallDecided)]
+    assert (decision.call_id, decision.attempt) == ("p2", 1)
+
+
+def test_resolve_refuses_a_call_that_changed_since_it_was_shown(
+    cli: InProcess, killed: Callable[..., UUID], bank: Path
+) -> None:
+    """4, with what it is now; a comment that was appended since does not matter."""
+    run = killed()
+    (shown,) = cli("pending", run, "-o", "json").json
+    version = shown["version"]
+    with cli.ledger() as ledger:
+        ledger.append(run, CustomEvent(kind="tests.note"), ANY)
+    assert cli("resolve", run, "p2", "--retry", "--at", version).code == 0
+    late = cli("resolve", run, "p2", "--completed", "1", "--at", version)
+    assert (late.code, "attempt 1 and decided (retry) now" in late.err) == (4, True)
+    assert cli("recover", run, "--app", APP).code == 0
+    gone = cli("resolve", run, "p2", "--retry", "--at", version)
+    assert (gone.code, "completed in attempt 2 now" in gone.err) == (4, True)
+    assert bank.read_text() == "p1\np2\n"
+
+
+def test_resolve_carries_what_the_tool_would_have_said_and_changed(
+    cli: InProcess, killed: Callable[..., UUID]
+) -> None:
+    """--text, --value and --change are in the decision; what is not carried is named."""
+    run = killed()
+    with cli.ledger() as ledger:
+        ledger.append(run, ResourceSnapshotted(resource="files", files={}), ANY)
+    change = '{"slice": "Paid", "event_type": "Paid", "operation": "append", "payload": {"n": 3}}'
+    given = ("--text", "Paid 3.", "--value", '{"paid": 3}', "--change", change)
+    for wrong in (
+        ("--retry", *given),
+        ("--completed", "1", *given),
+        ("--completed", "--change", "{}"),
+    ):
+        assert cli("resolve", run, "p2", *wrong).code == 2
+    done = cli("resolve", run, "p2", "--completed", *given)
+    assert done.code == 0
+    assert "Not carried: what the call changed in files" in done.err
+    assert "has not used the slice Paid" in done.err
+    with cli.ledger() as ledger:
+        (decision,) = [r.event for r in ledger.read(run) if isinstance(r.event, ToolCallDecided)]
+    assert (decision.text, decision.value) == ("Paid 3.", {"paid": 3})
+    assert decision.changes == (SliceChange("Paid", "Paid", "append", {"n": 3}),)
+    assert cli("recover", run, "--app", APP).code == 0
+    assert "Paid 3." in cli("messages", run).out
+    assert cli("state", run, "-o", "json").json["slices"]["Paid"] == [{"n": 3}]
+    assert cli("replay", run, "--app", APP).code == 0
+
+
+def test_resolve_refuses_a_run_that_a_worker_has(
+    cli: InProcess, killed: Callable[..., UUID]
+) -> None:
+    """7: the worker goes by what is on record already, and the decision would be lost."""
+    run = killed()
+    assert cli("recover", run, "--app", APP).code == 8
+    with cli.ledger() as ledger, ledger.claim(run, worker="other"):
+        head = ledger.head(run)
+        assert cli("resolve", run, "p2", "--retry").code == 7
+        assert ledger.head(run) == head
+
+
+def test_a_refused_run_yes_leaves_no_consent(
+    cli: InProcess, killed: Callable[..., UUID], bank: Path
+) -> None:
+    """No app, a claimed run or a prompt that fails: the next `recover --all` does not pay."""
+    run = killed(amount=13)
+    assert cli("run", run, "--app", "tests.nowhere:loop", "--yes").code == 2
+    assert cli("run", run, "--app", f"{MODULE}:no_loop", "--yes").code == 2
+    with pytest.raises(ZeroDivisionError):
+        cli("run", run, "--app", APP, "--yes", AGENT_BROKEN="1")
+    with cli.ledger() as ledger, ledger.claim(run, worker="other"):
+        assert cli("run", run, "--app", APP, "--yes").code == 7
+    assert cli("pending", run, "-o", "json").json[0]["decision"] is None
+    assert cli("recover", "--all", "--app", APP).code == 8
+    assert bank.read_text() == "p1\n"
+    assert cli("run", run, "--app", APP, "--yes").code == 0
+    assert bank.read_text() == "p1\np2\n"
 
 
 def test_abandon_gives_a_run_up(cli: InProcess, db: Path, killed: Callable[..., UUID]) -> None:

@@ -20,15 +20,19 @@ from tests.e2e.stories import (
     story,
 )
 from turnledger.ledger import (
+    NEW,
     Ledger,
     ModelCalled,
     ModelReplied,
+    RunFailed,
     RunStarted,
     SliceEventApplied,
     TokenUsage,
     ToolCallDecided,
+    ToolCallFailed,
     ToolCallInDoubt,
     ToolCallStarted,
+    new_run_id,
 )
 from turnledger.ledger.clock import new_message_id
 from turnledger.ledger.events.messages import ToolCallRecord
@@ -323,3 +327,36 @@ def test_no_control_character_is_printed(
     assert (done.code, done.err) == (0, "")
     assert CONTROL.findall(done.out) == []
     assert "evil" in done.out
+
+
+def test_tracebacks_are_shown(cli: InProcess) -> None:
+    """Of a tool by `tools` and `timeline -v`, of a failed run by `show`; in JSON always."""
+    run, where = new_run_id(), 'Traceback (most recent call last):\n  File "pay.py", \x1b[31m'
+    of: dict[str, Any] = {"evaluation_id": "e1", "call_id": "c1", "name": "pay"}
+    with cli.ledger() as ledger:
+        ledger.append(
+            run,
+            [
+                RunStarted(),
+                ToolCallStarted(**of),
+                ToolCallFailed(
+                    **of,
+                    message_id=new_run_id(),
+                    error_type="E",
+                    error_message="m",
+                    traceback=f"{where}in tool",
+                ),
+                RunFailed(error_type="E", error_message="m", traceback=f"{where}in run"),
+            ],
+            NEW,
+        )
+    tools, shown = cli("tools", run), cli("show", run)
+    quiet, verbose = cli("timeline", run), cli("timeline", run, "-v")
+    assert "in tool" in tools.out
+    assert "in run" in shown.out
+    assert "E: m" in shown.out
+    assert "Traceback" not in quiet.out
+    assert verbose.out.index("in tool") < verbose.out.index("in run")
+    assert not any("\x1b" in one.out for one in (tools, shown, verbose))
+    assert cli("tools", run, "-o", "json").json[0]["traceback"] == f"{where}in tool"
+    assert cli("show", run, "-o", "json").json["traceback"] == f"{where}in run"

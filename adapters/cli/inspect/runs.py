@@ -13,13 +13,15 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.output import Format, Printer, print_traceback, say
 from turnledger.adapters.cli.shared.parameters import as_moment, tag_option
-from turnledger.ledger import Ledger, RunInfo
+from turnledger.ledger import Ledger, RunFailed, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
 
 TABLE_LIMIT = 50
+# Minutes without an event after which a running run is shown as quiet.
+QUIET = 10
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -88,26 +90,40 @@ def runs(
     until: datetime | None,
     limit: int | None,
 ) -> None:
-    """List runs, newest first."""
+    """List runs, newest first.
+
+    A run that is "running, quiet 25 min" has had no event for that long: a tool may be at work
+    (see `turnledger pending`), or its worker is gone.
+    """
     out = printer()
     with open_ledger() as ledger:
         found = ledger.runs(
             status=status, tags=dict(tags), prompt=prompt, since=since, until=until, limit=limit
         )
         if out.form is Format.TABLE:
-            _print_table(out, found, limit or TABLE_LIMIT)
+            _print_table(out, found, limit or TABLE_LIMIT, ledger.clock.micros())
         else:
             out.many(map(run_view, found))
 
 
-def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:
-    views = map(run_view, islice(found, min(limit, sys.maxsize)))
+def _print_table(out: Printer, found: Iterator[RunInfo], limit: int, now: int) -> None:
+    shown = ((run, run_view(run)) for run in islice(found, min(limit, sys.maxsize)))
     out.rows(
         ("run", "status", "version", "started", "prompt", "tags"),
-        ((v.run_id, v.status, v.version, v.started_at, v.prompt, _tags(v.tags)) for v in views),
+        (
+            (v.run_id, _status(run, now), v.version, v.started_at, v.prompt, _tags(v.tags))
+            for run, v in shown
+        ),
     )
     if next(found, None) is not None:
         say(f"There are more than {limit} runs: see --limit.")
+
+
+def _status(run: RunInfo, now: int) -> str:
+    quiet = (now - to_micros(run.updated_at)) // 60_000_000
+    return (
+        f"running, quiet {quiet} min" if run.status == "running" and quiet >= QUIET else run.status
+    )
 
 
 def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
@@ -116,7 +132,23 @@ def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:
     lease = ledger.store.lease(str(run_id))
     claim = lease and LeaseView(lease.worker, lease.epoch, moment_text(lease.expires_at))
     fields: dict[str, Any] = {**msgspec.structs.asdict(view), "lease": claim}
-    out.one(fields, lambda: out.pairs((name, _text(value)) for name, value in fields.items()))
+    failed = _failure(ledger, run_id) if view.status == "failed" else None
+    if failed is not None:
+        fields["error"] = f"{failed.error_type}: {failed.error_message}"
+        fields["traceback"] = failed.traceback
+
+    def table() -> None:
+        out.pairs((name, _text(value)) for name, value in fields.items() if name != "traceback")
+        print_traceback(out, "", fields.get("traceback", ""))
+
+    out.one(fields, table)
+
+
+def _failure(ledger: Ledger, run_id: UUID) -> RunFailed | None:
+    """The failure that a failed run ended with; None if the index is wrong about it."""
+    records = ledger.read(run_id, backwards=True)
+    events = (record.event for record in records if record.tag == RunFailed.tag)
+    return next((event for event in events if isinstance(event, RunFailed)), None)
 
 
 def _text(value: Any) -> Any:

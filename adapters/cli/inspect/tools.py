@@ -18,6 +18,7 @@ from turnledger.adapters.cli.shared.output import (
     Format,
     Printer,
     line_width,
+    print_traceback,
     say,
     seconds_text,
     shortened,
@@ -31,7 +32,7 @@ from turnledger.adapters.cli.shared.parameters import (
 from turnledger.adapters.cli.shared.tables import up_to_date
 from turnledger.adapters.cli.shared.views import records_until, view_at
 from turnledger.adapters.terminal_text import visible
-from turnledger.ledger import Record, RunStarted
+from turnledger.ledger import Event, Record, RunFailed, RunStarted, ToolCallFailed
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import PendingTools, Timeline, ToolCallView, ToolStatistics, fold
 from turnledger.projections.views.timeline import Gap, Span, TimelineState
@@ -76,6 +77,8 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
         out.rows(headings, map(_call_row, calls))
+        for call in calls:
+            print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
         # Every field, also those with their default value.
         out.many(map(msgspec.structs.asdict, calls))
@@ -138,13 +141,24 @@ class _Timed:
         self._records = records
         self.first: datetime | None = None
         self.last: datetime | None = None
+        # With a heading each, in the order of the events.
+        self.tracebacks: list[tuple[str, str]] = []
 
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
             self.last = record.recorded_at
             if self.first is None or _starts_continuation(record):
                 self.first = self.last
+            if record.tag in (ToolCallFailed.tag, RunFailed.tag):
+                self._note(record.version, record.event)
             yield record
+
+    def _note(self, version: int, event: Event) -> None:
+        if isinstance(event, ToolCallFailed):
+            heading = f"Version {version}, call {event.call_id} ({event.name}):"
+            self.tracebacks.append((heading, event.traceback))
+        elif isinstance(event, RunFailed):
+            self.tracebacks.append((f"Version {version}, the run failed:", event.traceback))
 
 
 def _starts_continuation(record: Record) -> bool:
@@ -160,7 +174,8 @@ def _starts_continuation(record: Record) -> bool:
 )
 @run_argument
 @at_option
-def timeline(run: UUID, at: int | None) -> None:
+@flag("-v", "--verbose", help="Also the tracebacks of tools that raised, and of a failed run.")
+def timeline(run: UUID, at: int | None, verbose: bool) -> None:
     """Show when a run called models and tools, and for how long.
 
     Times count from the run's first event, of a fork from its parent's. A gap is a time
@@ -176,6 +191,9 @@ def timeline(run: UUID, at: int | None) -> None:
         _draw(out, known, records.first, (records.last - records.first).total_seconds())
     else:
         say("The run has called no model and no tool.")
+    if verbose and out.form is Format.TABLE:
+        for heading, text in records.tracebacks:
+            print_traceback(out, heading, text)
 
 
 def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]:

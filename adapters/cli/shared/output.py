@@ -314,3 +314,13 @@ class Printer:
 
     def _write(self, encoded: bytes) -> None:
         self._bytes.write(encoded + b"\n")
+
+
+def print_traceback(out: Printer, heading: str, text: str) -> None:
+    """Print a traceback below a table; nothing if there is none."""
+    if text:
+        out.line("")
+        if heading:
+            out.line(visible(heading))
+        for line in text.rstrip("\n").split("\n"):
+            out.line(visible(line))

@@ -18,7 +18,11 @@ from turnledger.ledger import TokenLimits, TokenUsage
 from turnledger.ledger.clock import Clock, SystemClock, to_datetime
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.projections.views.usage import Tokens
-from turnledger.runtime.errors import BudgetExceededError, DeadlineExceededError
+from turnledger.runtime.errors import (
+    BudgetExceededError,
+    DeadlineExceededError,
+    TurnLimitExceededError,
+)
 
 NO_TIME = timedelta(0)
 _MAX_TOKENS = 2**53  # the largest count that the ledger can record
@@ -178,6 +182,37 @@ class Budget:
             used = getattr(consumed, name.removeprefix("max_"))
             if limit is not None and used + reserve > limit:
                 raise BudgetExceededError(name, allowed=limit, used=used)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimit:
+    """A limit on a run's replies of the model.
+
+    Attributes:
+        most: The limit.
+        before: Replies that are in no event of the run: those before a checkpoint file.
+        run_id: The run, for the error.
+    """
+
+    most: int
+    before: int = 0
+    run_id: str = ""
+
+    def check(self, replies: int) -> None:
+        """Raise TurnLimitExceededError if no further reply is allowed."""
+        used = self.before + replies
+        if used >= self.most:
+            raise TurnLimitExceededError(allowed=self.most, used=used, run_id=self.run_id)
+
+
+def checked_turns(max_turns: int | None) -> int | None:
+    """The limit itself; InvalidInputError if it is not a number from 1 on, or None."""
+    if max_turns is not None and not (type(max_turns) is int and 0 < max_turns <= _MAX_TOKENS):
+        raise InvalidInputError(
+            f"Invalid max_turns {max_turns!r}: expected an integer from 1 to {_MAX_TOKENS}, or "
+            "None for no limit."
+        )
+    return max_turns
 
 
 class BudgetTracker:

@@ -52,6 +52,7 @@ class Invocation:
         error_message: The same, in words.
         interrupt: A BaseException that reading the value raised; it is raised when the outcome
             is recorded.
+        raised: What the handler raised, if it did.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Invocation:
     error_type: str = ""
     error_message: str = ""
     interrupt: BaseException | None = None
+    raised: Exception | None = None
 
     @property
     def succeeded(self) -> bool:
@@ -128,7 +130,7 @@ def call_prepared(call: PreparedCall, context: object) -> Invocation:
     except (DeadlineExceededError, VisibilityExpansionRequired):
         raise
     except Exception as error:
-        return failed(tool.name, params, type(error).__name__, error_text(error))
+        return failed(tool.name, params, type(error).__name__, error_text(error), error)
     return _invocation(tool.name, params, returned)
 
 
@@ -164,7 +166,9 @@ def rejected(name: str, arguments: str | None, error: str) -> Invocation:
     )
 
 
-def failed(name: str, params: Any, error_type: str, error_message: str) -> Invocation:
+def failed(
+    name: str, params: Any, error_type: str, error_message: str, raised: Exception | None = None
+) -> Invocation:
     """The outcome of a call whose handler failed."""
     text = f"Tool {name!r} failed: {error_message}"
     return Invocation(
@@ -174,6 +178,7 @@ def failed(name: str, params: Any, error_type: str, error_message: str) -> Invoc
         text=text,
         error_type=error_type,
         error_message=error_message,
+        raised=raised,
     )
 
 
@@ -235,8 +240,9 @@ def _invocation(name: str, params: Any, returned: object) -> Invocation:
         return failed(name, params, type(error).__name__, f"its result is not JSON: {error}")
     except BaseException as error:
         why = f"it has run to its end, but its result can't be read: {error_text(error)}"
-        outcome = failed(name, params, type(error).__name__, why)
-        return outcome if isinstance(error, Exception) else replace(outcome, interrupt=error)
+        if isinstance(error, Exception):
+            return failed(name, params, type(error).__name__, why, error)
+        return replace(failed(name, params, type(error).__name__, why), interrupt=error)
 
 
 def _kind(data: object) -> str:

@@ -18,14 +18,21 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_text
+from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.tools.call import Invocation, failed
+from turnledger.runtime.agent.tools.tool import RejectedToolParams
+from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.bus import format_publish_failures
 from turnledger.runtime.journal.journal import Addition, Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import ToolInvoked
 from turnledger.runtime.session.overlay import Overlay
+
+logger = logger_of("turnledger.loop")
+# Characters of rejected arguments in the log.
+MOST_ARGUMENTS = 1000
 
 
 def record(
@@ -37,6 +44,8 @@ def record(
     encoding, a reducer, the resources. What must end the evaluation is raised after that.
     """
     ending: BaseException | None = invocation.interrupt
+    if isinstance(invocation.params, RejectedToolParams):
+        _log_rejected(context, call, invocation)
     if not invocation.succeeded:
         # What a failed tool changed is dropped; what listeners change upon the failure is kept.
         overlay.close()
@@ -68,7 +77,7 @@ def record(
         _add_or_say_why(context, call, veto)
     else:
         text = f"{invocation.text}\n\n{veto}"
-        _add_or_say_why(context, call, text, error=_error_of(invocation))
+        _add_or_say_why(context, call, text, error=_error_of(invocation), raised=invocation.raised)
     overlay.close()
     if ending is not None:
         context.journal.commit()
@@ -94,6 +103,7 @@ def _add_outcome(
             invocation.text,
             value=invocation.value if error is None else None,
             error=error,
+            raised=invocation.raised,
             first=(overlay.changes,),
             blobs=overlay.blobs,
         )
@@ -114,10 +124,11 @@ def _add_or_say_why(
     text: str,
     *,
     error: tuple[str, str] | None = None,
+    raised: Exception | None = None,
 ) -> None:
     """Add a result without changes; if even its text can't be recorded, a short one says so."""
     try:
-        add_result(context, call, text, error=error)
+        add_result(context, call, text, error=error, raised=raised)
     except InvalidInputError as wrong:
         short = f"The result of tool {call.name!r} can't be recorded ({type(wrong).__name__})."
         add_result(context, call, short, error=(error[0], short) if error is not None else None)
@@ -151,6 +162,7 @@ def add_result(
     *,
     value: Any = None,
     error: tuple[str, str] | None = None,
+    raised: Exception | None = None,
     first: Sequence[Addition] = (),
     blobs: Sequence[bytes] = (),
 ) -> None:
@@ -164,6 +176,7 @@ def add_result(
         text: The message for the model.
         value: The result as data.
         error: Type and message, if the call failed.
+        raised: What its handler raised, for the traceback.
         first: What the tool changed.
         blobs: Bytes that `first` names.
     """
@@ -187,7 +200,12 @@ def add_result(
     }
     if error is not None:
         kind, message_text = error
-        outcome = ToolCallFailed(error_type=kind, error_message=message_text, **common)
+        outcome = ToolCallFailed(
+            error_type=kind,
+            error_message=message_text,
+            traceback=_traceback(context, call, raised) if raised is not None else "",
+            **common,
+        )
         journal.add(*first, outcome, message, blobs=blobs)
         return
     completed = ToolCallCompleted(value=value, **common)
@@ -195,6 +213,28 @@ def add_result(
     done = journal.progress.tool_calls_completed + 1
     last = (checkpoint(journal, "post_tool"),) if every and done % every == 0 else ()
     journal.add(*first, completed, message, *last, blobs=blobs)
+
+
+def _traceback(context: EvaluationContext[Any], call: ToolCallView, raised: Exception) -> str:
+    """The traceback for the event; it is logged too."""
+    journal = context.journal
+    text = traceback_text(raised, journal.ledger.redact_text)
+    logger.warning(
+        "tool %r failed in call %s of run %s\n%s", call.name, call.call_id, journal.run_id, text
+    )
+    return text
+
+
+def _log_rejected(
+    context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation
+) -> None:
+    logger.warning(
+        "call %s of run %s was rejected: %s The model wrote: %s",
+        call.call_id,
+        context.journal.run_id,
+        invocation.error_message,
+        call.arguments[:MOST_ARGUMENTS],
+    )
 
 
 def checkpoint(journal: Journal, phase: Any) -> Addition:

@@ -112,7 +112,7 @@ def ended_by(context: EvaluationContext[Any], call: ToolCallView, error: Excepti
         raise error
     message = error_message(error)
     text = f"Tool {call.name!r} failed: {message}"
-    add_result(context, call, text, error=(type(error).__name__, message))
+    add_result(context, call, text, error=(type(error).__name__, message), raised=error)
     if not isinstance(error, DeadlineExceededError):
         return
     context.journal.commit()

@@ -15,9 +15,10 @@ from typing import Any, NoReturn
 import msgspec
 
 from turnledger.ledger import RunWaiting, SliceEventApplied, ToolCallInDoubt
+from turnledger.ledger.errors import error_text
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
-from turnledger.runtime.errors import DecisionRequiredError
+from turnledger.runtime.errors import DecisionRequiredError, SessionError
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.perform.record_result import add_result
 
@@ -60,10 +61,7 @@ def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> No
     for call in calls:
         if call.decision == "completed":
             text = call.decision_text or _json_text(call.decision_value)
-            changes = [
-                SliceEventApplied(call_id=call.call_id, **msgspec.structs.asdict(change))
-                for change in call.decision_changes
-            ]
+            changes = _changes(context, call)
             add_result(context, call, text, value=call.decision_value, first=changes)
         else:
             decided = call.decision == "failed"
@@ -76,6 +74,39 @@ def _unknown(call: ToolCallView) -> str:
     is_interrupted = call.doubt in ("", INTERRUPTED)
     why = "the process that ran it was interrupted" if is_interrupted else call.doubt
     return UNKNOWN.format(why=why)
+
+
+def _changes(context: EvaluationContext[Any], call: ToolCallView) -> list[SliceEventApplied]:
+    """What a person said that the call changed in the session, as the call's own events.
+
+    PromptEvaluationError if one does not fit the session's types or has no reducer: a fold counts
+    such an event and goes on without it, and the decision would be carried out in part.
+    """
+    journal, changes = context.journal, list[SliceEventApplied]()
+    known = journal.known
+    for number, change in enumerate(call.decision_changes, start=1):
+        changes.append(
+            SliceEventApplied(
+                slice=change.slice,
+                event_type=change.event_type,
+                operation=change.operation,
+                payload=change.payload,
+                call_id=call.call_id,
+            )
+        )
+        missed = known.run.slices.unapplied
+        try:
+            _, known = journal.folded_on(known, [journal.prepare(changes[-1])])
+            if known.run.slices.unapplied > missed:
+                raise SessionError("the session has no such reducer, or the payload does not fit")
+        except Exception as error:
+            why = (
+                f"Change {number} of the decision about call {call.call_id!r} can't be applied to "
+                f"the slice {change.slice}: {error_text(error)}. Nothing of it was applied. Decide "
+                f"again: turnledger resolve {journal.run_id} {call.call_id} --completed ..."
+            )
+            raise context.failed(why, "tool") from error
+    return changes
 
 
 def _json_text(value: Any) -> str:

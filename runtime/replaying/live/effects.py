@@ -28,13 +28,13 @@ from turnledger.runtime.agent.models.request import Reply, Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot
-from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase
+from turnledger.runtime.errors import DeadlineExceededError, EvaluationPhase, TurnLimitExceededError
 from turnledger.runtime.journal.journal import Addition
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
 from turnledger.runtime.loop.failures import RecordedError
-from turnledger.runtime.loop.live_effects import LiveTurn
+from turnledger.runtime.loop.live_effects import LiveTurn, check_turns
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
 from turnledger.runtime.loop.perform.run_tools import ParallelCalls, run_tools
@@ -82,7 +82,16 @@ class PartlyLiveEffects:
     def check_limits(
         self, context: EvaluationContext[Any], phase: EvaluationPhase, *, reserve: int = 0
     ) -> None:
-        """No limits: recorded outcomes take no time and no tokens."""
+        """No limits, as recorded outcomes take no time and no tokens, but for a live model's turns.
+
+        TurnLimitExceededError ends the fork like any other failure.
+        """
+        if self._live.model:
+            try:
+                check_turns(context, phase)
+            except TurnLimitExceededError as error:
+                context.journal.commit()
+                raise context.failed(str(error), "budget") from error
 
     # --- the model ---
 

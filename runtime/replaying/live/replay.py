@@ -30,7 +30,7 @@ from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.find import LIVE_TAG, request_event
-from turnledger.runtime.recovery.recover import recover_from_ledger
+from turnledger.runtime.recovery.recover import RecoveryOptions, recover_from_ledger
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.live.effects import Missing, PartlyLiveEffects, Stopped
 from turnledger.runtime.replaying.live.outcomes import RecordedOutcomes
@@ -126,7 +126,7 @@ def replay_live(
     response, failure = None, None
     try:
         with _forks_host(host, ledger, effects, chosen) as forks:
-            response, _ = recover_from_ledger(forks, fork, None)
+            response, _ = recover_from_ledger(forks, fork, RecoveryOptions())
     except Stopped as stopped:
         if not stopped.missing.is_later:
             raise NotRecordedError(str(run), fork, stopped.missing) from None

@@ -12,7 +12,15 @@ import pytest
 
 from tests.agent import Crash
 from tests.unit.runtime.clocks import BEGIN, StandingClock
-from tests.unit.runtime.loops import Answer, Goal, Planner
+from tests.unit.runtime.loops import (
+    ANSWER,
+    Answer,
+    Goal,
+    Planner,
+    asks,
+    call,
+    simulated_crash,
+)
 from turnledger.ledger import Ledger
 from turnledger.projections import state_at
 from turnledger.runtime import (
@@ -24,7 +32,9 @@ from turnledger.runtime import (
     MainLoopRequest,
     PromptEvaluationError,
     RecoveryConfig,
+    Reply,
     ToolContext,
+    TurnLimitExceededError,
 )
 
 MINUTE = timedelta(minutes=1)
@@ -170,3 +180,21 @@ def test_a_time_limit_for_the_recovery_begins_with_it(
         loop.execute(Goal(), run_id=run_id)
     again = new_loop(in_tool=at_each_tool(clock, MINUTE))
     assert again.recover(run_id, deadline=2 * MINUTE)[0].output == Answer(3)
+
+
+def test_turns_count_over_all_attempts(new_loop: Callable[..., Planner]) -> None:
+    """With a ledger or with checkpoint files alone: the limit goes on, and can be raised."""
+
+    def for_ever(request: Any) -> Reply:
+        return asks(call(f"c{request.turn}")) if request.turn < 5 else ANSWER
+
+    loop, run_id = new_loop(replies=for_ever, config=MainLoopConfig(max_turns=3)), uuid4()
+    with simulated_crash(loop, "c2"):
+        loop.execute(Goal(), run_id=run_id)
+    with pytest.raises(PromptEvaluationError, match=r"max_turns is 3, .* 3 times"):
+        loop.recover(run_id)
+    for _ in range(5):
+        with pytest.raises(TurnLimitExceededError, match=r"max_turns is 3, .* 3 times"):
+            loop.recover(run_id)
+    assert loop.recover(run_id, max_turns=5)[0].output == Answer(3)
+    assert loop.ran == ["c1", "c2", "c3", "c4"]
