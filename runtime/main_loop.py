@@ -326,7 +326,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             deadline=limit.expires_at if isinstance(limit, Deadline) else None,
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
-            max_turns=asked.max_turns or self._config.max_turns,
+            max_turns=self._config.max_turns,
             catalogue=CATALOGUE,
         )
         parent = session.run_in(self._ledger) if self._ledger is not None else None

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from turnledger.ledger.clock import utc_now
 from turnledger.projections.views.usage import Tokens
-from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
+from turnledger.runtime.agent.models.limits import Budget, Deadline
 from turnledger.runtime.agent.tools.tool import ToolResult
 from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
 
@@ -130,17 +130,13 @@ class PromptExecuted:
 
 @dataclass(frozen=True)
 class MainLoopRequest(Generic[UserRequestT]):
-    """A request to a loop. `budget`, `deadline` and `max_turns` replace those of its config."""
+    """A request to a loop. `budget` and `deadline` replace those of the loop's config."""
 
     request: UserRequestT
     budget: Budget | None = None
     deadline: Deadline | None = None
     request_id: UUID = field(default_factory=uuid4)
     created_at: datetime = field(default_factory=utc_now)
-    max_turns: int | None = None
-
-    def __post_init__(self) -> None:
-        checked_turns(self.max_turns)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from turnledger.ledger import (
 from turnledger.projections import fold
 from turnledger.runtime import (
     MainLoopConfig,
-    MainLoopRequest,
     PromptEvaluationError,
     Reply,
     TurnLimitExceededError,
@@ -80,7 +79,7 @@ def test_a_model_that_always_calls_a_tool_is_ended_by_max_turns(ledger: Ledger) 
 
 
 def test_fifty_turns_are_the_default_and_none_is_no_limit(ledger: Ledger) -> None:
-    """A loop without a config has a limit; a request's own counts before the config's."""
+    """A loop without a config has a limit."""
     loop, run_id = Planner(ledger=ledger), new_run_id()
     loop.execute(Goal(), run_id=run_id)
     assert started(ledger, run_id).max_turns == 50
@@ -90,10 +89,6 @@ def test_fifty_turns_are_the_default_and_none_is_no_limit(ledger: Ledger) -> Non
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(InvalidInputError, match="max_turns"):
             MainLoopConfig(max_turns=wrong)  # type: ignore[arg-type]
-        with pytest.raises(InvalidInputError, match="max_turns"):
-            MainLoopRequest(request=Goal(), max_turns=wrong)  # type: ignore[arg-type]
-    loop._bus.publish(MainLoopRequest(request=Goal(), max_turns=7))
-    assert {started(ledger, info.run_id).max_turns for info in ledger.runs()} == {50, None, 7}
 
 
 def test_a_recovery_without_a_higher_limit_says_so_and_counts_no_attempt(ledger: Ledger) -> None:

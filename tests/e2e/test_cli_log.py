@@ -8,11 +8,13 @@ from uuid import UUID
 import pytest
 
 from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes
+from tests.unit.runtime.clocks import StandingClock
 from turnledger.ledger import (
     NEW,
     CustomEvent,
     EvaluationStarted,
     Event,
+    Ledger,
     RunCompleted,
     RunStarted,
     ToolCallStarted,
@@ -141,6 +143,16 @@ def test_runs_says_when_there_are_more(cli: InProcess) -> None:
     assert len(done.out.splitlines()) == 51
     assert "--limit" in done.err
     assert len(cli("runs", "-o", "jsonl").lines) == 51
+
+
+def test_runs_shows_a_run_that_has_been_quiet_for_long(cli: InProcess) -> None:
+    """A tool that does not come back, or a worker that is gone, is seen in the list."""
+    with Ledger.open(cli.db, clock=StandingClock()) as ledger:
+        ledger.append(new_run_id(), RunStarted(), NEW)
+    assert "running, quiet" in cli("runs").out
+    with cli.ledger() as ledger:
+        ledger.append(next(ledger.runs()).run_id, CustomEvent(kind="a.b"), 1)
+    assert "quiet" not in cli("runs").out
 
 
 def test_show_says_what_is_known_of_a_run(cli: InProcess, run: UUID) -> None:

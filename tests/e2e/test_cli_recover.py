@@ -24,6 +24,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     new_run_id,
 )
+from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.projections import state_at
 from turnledger.runtime import LedgerCheckpointBackend
 
@@ -44,12 +45,12 @@ def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def killed(db: Path) -> Callable[..., UUID]:
     """Makes runs whose process was killed within a call."""
 
-    def kill(call: str = "p2", amount: int = 5) -> UUID:
+    def kill(call: str = "p2", amount: int = 5, policy: str = "ask") -> UUID:
         run_id = new_run_id()
         Ledger.open(db).close()
         done = subprocess.run(
             [sys.executable, "-m", MODULE, db, str(run_id), str(amount)],
-            env={**os.environ, "AGENT_DIES": call},
+            env={**os.environ, "AGENT_DIES": call, "AGENT_POLICY": policy},
             timeout=60,
         )
         assert done.returncode == -signal.SIGKILL
@@ -74,6 +75,7 @@ def test_pending_shows_the_calls_that_have_not_ended(
     run = killed()
     with cli.ledger() as ledger:
         head = ledger.head(run)
+        started = ledger.record(run, head).recorded_at
     shown = {
         "run_id": str(run),
         "run_status": "running",
@@ -83,6 +85,7 @@ def test_pending_shows_the_calls_that_have_not_ended(
         "arguments": '{"amount": 3}',
         "status": "started",
         "attempts": 1,
+        "started_at": moment_text(to_micros(started)),
         "decision": None,
     }
     assert cli("pending", "-o", "json").json == [shown]
@@ -188,7 +191,8 @@ def test_recover_all_recovers_what_can_be(
     cli: InProcess, db: Path, killed: Callable[..., UUID], bank: Path
 ) -> None:
     """Each is said as it is done; one that can't be does not stop the others."""
-    asks, good, broken = killed(), killed("p1"), killed("p1", 13)
+    asks, good = killed(), killed("p1", policy="retry")
+    broken = killed("p1", 13, policy="retry")
     assert cli("recover", asks, "--app", APP).code == 8  # waits, and is left out from now on
     done = cli(
         "recover", "--all", "--app", APP, "-o", "json", AGENT_POLICY="retry", AGENT_BROKEN="1"
@@ -235,7 +239,7 @@ def test_a_signal_leaves_a_resumable_run(
     processes: Processes, killed: Callable[..., UUID], bank: Path, number: signal.Signals
 ) -> None:
     """Within a tool: 143 or 130, the lease is given back, and the run can be recovered."""
-    run = killed("p1")
+    run = killed("p1", policy="retry")
     os.environ["AGENT_POLICY"], os.environ["AGENT_WAITS"] = "retry", "p2"
     try:
         worker = processes.start(PROGRAM, "recover", run, "--app", APP, cwd=ROOT)
