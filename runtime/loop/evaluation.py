@@ -258,7 +258,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
             started,
             context.later_message("system", rendered.text),
             *context.opening_messages(),
-            blobs=context.prompt.blobs,
+            blobs=[*context.prompt.blobs, *rendered.specs],
         )
     except (InvalidInputError, SessionError, BlobNotFoundError) as error:
         raise context.failed(f"The prompt can't be recorded: {error}", "request") from error

@@ -71,6 +71,9 @@ class Probe(Protocol):
     def opening_messages(self) -> tuple[list[Any], list[Any]]:
         """The prompt's own messages, as recorded and as made now, without ids and times."""
 
+    def tool_spec(self, blob: str) -> Any:
+        """Description and schema of a tool, recorded or made now; None if they are not there."""
+
 
 def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
     """The divergence of an event from the recorded one, with its likely cause.
@@ -94,6 +97,8 @@ def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
             diff = diff_of(text, probe.prompt_text)
         elif recorded_messages != made_messages:
             diff = diff_of(recorded_messages, made_messages)
+        elif isinstance(recorded, EvaluationStarted) and cause == "tool schema changed":
+            diff = _diff_of_tools(probe, recorded.tools, made.tools) or diff
     elif isinstance(made, CheckpointReached):
         values = {name: probe.slice_value(name) for name in probe.slices_touched}
         diff = f"{diff}\n\nslices changed since the last checkpoint, as they are now:\n" + pretty(
@@ -158,6 +163,18 @@ def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> 
     if changed:
         return "tool schema changed", ", ".join(changed)
     return "tool order changed", ", ".join(now)
+
+
+def _diff_of_tools(
+    probe: Probe, recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]
+) -> str:
+    """The schemas and descriptions that changed; empty if the record does not have them."""
+    was, now = ({tool.name: tool for tool in tools} for tools in (recorded, found))
+    changed = [name for name in was if name in now and was[name].digest != now[name].digest]
+    then, today = (
+        {name: probe.tool_spec(tools[name].spec) for name in changed} for tools in (was, now)
+    )
+    return "" if None in then.values() else diff_of(then, today)
 
 
 # Where a prompt begins to say what output it wants.

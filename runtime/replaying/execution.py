@@ -13,6 +13,8 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from turnledger.ledger import (
     CheckpointReached,
     Event,
@@ -24,6 +26,8 @@ from turnledger.ledger import (
     RunStarted,
     SliceEventApplied,
     StateRestored,
+    TurnledgerError,
+    blob_name,
 )
 from turnledger.projections import RunState
 from turnledger.runtime.agent.schema.values import to_plain
@@ -286,6 +290,16 @@ class _Journal(ReplayJournal):
         except Exception:
             made = []
         return recorded, [_message_content(one) for one in made]
+
+    def tool_spec(self, blob: str) -> Any:
+        made = self.evaluation.rendered.specs if self.evaluation is not None else ()
+        content = next((one for one in made if blob_name(one) == blob), None)
+        if content is None and not blob:
+            return None  # a record of an earlier program
+        try:
+            return msgspec.json.decode(self.ledger.blob(blob) if content is None else content)
+        except (TurnledgerError, ValueError):
+            return None  # its blob is missing or damaged
 
 
 def _message_content(event: MessageAppended) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
-from turnledger.ledger import OfferedTool
+from turnledger.ledger import OfferedTool, blob_name
 from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.agent.generics import OutputT
@@ -66,6 +66,8 @@ class RenderedPrompt(Generic[OutputT]):
     digest: str
     tools_digest: str
     offered: tuple[OfferedTool, ...] = ()
+    # The bytes that `OfferedTool.spec` names: description and schema of each tool, as JSON.
+    specs: tuple[bytes, ...] = ()
     params: tuple[Any, ...] = ()
     sections: tuple[ShownSection, ...] = ()
     unused_overrides: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ def render(
     if redact is not None:
         # Another secret in the same place is the same prompt: what is recorded is the same.
         text, opening = redact(text), tuple(redact(one.decode()).encode() for one in opening)
+    contents = [_content_of(one, redact) for one in specs]
     return RenderedPrompt(
         ns=template.ns,
         key=template.key,
@@ -145,7 +148,11 @@ def render(
         output=output,
         digest=combine("prompt", text.encode(), specs_json, schema, *opening).hex(),
         tools_digest=combine("tools", specs_json).hex(),
-        offered=tuple(OfferedTool(one["function"]["name"], _digest_of(one)) for one in specs),
+        offered=tuple(
+            OfferedTool(one["function"]["name"], _digest_of(one), blob_name(content))
+            for one, content in zip(specs, contents, strict=True)
+        ),
+        specs=tuple(contents),
         params=params,
         sections=tuple(page.sections),
         unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
@@ -255,5 +262,14 @@ def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
 
 def _digest_of(spec: dict[str, Any]) -> str:
     """Digest of a tool's spec without its name: a renamed tool keeps it."""
-    function = {name: value for name, value in spec["function"].items() if name != "name"}
-    return combine("tool", canonical(function)).hex()[:16]
+    return combine("tool", canonical(_unnamed(spec))).hex()[:16]
+
+
+def _content_of(spec: dict[str, Any], redact: Callable[[str], str] | None) -> bytes:
+    """The blob with a tool's spec without its name, and without secrets."""
+    text = canonical(_unnamed(spec)).decode()
+    return (text if redact is None else redact(text)).encode()
+
+
+def _unnamed(spec: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in spec["function"].items() if name != "name"}
