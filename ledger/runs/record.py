@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import EventDecodeError
 from turnledger.ledger.events.types import Event
 from turnledger.ledger.runs.codec import Codec
 
@@ -151,7 +152,10 @@ class Record:
         event = self._event
         if event is None:
             columns = self._columns
-            event = self._event = self._codec.decode(columns[3], columns[7])
+            try:
+                event = self._event = self._codec.decode(columns[3], columns[7])
+            except EventDecodeError as error:
+                raise error.located(columns[1], columns[2]) from None
         return event
 
     def __eq__(self, other: object) -> bool:

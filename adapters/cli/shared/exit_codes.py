@@ -30,7 +30,8 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOT_FOUND: "no such run, record, blob or table",
     ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
     ExitCode.INTEGRITY_FAILURE: (
-        "integrity check failed, or an import conflicts with recorded events"
+        "integrity check failed: records are damaged, lost or unknown to this program, or an "
+        "import conflicts with recorded events"
     ),
     ExitCode.REPLAY_DIVERGENCE: "a replay diverged, or the compared runs differ",
     ExitCode.LEASE_HELD: "another worker holds the run's lease",
@@ -51,6 +52,7 @@ ERRORS: Mapping[str, ExitCode] = {
     "CheckpointNotFoundError": ExitCode.NOT_FOUND,
     "ConcurrentAppendError": ExitCode.VERSION_CONFLICT,
     "IntegrityFailureError": ExitCode.INTEGRITY_FAILURE,
+    "EventDecodeError": ExitCode.INTEGRITY_FAILURE,
     "DecisionRequiredError": ExitCode.WAITING,
     "RunClaimedError": ExitCode.LEASE_HELD,
     "StaleEpochError": ExitCode.LEASE_HELD,
