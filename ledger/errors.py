@@ -265,6 +265,21 @@ class NotAnExportError(IntegrityFailureError):
         )
 
 
+# What reading one damaged run may raise: the types that name it, and what a value of the wrong
+# type in a column leads to. Listings catch these for each run, skip it and name it.
+DAMAGE = (
+    IntegrityFailureError,
+    EventDecodeError,
+    RunNotFoundError,
+    RecordNotFoundError,
+    BlobNotFoundError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+)
+
+
 class StoreUnavailableError(TurnledgerError):
     """The store failed; if it failed during a commit, the outcome is unknown.
 

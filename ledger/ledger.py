@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 from uuid import UUID, uuid5
 
 from turnledger.ledger.clock import Clock, SystemClock, to_micros
@@ -52,6 +52,8 @@ from turnledger.ledger.runs.index import (
     RunStatus,
     check_types,
     describe,
+    list_key,
+    place_of,
     rebuilt_index,
 )
 from turnledger.ledger.runs.lineage import NO_END, Segment, lineage
@@ -61,6 +63,8 @@ from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
 
+# Called with the id of a damaged run and what is wrong with it.
+OnDamage: TypeAlias = Callable[[str, Exception], None]
 DEFAULT_TTL = timedelta(seconds=60)
 # Seconds that a follower sleeps between reads, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
@@ -395,6 +399,7 @@ class Ledger:
         before: RunInfo | None = None,
         limit: int | None = None,
         page_size: int = PAGE,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[RunInfo]:
         """List runs, newest first.
 
@@ -407,11 +412,14 @@ class Ledger:
             before: Only runs after this one in the list, to go on with a page.
             limit: How many runs at most.
             page_size: How many runs are read from the store at a time.
+            on_damage: Called with the id and the error of a run whose row in the index is
+                damaged, which is then skipped. Without it, that is an IntegrityFailureError.
         """
         _check_page(page_size)
         _check_text(status, prompt, *(tags or {}), *(tags or {}).values())
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
+        last = (list_key(key[0]), list_key(key[1])) if key is not None else None
         while left is None or left > 0:
             page = page_size if left is None else min(page_size, left)
             rows = self._store.list_runs(
@@ -425,13 +433,21 @@ class Ledger:
                     limit=page,
                 )
             )
-            yield from map(describe, rows)
+            for row in rows:
+                try:
+                    info = describe(row)
+                except IntegrityFailureError as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(f"{row.run_id!s:.80}", error)
+                else:
+                    yield info
             if len(rows) < page:
                 return
-            reached = (rows[-1].started_at, rows[-1].run_id)
-            if key is not None and reached >= key:
+            reached = place_of(rows[-1])
+            if last is not None and reached >= last:
                 raise _out_of_order("the index of runs")
-            key = reached
+            key, last = (rows[-1].started_at, rows[-1].run_id), reached
             left = None if left is None else left - page
 
     def tail(

@@ -65,6 +65,12 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     tags: str = "{}"
 
     @property
+    def length(self) -> int:
+        """How many own records the run has; 0 if the row is damaged."""
+        numbers: tuple[Any, Any] = (self.version, self.parent_version)
+        return numbers[0] - numbers[1] if all(isinstance(n, int) for n in numbers) else 0
+
+    @property
     def tag_map(self) -> dict[str, str]:
         try:
             return msgspec.json.decode(self.tags, type=dict[str, str])
@@ -87,6 +93,20 @@ def damaged(run_id: object, why: object) -> IntegrityFailureError:
         f"The index's row of run {run_id!s:.80} is damaged: {why}. Run `turnledger verify`; "
         "`turnledger rebuild-index` rebuilds the index from the events."
     )
+
+
+def list_key(value: Any) -> tuple[int, Any]:
+    """A key that orders values of any type as SQLite does: numbers, text, bytes, the others."""
+    if isinstance(value, int):
+        return 0, value
+    if isinstance(value, str):
+        return 1, value
+    return (2, value) if isinstance(value, bytes) else (3, repr(value))
+
+
+def place_of(row: RunRow) -> tuple[Any, Any]:
+    """Where a row stands in a listing; in a damaged index, whatever types it has."""
+    return list_key(row.started_at), list_key(row.run_id)
 
 
 def check_types(row: RunRow, *names: str) -> None:
@@ -274,13 +294,15 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(row: RunRow) -> RunInfo:
     """The row in the types that users work with."""
+    check_types(row)
+    tags = row.tag_map
     try:
-        return _described(row)
+        return _described(row, tags)
     except (AttributeError, TypeError, ValueError, IntegrityFailureError) as error:
         raise damaged(row.run_id, error) from error
 
 
-def _described(row: RunRow) -> RunInfo:
+def _described(row: RunRow, tags: dict[str, str]) -> RunInfo:
     return RunInfo(
         run_id=UUID(row.run_id),
         version=row.version,
@@ -288,7 +310,7 @@ def _described(row: RunRow) -> RunInfo:
         status=row.status,
         epoch=row.epoch,
         prompt=row.prompt,
-        tags=row.tag_map,
+        tags=tags,
         kind=row.kind,
         parent=UUID(row.parent) if row.parent else None,
         parent_version=row.parent_version,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from turnledger.ledger.clock import to_datetime
-from turnledger.ledger.errors import EventDecodeError
+from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
 from turnledger.ledger.events.types import Event
 from turnledger.ledger.runs.codec import Codec
 
@@ -91,7 +91,13 @@ class Record:
     @property
     def row(self) -> Row:
         """The stored columns by name, ids as text and the time in microseconds."""
-        return as_row(self._columns)
+        row = as_row(self._columns)
+        if not all(isinstance(text, str) for text in (row.run_id, row.tag, row.event_id, row.data)):
+            raise IntegrityFailureError(
+                f"The record at position {row.position} holds damaged text. Run `turnledger "
+                "verify`."
+            )
+        return row
 
     @property
     def position(self) -> int:
@@ -144,7 +150,7 @@ class Record:
     @property
     def data(self) -> str:
         """The event's JSON text: the very bytes that the digest covers."""
-        return self._columns[7]
+        return self.row.data
 
     @property
     def event(self) -> Event:

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.index import RebuiltIndex, RunRow
+from turnledger.ledger.runs.index import RebuiltIndex, RunRow, list_key, place_of
 from turnledger.ledger.runs.record import Columns, NewColumns, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import (
     DerivedWriter,
@@ -333,9 +333,7 @@ class MemoryStore(Store):
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         self._check_open()
         with self.tables.lock:
-            runs = sorted(
-                self.tables.runs.values(), key=lambda r: (r.started_at, r.run_id), reverse=True
-            )
+            runs = sorted(self.tables.runs.values(), key=place_of, reverse=True)
         return [row for row in runs if _matches(row, query)][: query.limit]
 
     def blob(self, name: str) -> bytes | None:
@@ -407,13 +405,18 @@ def _raw(value: Any) -> Any:
 
 
 def _matches(row: RunRow, query: RunQuery) -> bool:
-    tags = row.tag_map if query.tags else {}
+    try:
+        tags = row.tag_map if query.tags else {}
+    except IntegrityFailureError:
+        return True  # so that it is named as damaged, and not left out in silence
+    started = list_key(row.started_at)
+    before = query.before and tuple(map(list_key, query.before))
     return (
         query.status in (None, row.status)
         and query.prompt in (None, row.prompt)
-        and (query.since is None or row.started_at >= query.since)
-        and (query.until is None or row.started_at < query.until)
-        and (query.before is None or (row.started_at, row.run_id) < query.before)
+        and (query.since is None or started >= list_key(query.since))
+        and (query.until is None or started < list_key(query.until))
+        and (not before or place_of(row) < before)
         and all(key in tags and value in (None, tags[key]) for key, value in query.tags)
     )
 

@@ -19,6 +19,7 @@ from typing import NamedTuple, TypeVar
 
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.ledger.integrity.verify import every_run
+from turnledger.ledger.runs.lineage import NO_END
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def over_runs(
     """
     if workers < 1:
         raise InvalidInputError(f"Invalid number of workers {workers}: expected 1 or more.")
-    total = sum(row.version - row.parent_version for row in every_run(ledger.store))
+    total = sum(row.length for row in every_run(ledger.store))
     largest = max(min(total // (workers * PORTIONS_PER_WORKER), LARGEST_PORTION), SMALLEST_PORTION)
     done = 0
     with _pool(executor, workers) as pool:
@@ -78,8 +79,10 @@ def _portions(ledger: Ledger, largest: int) -> Iterator[list[Span]]:
     portion: list[Span] = []
     size = 0
     for row in every_run(ledger.store):
-        portion.append(Span(row.run_id, row.parent_version, row.version))
-        size += row.version - row.parent_version
+        # By a damaged row, all of the run's records are read: positions say where to stop.
+        until = row.version if row.length > 0 else NO_END
+        portion.append(Span(row.run_id, row.parent_version if row.length > 0 else 0, until))
+        size += row.length
         if size >= largest:
             yield portion
             portion, size = [], 0
@@ -88,7 +91,7 @@ def _portions(ledger: Ledger, largest: int) -> Iterator[list[Span]]:
 
 
 def _size(portion: Portion) -> int:
-    return sum(span.until - span.after for span in portion)
+    return sum(span.until - span.after for span in portion if span.until < NO_END)
 
 
 def _results(

@@ -12,7 +12,8 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer, say
 from turnledger.adapters.cli.shared.parameters import MOMENT, tag_option
 from turnledger.ledger import Ledger, RunInfo
@@ -88,16 +89,26 @@ def runs(
     until: datetime | None,
     limit: int | None,
 ) -> None:
-    """List runs, newest first."""
-    out = printer()
+    """List runs, newest first.
+
+    A run whose row in the index is damaged is skipped and named, and the exit code is 5.
+    """
+    out, skipped = printer(), SkippedRuns()
     with open_ledger() as ledger:
         found = ledger.runs(
-            status=status, tags=dict(tags), prompt=prompt, since=since, until=until, limit=limit
+            status=status,
+            tags=dict(tags),
+            prompt=prompt,
+            since=since,
+            until=until,
+            limit=limit,
+            on_damage=skipped,
         )
         if out.form is Format.TABLE:
             _print_table(out, found, limit or TABLE_LIMIT)
         else:
             out.many(map(run_view, found), str, flush=False)
+    finish(skipped.code)
 
 
 def _print_table(out: Printer, found: Iterator[RunInfo], limit: int) -> None:

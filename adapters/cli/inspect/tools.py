@@ -13,7 +13,8 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import (
     Format,
     Printer,
@@ -60,7 +61,8 @@ turnledger tools --all""",
 def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
     """List a run's tool calls and their status.
 
-    A call is pending, started, completed, failed or in_doubt.
+    A call is pending, started, completed, failed or in_doubt. With --all, records that can't
+    be read are not counted: their runs are named, and the exit code is 5.
     """
     if everything:
         if run is not None or at is not None or pending:
@@ -100,12 +102,15 @@ def _call_row(call: ToolCallView) -> tuple[str, ...]:
 
 def _print_statistics(out: Printer) -> None:
     """Print the table tool-statistics, caught up."""
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        rows = up_to_date(ledger, ToolStatistics()).rows
+        rows = up_to_date(ledger, ToolStatistics(), skipped).rows
     if out.form is not Format.TABLE:
         out.many(({"name": name, **row} for name, row in rows.items()), str, flush=False)
-        return
-    out.rows(("name", *COUNTS, "mean", "longest"), (_statistics_row(*row) for row in rows.items()))
+    else:
+        headings = ("name", *COUNTS, "mean", "longest")
+        out.rows(headings, (_statistics_row(*row) for row in rows.items()))
+    finish(skipped.code)
 
 
 def _statistics_row(name: str, row: dict[str, Any]) -> tuple[str, ...]:

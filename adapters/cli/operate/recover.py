@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
 from turnledger.adapters.cli.shared.output import Format, say, shortened
 from turnledger.adapters.cli.shared.parameters import (
@@ -33,7 +34,7 @@ from turnledger.ledger import (
     ToolCallDecided,
     TurnledgerError,
 )
-from turnledger.ledger.errors import error_text
+from turnledger.ledger.errors import DAMAGE, error_text
 from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # slow to import
@@ -50,12 +51,15 @@ def pending(run: UUID | None) -> None:
 
     Of one run, or of all runs that have not ended. A call in doubt was started and its
     outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
+    Of all runs, damaged ones are skipped and named, and the exit code is 5.
     """
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        found = list(_unfinished(ledger, run))
+        found = list(_unfinished(ledger, run, skipped))
     out = printer()
     if out.form is not Format.TABLE:
         out.many((_shown(*one) for one in found), str, flush=False)
+        finish(skipped.code)
         return
     out.rows(
         ("run", "status", "call", "tool", "state", "attempts", "decided", "arguments"),
@@ -73,20 +77,28 @@ def pending(run: UUID | None) -> None:
             for run_id, status, call in found
         ),
     )
+    finish(skipped.code)
 
 
 def _open_calls(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
     return fold(ledger.read(run), PendingTools()).pending()
 
 
-def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, ToolCallView]]:
+def _unfinished(
+    ledger: Ledger, run: UUID | None, skipped: SkippedRuns
+) -> Iterator[tuple[UUID, str, ToolCallView]]:
     if run is not None:
         info = ledger.run(run)
         yield from ((run, info.status, c) for c in _open_calls(ledger, run))
         return
     for status in ("waiting", "running", "failed", "parked"):
-        for info in ledger.runs(status=status):
-            calls = _open_calls(ledger, info.run_id)
+        for info in ledger.runs(status=status, on_damage=skipped):
+            try:
+                # With checks: a call that is not shown because its record is lost may be repeated.
+                calls = fold(ledger.checked(info.run_id).read_on(), PendingTools()).pending()
+            except DAMAGE as error:
+                skipped(str(info.run_id), error)
+                continue
             yield from ((info.run_id, status, call) for call in calls)
 
 
@@ -221,11 +233,11 @@ def recover(run: UUID | None, everything: bool, app: str) -> None:
 
 def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
     """Recover all runs, printing each; the highest exit code of those that failed."""
-    worst = ExitCode.OK
+    worst, skipped = ExitCode.OK, SkippedRuns()
 
     def each() -> Iterator[dict[str, Any]]:
         nonlocal worst
-        for found in loop.list_recoverable():
+        for found in loop.list_recoverable(on_damage=skipped):
             try:
                 response, _ = loop.recover(found)
                 yield _recovered(found.run_id, response)
@@ -238,7 +250,7 @@ def _recover_all(loop: MainLoop[Any, Any]) -> ExitCode:
                 worst = max(worst, ExitCode.ERROR)
 
     printer().many(each(), lambda one: f"{one['run_id']}  {_answer_of(one)}", flush=True)
-    return worst
+    return max(worst, skipped.code)
 
 
 def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:

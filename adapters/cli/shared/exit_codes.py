@@ -30,8 +30,7 @@ MEANINGS: Mapping[ExitCode, str] = {
     ExitCode.NOT_FOUND: "no such run, record, blob or table",
     ExitCode.VERSION_CONFLICT: "the run is not at the expected version",
     ExitCode.INTEGRITY_FAILURE: (
-        "integrity check failed: records are damaged, lost or unknown to this program, or an "
-        "import conflicts with recorded events"
+        "integrity check failed, or an import conflicts with recorded events"
     ),
     ExitCode.REPLAY_DIVERGENCE: "a replay diverged, or the compared runs differ",
     ExitCode.LEASE_HELD: "another worker holds the run's lease",

@@ -253,11 +253,18 @@ class SQLiteStore(Store):
             (run_id, after, until if until is not None else 2**62, limit),
         )
 
+    def rows_as_found(self, run_id: str, after: int, until: int, *, limit: int) -> list[Columns]:
+        return self._queries.all_lenient(
+            f"SELECT {ROW} FROM events WHERE run_id=? AND version>? AND version<=? "
+            "ORDER BY version LIMIT ?",
+            (run_id, after, until, limit),
+        )
+
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         # Without an end no condition: in a damaged file a position may be text, which is higher
         # than every number, and its reader has to be told.
         end, values = ("", ()) if until is None else ("AND position<=?", (until,))
-        return self._all(
+        return self._queries.all_lenient(
             f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
             (position, *values, limit),
         )
@@ -270,7 +277,7 @@ class SQLiteStore(Store):
         where, values = run_conditions(query, "?")
         return [
             RunRow(*row)
-            for row in self._all(
+            for row in self._queries.all_lenient(
                 f"SELECT {RUN} FROM runs {where} ORDER BY started_at DESC, run_id DESC LIMIT ?",
                 [*values, query.limit],
             )
