@@ -17,6 +17,7 @@ from turnledger.ledger.errors import InvalidRunIdError as InvalidRunIdError
 from turnledger.ledger.errors import InvalidUrlError as InvalidUrlError
 from turnledger.ledger.errors import LedgerClosedError as LedgerClosedError
 from turnledger.ledger.errors import LimitExceededError as LimitExceededError
+from turnledger.ledger.errors import LostRecordsError as LostRecordsError
 from turnledger.ledger.errors import MissingDependencyError as MissingDependencyError
 from turnledger.ledger.errors import NotALedgerError as NotALedgerError
 from turnledger.ledger.errors import NotAnExportError as NotAnExportError
@@ -67,7 +68,7 @@ from turnledger.ledger.events.types import ToolCallFailed as ToolCallFailed
 from turnledger.ledger.events.types import ToolCallInDoubt as ToolCallInDoubt
 from turnledger.ledger.events.types import ToolCallStarted as ToolCallStarted
 from turnledger.ledger.events.types import ToolMessageAmended as ToolMessageAmended
-from turnledger.ledger.integrity.verify import Problem as Problem
+from turnledger.ledger.integrity.run_check import Problem as Problem
 from turnledger.ledger.integrity.verify import Report as Report
 from turnledger.ledger.ledger import Appended as Appended
 from turnledger.ledger.ledger import Ledger as Ledger

@@ -21,6 +21,7 @@ attributes. The tree:
     │   ├── EventIdConflictError
     │   └── ForkPointError
     ├── IntegrityFailureError
+    │   ├── LostRecordsError
     │   ├── ImportConflictError
     │   └── NotAnExportError
     ├── StoreUnavailableError
@@ -32,10 +33,10 @@ attributes. The tree:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 # Some errors hold whole pages; an event, a log line and a model get at most this much.
@@ -109,7 +110,16 @@ class EventDecodeError(TurnledgerError, ValueError):
 
     def __init__(self, message: str, *, tag: str = "") -> None:
         self.tag = tag
+        self.run_id = ""
+        self.version = 0
         super().__init__(message)
+
+    def located(self, run_id: str, version: int) -> Self:
+        """The same error, with the record's run and version in its message."""
+        if not self.run_id:
+            self.run_id, self.version = run_id, version
+            self.args = (f"Run {run_id}, version {version}: {self.args[0]}",)
+        return self
 
 
 class UnknownEventTypeError(EventDecodeError):
@@ -222,6 +232,26 @@ class IntegrityFailureError(TurnledgerError):
     """A ledger or a file is damaged: it does not match its digests."""
 
 
+class LostRecordsError(IntegrityFailureError):
+    """Rows of the run index were not rebuilt: they name records that are missing, or unreadable.
+
+    `runs` are those runs. All other rows were rebuilt.
+    """
+
+    def __init__(self, lost: Sequence[Any], unreadable: Mapping[str, str]) -> None:
+        self.runs = (*(loss.run_id for loss in lost), *unreadable)
+        message = f"The rows of {len(self.runs)} runs were left as they are, the others rebuilt."
+        if lost:
+            named = "; ".join(map(str, lost))
+            message += (
+                f" Records are lost: {named}. Go on from a backup or an export. To give the "
+                "records up and park the run: `turnledger rebuild-index --accept-loss RUN`."
+            )
+        if unreadable:
+            message += f" Records can't be read: {'; '.join(unreadable.values())}"
+        super().__init__(message)
+
+
 class ImportConflictError(IntegrityFailureError):
     """The ledger has the same run, or event id, with other events."""
 
@@ -233,6 +263,21 @@ class NotAnExportError(IntegrityFailureError):
         super().__init__(
             'line 1: not an export of a ledger: expected a header, {"turnledger":1,...}.'
         )
+
+
+# What reading one damaged run may raise: the types that name it, and what a value of the wrong
+# type in a column leads to. Listings catch these for each run, skip it and name it.
+DAMAGE = (
+    IntegrityFailureError,
+    EventDecodeError,
+    RunNotFoundError,
+    RecordNotFoundError,
+    BlobNotFoundError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+)
 
 
 class StoreUnavailableError(TurnledgerError):

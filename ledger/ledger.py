@@ -10,22 +10,26 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 from uuid import UUID, uuid5
 
 from turnledger.ledger.clock import Clock, SystemClock, to_micros
 from turnledger.ledger.errors import (
     BlobNotFoundError,
+    EventDecodeError,
     IntegrityFailureError,
     InvalidEventError,
     InvalidInputError,
+    LostRecordsError,
     RecordNotFoundError,
     RunNotFoundError,
     StoreUnavailableError,
 )
+from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits
 from turnledger.ledger.events.types import Event, RunStarted
 from turnledger.ledger.integrity import verify as verifying
+from turnledger.ledger.integrity.run_check import CheckedReader, unreadable
 from turnledger.ledger.integrity.verify import Report
 from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs import claims as claiming
@@ -41,14 +45,25 @@ from turnledger.ledger.runs.append_request import (
 )
 from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.index import RunInfo, RunStatus, describe, fold_index
-from turnledger.ledger.runs.lineage import Segment, lineage
+from turnledger.ledger.runs.index import (
+    RebuiltIndex,
+    RunInfo,
+    RunStatus,
+    check_types,
+    describe,
+    list_key,
+    place_of,
+    rebuilt_index,
+)
+from turnledger.ledger.runs.lineage import NO_END, Segment, lineage
 from turnledger.ledger.runs.record import Draft, Record, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
 
+# Called with the id of a damaged run and what is wrong with it.
+OnDamage: TypeAlias = Callable[[str, Exception], None]
 DEFAULT_TTL = timedelta(seconds=60)
 # Seconds that a follower sleeps between reads, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
@@ -297,10 +312,32 @@ class Ledger:
             backwards: From the highest version down.
             page_size: How many records are read from the store at a time.
         """
-        segments = self._lineage(canonical_id(run_id))
-        end = until if until is not None else segments[-1].until
+        run = canonical_id(run_id)
+        segments = self._lineage(run)
         _check_page(page_size)
-        return self._read(segments, after, end, backwards, page_size)
+        # Read before the records, so that others may append meanwhile.
+        row = self._store.run(run)
+        if row is None:
+            raise RunNotFoundError(run)
+        check_types(row, "version")
+        end = until if until is not None else segments[-1].until
+        records = self._read(segments, after, end, backwards, page_size)
+        return _all_there(records, run, min(end, row.version) - max(after, 0))
+
+    def checked(self, run_id: RunId) -> CheckedReader:
+        """A reader that checks a run's digests, versions and index row while it reads."""
+        return CheckedReader(self._store, self._codec, canonical_id(run_id))
+
+    def read_known(self, run_id: RunId, after: int) -> list[Record]:
+        """A run's records after a version, all decoded; EventDecodeError if one can't be."""
+        records = list(self.read(run_id, after))
+        for record in records:
+            try:
+                record.event  # noqa: B018
+            except EventDecodeError as error:
+                row = record.row
+                raise unreadable(error, self._store, self._codec, row.run_id, row) from None
+        return records
 
     def _read(
         self, segments: list[Segment], after: int, until: int, backwards: bool, page: int
@@ -324,8 +361,9 @@ class Ledger:
 
     def record(self, run_id: RunId, version: int) -> Record:
         """One record of a run."""
-        for record in self.read(run_id, version - 1, version):
-            return record
+        records = list(self.read(run_id, version - 1, version))
+        if records:
+            return records[0]
         raise RecordNotFoundError(canonical_id(run_id), version, self.head(run_id))
 
     def head(self, run_id: RunId) -> int:
@@ -352,6 +390,7 @@ class Ledger:
         before: RunInfo | None = None,
         limit: int | None = None,
         page_size: int = PAGE,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[RunInfo]:
         """List runs, newest first.
 
@@ -364,11 +403,14 @@ class Ledger:
             before: Only runs after this one in the list, to go on with a page.
             limit: How many runs at most.
             page_size: How many runs are read from the store at a time.
+            on_damage: Called with the id and the error of a run whose row in the index is
+                damaged, which is then skipped. Without it, that is an IntegrityFailureError.
         """
         _check_page(page_size)
         _check_text(status, prompt, *(tags or {}), *(tags or {}).values())
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
+        last = (list_key(key[0]), list_key(key[1])) if key is not None else None
         while left is None or left > 0:
             page = page_size if left is None else min(page_size, left)
             rows = self._store.list_runs(
@@ -382,13 +424,21 @@ class Ledger:
                     limit=page,
                 )
             )
-            yield from map(describe, rows)
+            for row in rows:
+                try:
+                    info = describe(row)
+                except IntegrityFailureError as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(f"{row.run_id!s:.80}", error)
+                else:
+                    yield info
             if len(rows) < page:
                 return
-            reached = (rows[-1].started_at, rows[-1].run_id)
-            if key is not None and reached >= key:
+            reached = place_of(rows[-1])
+            if last is not None and reached >= last:
                 raise _out_of_order("the index of runs")
-            key = reached
+            key, last = (rows[-1].started_at, rows[-1].run_id), reached
             left = None if left is None else left - page
 
     def tail(
@@ -432,6 +482,11 @@ class Ledger:
         content = self._store.blob(name)
         if content is None:
             raise BlobNotFoundError(name)
+        if not isinstance(content, bytes) or blob_name(content) != name:
+            raise IntegrityFailureError(
+                f"Blob {name} is damaged: its bytes do not have that hash. Run `turnledger "
+                "verify`; go on from a backup or an export."
+            )
         return content
 
     def derived_data(self, name: str) -> DerivedData:
@@ -515,7 +570,7 @@ class Ledger:
     # --- maintenance ---
 
     def verify(self, run_id: RunId) -> Report:
-        """Recompute the digests of a run and of its ancestors."""
+        """Recompute the digests of a run, and of its ancestors up to where it starts from them."""
         verifier = verifying.Verifier(self._store, self._codec)
         run = canonical_id(run_id)
         try:
@@ -526,17 +581,49 @@ class Ledger:
             verifier.check_run(run.encode())
         else:
             for segment in segments:
-                verifier.check_run(segment.run_id.encode())
+                until = segment.until if segment.until < NO_END else None
+                verifier.check_run(segment.run_id.encode(), until=until)
         return verifier.report()
 
     def verify_all(self, progress: Callable[[int], None] | None = None) -> Report:
         """Recompute the digests of all runs and the names of all blobs."""
         return verifying.verify_all(self._store, self._codec, progress)
 
-    def rebuild_index(self) -> int:
-        """Rebuild the run index from the events; how many runs it lists."""
+    def rebuild_index(self, accept_loss: Iterable[RunId] = ()) -> int:
+        """Rebuild the run index from the events; how many runs it lists.
+
+        A row that names later records than there are shows that records were lost. It is left
+        as it is, unless the loss is accepted: then the row is lowered to the records that there
+        are, and the run is parked (RunParked says what is missing), in the same transaction.
+
+        Args:
+            accept_loss: Runs whose loss is accepted.
+
+        Raises:
+            LostRecordsError: Rows were left as they are; all others were rebuilt.
+            RunClaimedError: A living worker has a run whose loss is accepted; nothing was written.
+        """
+        accept = {
+            canonical_id(run): (self._clock.new_id(), self._clock.new_id()) for run in accept_loss
+        }
         decode = self._codec.decode
-        self._store.write(lambda tx: tx.rebuild_index(lambda rows: fold_index(rows, decode)))
+
+        def work(tx: Transaction) -> RebuiltIndex:
+            rebuilt = tx.rebuild_index(
+                lambda rows, heads: rebuilt_index(rows, decode, heads, accept)
+            )
+            accepted = {loss.run_id: loss for loss in rebuilt.accepted}
+            for run, ids in accept.items():
+                if run not in accepted:
+                    raise InvalidInputError(
+                        f"Run {run} has lost no records that the index names. Nothing was written."
+                    )
+                claiming.park_after_loss(tx, accepted[run], ids, self._clock, self._codec)
+            return rebuilt
+
+        rebuilt = self._store.write(work)
+        if rebuilt.kept:
+            raise LostRecordsError(rebuilt.lost, rebuilt.unreadable)
         return sum(1 for _ in verifying.every_run(self._store))
 
     def rebase(self) -> bool:
@@ -565,6 +652,19 @@ def _check_text(*wanted: str | None) -> None:
 def _drafts(request: AppendRequest) -> tuple[Draft, ...]:
     """The events with their ids, to be appended again."""
     return tuple(Draft(entry.event, UUID(entry.event_id)) for entry in request.entries)
+
+
+def _all_there(records: Iterator[Record], run: str, least: int) -> Iterator[Record]:
+    """The records; IntegrityFailureError at the end if they are fewer than the index has."""
+    found = 0
+    for record in records:
+        found += 1
+        yield record
+    if found < least:
+        raise IntegrityFailureError(
+            f"Run {run} is damaged: {least - found} of {least} records that the index has are "
+            f"missing. Run `turnledger verify {run}`; go on from a backup or an export."
+        )
 
 
 def _out_of_order(what: str) -> IntegrityFailureError:

@@ -32,6 +32,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
@@ -211,9 +212,13 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             self._bus.publish(RecoveryFailed(run_id=run_id, error=error))
             raise
 
-    def list_recoverable(self) -> Sequence[RecoverableRun]:
-        """The interrupted runs that no worker has claimed, oldest first."""
-        return recoverable(self.loop_host)
+    def list_recoverable(self, on_damage: OnDamage | None = None) -> Sequence[RecoverableRun]:
+        """The interrupted runs that no worker has claimed, oldest first.
+
+        A damaged run is left out: `on_damage` is called with its id and the error, or a warning
+        is logged.
+        """
+        return recoverable(self.loop_host, on_damage)
 
     def abandon(self, run: RecoverableRun | UUID | str, *, reason: str = "") -> None:
         """Abandon a run: it can't be recovered any more. One that a worker has is left alone."""

@@ -21,8 +21,9 @@ import msgspec
 from turnledger.ledger.clock import moment_text
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.chain import DIGEST_TEXT, UUID_TEXT, with_length
+from turnledger.ledger.integrity.run_check import Problem
 from turnledger.ledger.integrity.signing import Signer, is_signed_by
-from turnledger.ledger.integrity.verify import Problem, Report, every_run
+from turnledger.ledger.integrity.verify import Report, every_run
 from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.stores.base import Store
 

@@ -6,24 +6,27 @@ record, since every digest after it depends on it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from turnledger.ledger.clock import is_moment
 from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
-from turnledger.ledger.events.blobs import blob_name, blobs_named
-from turnledger.ledger.events.chain import GENESIS, UUID_TEXT, link
+from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.types import Event, RunStarted
+from turnledger.ledger.integrity.run_check import (
+    Problem,
+    RunCheck,
+    first_version,
+    is_id,
+    problem_at,
+    text_of,
+)
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
+from turnledger.ledger.runs.index import RunRow, child_of
 from turnledger.ledger.runs.record import RawRow
 from turnledger.ledger.stores.base import RunQuery, Store
-
-_UUID: Final = re.compile(UUID_TEXT.pattern.encode())
 
 
 class ForkPoint(NamedTuple):
@@ -84,26 +87,6 @@ class ForkPoints:
         return ForkPoint(rows[0].digest, moment, not goes_on)
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The first damaged record of a run, or damage outside of runs (`run_id` is then empty)."""
-
-    run_id: str
-    version: int | None = None
-    position: int | None = None
-    event_id: str | None = None
-    what: str
-
-    def __str__(self) -> str:
-        if not self.run_id:
-            return self.what
-        where = f"run {self.run_id}"
-        if self.version is not None:
-            where += f", version {self.version}"
-        if self.position is not None:
-            where += f", position {self.position}"
-        return f"{where}: {self.what}"
-
-
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `notes` are worth knowing and not problems."""
 
@@ -116,13 +99,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         return not self.problems
-
-
-def text_of(value: Any) -> str:
-    """A stored value of any type, as text for a report."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    return str(value)
 
 
 class Verifier:
@@ -148,59 +124,58 @@ class Verifier:
             problems=tuple(self.problems),
         )
 
-    def check_run(self, run_id: bytes, listed: int = 0) -> None:
+    def check_run(self, run_id: bytes, listed: int = 0, until: int | None = None) -> None:
         """Verify a run's own records: order, digests, content, blobs, and its row in the index.
 
         Args:
             run_id: The id as it is stored.
             listed: How many rows of the run the whole table has; if reading the run gives
                 fewer, some are hidden from readers.
+            until: Of an ancestor: the version that its child goes on from. What came later, and
+                what the index says of it, is not looked at.
         """
         self.runs += 1
         self._checked_runs.add(run_id)
         index = self._index_row(run_id)
+        check: RunCheck | None = None
         last: RawRow | None = None
-        # The run's state at the version that the index has: other writers may append meanwhile.
-        known: RunRow | None = None
         already = self.records
-        previous, version, position, moment, state = GENESIS, 0, 0, 0, RunRow("")
         for row in self._store.raw_rows(run_id):
+            if until is not None and check is not None and check.state.version >= until:
+                break
             self.records += 1
-            if last is None:
+            if check is None:
                 start = self._start(row)
                 if isinstance(start, str):
-                    self._report(row, start)
+                    self.problems.append(problem_at(row, start))
                     return
-                previous, version, moment, state = start
-            if row.version != version + 1:
-                self._report_gap(row, version, index if last is None else None)
+                check = RunCheck(start, index, self._codec, is_blob=self._blob_ok)
+            problem = self._taken(check, row)
+            if problem is not None:
+                self.problems.append(problem)
                 return
-            event = self._checked(row, previous, position, moment)
-            if last is not None and isinstance(event, RunStarted):
-                event = "the run starts a second time"
-            if isinstance(event, str):
-                self._report(row, event)
-                return
-            position, version, moment, previous = (
-                row.position,
-                row.version,
-                row.recorded_at,
-                row.digest,
-            )
-            indexed = (event,) if event.tag in INDEXED_TAGS else ()
-            last, state = row, advance(state, indexed, version, previous, moment)
-            if index is not None and index.version == version:
-                known = state
+            last = row
         if self.records - already < listed:
             hidden = listed - (self.records - already)
             self._report_missing(run_id, None, f"{hidden} records are hidden from readers")
-        if last is not None:
-            self._check_index(last, state, index, known)
-            tags = state.tag_map.items()
+        if until is not None:
+            reached = check.state.version if check is not None else 0
+            if reached < until:
+                self._report_missing(run_id, reached + 1, "the record is missing")
+        elif check is not None and last is not None:
+            self._check_index(last, check)
+            tags = check.state.tag_map.items()
             self._tags[run_id] = {(key.encode(), value.encode()) for key, value in tags}
         elif index is not None:
             what = "the run is in the index and has no records"
-            self._report_missing(run_id, _first_version(index), what)
+            self._report_missing(run_id, first_version(index), what)
+
+    def _taken(self, check: RunCheck, row: RawRow) -> Problem | None:
+        try:
+            found = check.take(row)
+        except EventDecodeError:
+            return problem_at(row, "the data is not a valid event of its type")
+        return found if isinstance(found, Problem) else None
 
     def check_tags(self) -> None:
         """Verify the table by which runs are listed by tag."""
@@ -244,15 +219,14 @@ class Verifier:
             self._blobs[name] = isinstance(content, bytes) and blob_name(content) == name
         return self._blobs[name]
 
-    def _start(self, row: RawRow) -> tuple[bytes, int, int, RunRow] | str:
-        """What a run starts from: digest, version and time before its first own record, and its
-        index row there; text if that is impossible."""
-        if not _is_id(row.run_id):
+    def _start(self, row: RawRow) -> RunRow | str:
+        """A run's row before its first own record; text if what it starts from is impossible."""
+        if not is_id(row.run_id):
             return "the run's id is not a UUID in canonical form"
         run_id, event = text_of(row.run_id), self._event(row)
         self._points.learn(run_id, event)
         if not isinstance(event, RunStarted) or event.parent is None:
-            return GENESIS, 0, 0, RunRow(run_id)
+            return RunRow(run_id)
         point = self._points.find(str(event.parent), event.at)
         if point is None:
             return f"version {event.at} of the parent run {event.parent} is missing"
@@ -262,35 +236,7 @@ class Verifier:
                 "which is in the middle of a commit"
             )
         moment = point.moment if isinstance(point.moment, int) else 0
-        return point.digest, event.at, moment, child_of(run_id, point.digest, moment, event)
-
-    def _checked(self, row: RawRow, previous: Any, position: int, moment: int) -> Event | str:
-        """The record's event, or what is wrong with the record."""
-        fields = (row.run_id, row.tag, row.event_id, row.data)
-        if not all(isinstance(value, bytes) for value in (*fields, row.digest, previous)):
-            return "a column has the wrong type"
-        if not isinstance(row.recorded_at, int):
-            return "recorded_at is not a time"
-        if not is_moment(row.recorded_at):
-            return f"recorded_at {row.recorded_at} is outside the range of times"
-        digest = link(
-            previous, row.run_id, row.version, row.event_id, row.tag, row.recorded_at, row.data
-        )
-        if digest != row.digest:
-            return f"the digest should be {digest.hex()}, found {row.digest.hex()}"
-        if not isinstance(row.position, int) or row.position <= position:
-            return f"position {text_of(row.position)} does not come after position {position}"
-        if row.recorded_at < moment:
-            return "recorded_at goes backwards"
-        if not _is_id(row.event_id):
-            return "the event's id is not a UUID in canonical form"
-        event = self._event(row)
-        if event is None:
-            return "the data is not a valid event of its type"
-        for name in blobs_named(event):
-            if not self._blob_ok(name):
-                return f"blob {name} is missing or changed"
-        return event
+        return child_of(run_id, point.digest, moment, event)
 
     def _event(self, row: RawRow) -> Event | None:
         try:
@@ -304,68 +250,26 @@ class Verifier:
         except (AttributeError, UnicodeDecodeError, IntegrityFailureError):
             return None  # unreadable is as good as missing
 
-    def _check_index(
-        self, last: RawRow, folded: RunRow, index: RunRow | None, known: RunRow | None
-    ) -> None:
+    def _check_index(self, last: RawRow, check: RunCheck) -> None:
+        index, folded = check.index, check.state
         if index is None:
-            self._report(last, "the run is not in the index: rebuild the index, or it is forged")
+            what = "the run is not in the index: rebuild the index, or it is forged"
+            self.problems.append(problem_at(last, what))
             return
-        if isinstance(index.version, int) and index.version > folded.version:
-            self._report_missing(
-                last.run_id, folded.version + 1, f"missing: the index has version {index.version}"
-            )
+        if problem := check.ahead():
+            self.problems.append(problem)
             return
-        if known is not None and known is not folded:
+        if check.at_index is not None and check.at_index is not folded:
             # The index was read before the records. If it has caught up since, a writer appended
             # meanwhile, and the state at the version of the first reading is what counts.
             now = self._index_row(last.run_id)
             if now is not None and isinstance(now.version, int) and now.version >= folded.version:
-                folded = known
-        if index != folded:
-            wrong = [
-                f"{name} {getattr(index, name)!r} instead of {getattr(folded, name)!r}"
-                for name in folded.__struct_fields__
-                if getattr(index, name) != getattr(folded, name)
-            ]
-            self._report(last, f"the index has {', '.join(wrong)}: rebuild the index")
-
-    def _report_gap(self, row: RawRow, version: int, index: RunRow | None) -> None:
-        """Report a record whose version does not follow; `index` is given for a run's first."""
-        wanted = version + 1
-        if index is not None and version == 0:
-            wanted = _first_version(index) or wanted
-        if row.version == wanted:
-            self._report(row, "the data does not name the parent that the run starts from")
-        elif isinstance(row.version, int) and row.version > wanted:
-            self._report_missing(
-                row.run_id, wanted, f"the record is missing; the next one is version {row.version}"
-            )
-        else:
-            self._report(row, f"expected version {wanted}, found {text_of(row.version)}")
-
-    def _report(self, row: RawRow, what: str) -> None:
-        self.problems.append(
-            Problem(
-                run_id=text_of(row.run_id),
-                version=row.version if isinstance(row.version, int) else None,
-                position=row.position if isinstance(row.position, int) else None,
-                event_id=text_of(row.event_id),
-                what=what,
-            )
-        )
+                folded = check.at_index
+        if what := check.differs(folded):
+            self.problems.append(problem_at(last, what))
 
     def _report_missing(self, run_id: bytes, version: int | None, what: str) -> None:
         self.problems.append(Problem(run_id=text_of(run_id), version=version, what=what))
-
-
-def _is_id(value: Any) -> bool:
-    return isinstance(value, bytes) and _UUID.fullmatch(value) is not None
-
-
-def _first_version(index: RunRow) -> int | None:
-    """The version of a run's first own record, by the index; None if that is damaged."""
-    at: Any = index.parent_version
-    return at + 1 if isinstance(at, int) else None
 
 
 def verify_all(store: Store, codec: Codec, progress: Callable[[int], None] | None = None) -> Report:

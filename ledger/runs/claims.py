@@ -10,10 +10,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from turnledger.ledger.clock import Clock
-from turnledger.ledger.errors import RunClaimedError, RunNotFoundError, StaleEpochError
-from turnledger.ledger.events.types import RunClaimed
+from turnledger.ledger.errors import (
+    IntegrityFailureError,
+    RunClaimedError,
+    RunNotFoundError,
+    StaleEpochError,
+)
+from turnledger.ledger.events.types import Event, RunClaimed, RunParked
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
+from turnledger.ledger.runs.index import Loss, RunRow
 from turnledger.ledger.runs.transaction import Lease, Transaction
 
 
@@ -79,6 +85,8 @@ def claim(
         prolonged = lease._replace(expires_at=tx.leases.now() + ttl)
         tx.leases.put(prolonged)
         return prolonged, row.version
+    if run_id not in tx.staged:
+        _check_head(tx, row)
     epoch = row.epoch + 1
     event = RunClaimed(worker=worker, epoch=epoch)
     entry = Entry(clock.new_id(), *codec.encode_checked(event))
@@ -86,6 +94,49 @@ def claim(
     taken = Lease(run_id, worker, epoch, holder, tx.leases.now() + ttl)
     tx.leases.put(taken)
     return taken, outcome.version
+
+
+def _check_head(tx: Transaction, row: RunRow) -> None:
+    """Refuse to write after a record that is missing: the gap would stay."""
+    last = tx.row_at(row.run_id, row.version)
+    if last is None or last.digest != row.digest:
+        found = "is missing" if last is None else "has another digest"
+        raise IntegrityFailureError(
+            f"Run {row.run_id} can't be claimed: the index has version {row.version}, and that "
+            f"record {found}. Run `turnledger verify {row.run_id}`. To give up records that are "
+            f"lost: `turnledger rebuild-index --accept-loss {row.run_id}`."
+        )
+
+
+def park_after_loss(
+    tx: Transaction, loss: Loss, ids: tuple[str, str], clock: Clock, codec: Codec
+) -> None:
+    """Append RunParked to a run whose lost records are given up, so that nothing recovers it.
+
+    Args:
+        tx: The transaction that lowered the run's row in the index.
+        loss: What is missing.
+        ids: Ids for the events.
+        clock: Gives the events' time.
+        codec: Encodes the events.
+    """
+    lease = tx.leases.get(loss.run_id)
+    if lease is not None and tx.leases.is_live(lease):
+        raise RunClaimedError(loss.run_id, worker=lease.worker, epoch=lease.epoch)
+    events: list[Event] = [
+        RunParked(
+            reason=f"records {loss.last + 1} to {loss.version} are missing, by the run index; "
+            "their loss was accepted"
+        )
+    ]
+    if loss.epoch > loss.last_epoch:
+        # The record of a claim is lost: its worker must stay fenced off, so its epoch is used up.
+        events.insert(0, RunClaimed(worker="rebuild-index", epoch=loss.epoch + 1))
+    entries = [
+        Entry(event_id, *codec.encode_checked(event))
+        for event_id, event in zip(ids, events, strict=False)
+    ]
+    append(tx, AppendRequest(loss.run_id, entries, ANY_VERSION, None, {}), clock)
 
 
 def prolong(tx: Transaction, claim: Claim) -> None:

@@ -170,15 +170,14 @@ class Codec:
                 return decoder.decode(data)
             return self._decode_retired(tag, data)
         except msgspec.ValidationError as error:
-            newer = self.written is not None and self.written > CATALOGUE
-            hint = (
-                f". It was written with event catalogue {self.written}, this program knows "
-                f"{CATALOGUE}: the program is too old. Upgrade turnledger to read it."
-            )
+            hint = f"This program knows event catalogue {CATALOGUE}"
+            if self.written is not None and self.written > CATALOGUE:
+                hint += (
+                    f", the ledger was written with catalogue {self.written}: the program is too "
+                    "old. Upgrade turnledger to read it"
+                )
             raise EventDecodeError(
-                f"The data of a {tag!r} event does not fit its type: {error}"
-                + (hint if newer else ""),
-                tag=tag,
+                f"The data of a {tag!r} event does not fit its type: {error}. {hint}.", tag=tag
             ) from error
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             if isinstance(error, EventDecodeError):

@@ -6,17 +6,17 @@ events at any time. It serves listings, the version that an append goes on from,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from types import UnionType
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import msgspec
 
 from turnledger.ledger.clock import to_datetime
-from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.events.chain import GENESIS
+from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
+from turnledger.ledger.events.chain import GENESIS, UUID_TEXT
 from turnledger.ledger.events.types import (
     EVENT_TYPES,
     EvaluationStarted,
@@ -65,6 +65,12 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     tags: str = "{}"
 
     @property
+    def length(self) -> int:
+        """How many own records the run has; 0 if the row is damaged."""
+        numbers: tuple[Any, Any] = (self.version, self.parent_version)
+        return numbers[0] - numbers[1] if all(isinstance(n, int) for n in numbers) else 0
+
+    @property
     def tag_map(self) -> dict[str, str]:
         try:
             return msgspec.json.decode(self.tags, type=dict[str, str])
@@ -87,6 +93,20 @@ def damaged(run_id: object, why: object) -> IntegrityFailureError:
         f"The index's row of run {run_id!s:.80} is damaged: {why}. Run `turnledger verify`; "
         "`turnledger rebuild-index` rebuilds the index from the events."
     )
+
+
+def list_key(value: Any) -> tuple[int, Any]:
+    """A key that orders values of any type as SQLite does: numbers, text, bytes, the others."""
+    if isinstance(value, int):
+        return 0, value
+    if isinstance(value, str):
+        return 1, value
+    return (2, value) if isinstance(value, bytes) else (3, repr(value))
+
+
+def place_of(row: RunRow) -> tuple[Any, Any]:
+    """Where a row stands in a listing; in a damaged index, whatever types it has."""
+    return list_key(row.started_at), list_key(row.run_id)
 
 
 def check_types(row: RunRow, *names: str) -> None:
@@ -164,17 +184,95 @@ def _indexed(tag: str, data: str, decode: Callable[[str, str], Event]) -> Event 
     return event if event.tag in INDEXED_TAGS else None
 
 
-def fold_index(rows: Iterable[Columns], decode: Callable[[str, str], Event]) -> list[RunRow]:
-    """The whole index, from all records in the ledger's order."""
+class Loss(NamedTuple):
+    """Records of a run that the index names and that are missing."""
+
+    run_id: str
+    # The version and epoch by the index, and those by the last record that there is.
+    version: int
+    epoch: int
+    last: int
+    last_epoch: int
+
+    def __str__(self) -> str:
+        lost = "version" if self.version == self.last + 1 else f"versions {self.last + 1} to"
+        return f"run {self.run_id}: {lost} {self.version} missing, by the index"
+
+
+class RebuiltIndex(NamedTuple):
+    """The run index as the records make it.
+
+    Of `kept` runs the row in the index stays as it is: it names records that are `lost`, or the
+    run is `unreadable`, for a reason. `accepted` losses are in `rows`, lowered to what there is.
+    """
+
+    rows: list[RunRow]
+    kept: frozenset[str]
+    lost: list[Loss]
+    accepted: list[Loss]
+    unreadable: dict[str, str]
+
+
+# By run, version and epoch in the index: of any type, if the index was damaged.
+Heads: TypeAlias = Mapping[str, tuple[Any, Any]]
+
+
+def rebuilt_index(
+    rows: Iterable[Columns],
+    decode: Callable[[str, str], Event],
+    heads: Heads,
+    accept: Collection[str] = (),
+) -> RebuiltIndex:
+    """The index from all records, without repairing in silence what shows that some are lost.
+
+    Args:
+        rows: All records in the ledger's order.
+        decode: Decodes an event.
+        heads: The index as it is.
+        accept: Runs whose loss is accepted.
+    """
+    unreadable: dict[str, str] = {}
+    index = fold_index(rows, decode, unreadable)
+    lost, accepted = list[Loss](), list[Loss]()
+    for run_id, (version, epoch) in heads.items():
+        found = index.get(run_id) or RunRow(run_id)
+        if not isinstance(version, int) or version <= found.version or run_id in unreadable:
+            continue
+        if not UUID_TEXT.fullmatch(run_id):
+            continue  # never written by an append
+        known = epoch if isinstance(epoch, int) else found.epoch
+        loss = Loss(run_id, version, known, found.version, found.epoch)
+        (accepted if run_id in accept else lost).append(loss)
+    kept = frozenset([loss.run_id for loss in lost]) | unreadable.keys()
+    return RebuiltIndex(
+        [row for row in index.values() if row.run_id not in kept],
+        frozenset(kept),
+        lost,
+        accepted,
+        unreadable,
+    )
+
+
+def fold_index(
+    rows: Iterable[Columns], decode: Callable[[str, str], Event], unreadable: dict[str, str]
+) -> dict[str, RunRow]:
+    """The rows by run, from all records in the ledger's order.
+
+    A run with a record that can't be read is in `unreadable`, with the reason.
+    """
     index: dict[str, RunRow] = {}
     for _, run_id, version, tag, _, recorded_at, digest, data in rows:
         row = index.get(run_id) or RunRow(run_id)
-        event = _indexed(tag, data, decode)
+        try:
+            event = _indexed(tag, data, decode)
+        except (EventDecodeError, IntegrityFailureError) as error:
+            unreadable.setdefault(run_id, f"run {run_id}, version {version}: {error}")
+            event = None
         if isinstance(event, RunStarted) and event.parent is not None:
             row = child_of(run_id, digest, recorded_at, event)
         events = () if event is None else (event,)
         index[run_id] = advance(row, events, version, digest, recorded_at)
-    return list(index.values())
+    return index
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,13 +294,15 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe(row: RunRow) -> RunInfo:
     """The row in the types that users work with."""
+    check_types(row)
+    tags = row.tag_map
     try:
-        return _described(row)
+        return _described(row, tags)
     except (AttributeError, TypeError, ValueError, IntegrityFailureError) as error:
         raise damaged(row.run_id, error) from error
 
 
-def _described(row: RunRow) -> RunInfo:
+def _described(row: RunRow, tags: dict[str, str]) -> RunInfo:
     return RunInfo(
         run_id=UUID(row.run_id),
         version=row.version,
@@ -210,7 +310,7 @@ def _described(row: RunRow) -> RunInfo:
         status=row.status,
         epoch=row.epoch,
         prompt=row.prompt,
-        tags=row.tag_map,
+        tags=tags,
         kind=row.kind,
         parent=UUID(row.parent) if row.parent else None,
         parent_version=row.parent_version,

@@ -37,6 +37,11 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
             )
         seen.add(current)
         row = find(current)
+        if row is None and current != run_id:
+            raise IntegrityFailureError(
+                f"Run {run_id} descends from run {current}, which is missing. Run `turnledger "
+                "verify`; go on from a backup or an export."
+            )
         if row is None:
             raise RunNotFoundError(current)
         if not isinstance(row.parent_version, int) or row.parent_version not in _VERSIONS:

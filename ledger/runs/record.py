@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
 from turnledger.ledger.events.types import Event
 from turnledger.ledger.runs.codec import Codec
 
@@ -87,7 +88,13 @@ class Record:
     @property
     def row(self) -> Row:
         """The stored columns by name, ids as text and the time in microseconds."""
-        return as_row(self._columns)
+        row = as_row(self._columns)
+        if not all(isinstance(text, str) for text in (row.run_id, row.tag, row.event_id, row.data)):
+            raise IntegrityFailureError(
+                f"The record at position {row.position} holds damaged text. Run `turnledger "
+                "verify`."
+            )
+        return row
 
     @property
     def position(self) -> int:
@@ -140,7 +147,7 @@ class Record:
     @property
     def data(self) -> str:
         """The event's JSON text: the very bytes that the digest covers."""
-        return self._columns[7]
+        return self.row.data
 
     @property
     def event(self) -> Event:
@@ -148,7 +155,10 @@ class Record:
         event = self._event
         if event is None:
             columns = self._columns
-            event = self._event = self._codec.decode(columns[3], columns[7])
+            try:
+                event = self._event = self._codec.decode(columns[3], columns[7])
+            except EventDecodeError as error:
+                raise error.located(columns[1], columns[2]) from None
         return event
 
     def __eq__(self, other: object) -> bool:

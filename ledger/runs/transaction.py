@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.index import Heads, RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import Columns, NewColumns, Row
+
+IndexFold: TypeAlias = Callable[[Iterator[Columns], Heads], RebuiltIndex]
 
 
 class Lease(NamedTuple):
@@ -197,5 +199,10 @@ class Transaction(ABC):
     def has_blob(self, name: str) -> bool: ...
 
     @abstractmethod
-    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
-        """Replace the run index by what `fold` makes of all rows; no writer may come in."""
+    def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
+        """Replace the run index by what `fold` makes of all rows, in order, and of the old index.
+
+        The rows of runs that it keeps are not touched.
+
+        No other writer may come in between.
+        """

@@ -233,6 +233,10 @@ class Store(ABC):
             limit: How many rows at most.
         """
 
+    def rows_as_found(self, run_id: str, after: int, until: int, *, limit: int) -> list[Columns]:
+        """Like rows, but damaged text does not hide the rest of its page: it is given as bytes."""
+        return self.rows(run_id, after, until, backwards=False, limit=limit)
+
     @abstractmethod
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         """A page of all rows of the ledger in the order of their positions.

@@ -17,11 +17,12 @@ from uuid import uuid4
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.index import RebuiltIndex, RunRow, list_key, place_of
 from turnledger.ledger.runs.record import Columns, NewColumns, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import (
     DerivedWriter,
     EventIdTakenError,
+    IndexFold,
     Lease,
     Leases,
     Transaction,
@@ -50,8 +51,15 @@ class MemoryTables:
         self.holders: set[str] = set()
         self.handles = 0
 
-    def own_rows(self, run_id: str) -> list[Row]:
-        return [self.rows[place] for place in self.by_run.get(run_id, ())]
+    def own_places(self, run_id: str, after: int, until: int | None) -> list[int]:
+        """Where a run's rows are, by version: found, not computed, as some may be missing."""
+        own = self.by_run.get(run_id, [])
+
+        def place_after(version: int) -> int:
+            return bisect_right(own, version, key=lambda place: self.rows[place].version)
+
+        stop = len(own) if until is None else place_after(until)
+        return own[place_after(after) : stop]
 
 
 class MemoryLeases(Leases):
@@ -239,8 +247,8 @@ class MemoryTransaction(Transaction):
         return self._tables.runs.get(run_id)
 
     def row_at(self, run_id: str, version: int) -> Row | None:
-        own = self._tables.own_rows(run_id)
-        return next((row for row in own if row.version == version), None)
+        found = self._tables.own_places(run_id, version - 1, version)
+        return self._tables.rows[found[0]] if found else None
 
     def rows_by_id(self, event_ids: Sequence[str]) -> list[Row]:
         places = (self._tables.by_id.get(event_id) for event_id in event_ids)
@@ -249,10 +257,14 @@ class MemoryTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return name in self._tables.blobs
 
-    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         tables, old = self._tables, self._tables.runs
         self._undo.append(lambda: setattr(tables, "runs", old))
-        tables.runs = {row.run_id: row for row in fold(iter(tables.rows))}
+        heads = {run_id: (row.version, row.epoch) for run_id, row in old.items()}
+        rebuilt = fold(iter(tables.rows), heads)
+        kept = {run_id: old[run_id] for run_id in rebuilt.kept if run_id in old}
+        tables.runs = kept | {row.run_id: row for row in rebuilt.rows}
+        return rebuilt
 
 
 class MemoryStore(Store):
@@ -284,13 +296,7 @@ class MemoryStore(Store):
     ) -> list[Columns]:
         self._check_open()
         with self.tables.lock:
-            own = self.tables.by_run.get(run_id, [])
-            if not own:
-                return []
-            first = self.tables.rows[own[0]].version
-            start = max(after - first + 1, 0)
-            stop = len(own) if until is None else max(until - first + 1, 0)
-            places = own[start:stop]
+            places = self.tables.own_places(run_id, after, until)
             places = places[::-1][:limit] if backwards else places[:limit]
             return [self.tables.rows[place] for place in places]
 
@@ -313,9 +319,7 @@ class MemoryStore(Store):
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         self._check_open()
         with self.tables.lock:
-            runs = sorted(
-                self.tables.runs.values(), key=lambda r: (r.started_at, r.run_id), reverse=True
-            )
+            runs = sorted(self.tables.runs.values(), key=place_of, reverse=True)
         return [row for row in runs if _matches(row, query)][: query.limit]
 
     def blob(self, name: str) -> bytes | None:
@@ -387,13 +391,18 @@ def _raw(value: Any) -> Any:
 
 
 def _matches(row: RunRow, query: RunQuery) -> bool:
-    tags = row.tag_map if query.tags else {}
+    try:
+        tags = row.tag_map if query.tags else {}
+    except IntegrityFailureError:
+        return True  # so that it is named as damaged, and not left out in silence
+    started = list_key(row.started_at)
+    before = query.before and tuple(map(list_key, query.before))
     return (
         query.status in (None, row.status)
         and query.prompt in (None, row.prompt)
-        and (query.since is None or row.started_at >= query.since)
-        and (query.until is None or row.started_at < query.until)
-        and (query.before is None or (row.started_at, row.run_id) < query.before)
+        and (query.since is None or started >= list_key(query.since))
+        and (query.until is None or started < list_key(query.until))
+        and (not before or place_of(row) < before)
         and all(key in tags and value in (None, tags[key]) for key, value in query.tags)
     )
 

@@ -90,6 +90,17 @@ class SQLStore(Store):
     @abstractmethod
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]: ...
 
+    def _as_found(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Like `_all`, but text that can't be decoded is given as bytes."""
+        return self._all(statement, values)
+
+    def rows_as_found(self, run_id: str, after: int, until: int, *, limit: int) -> list[Columns]:
+        return self._as_found(
+            f"SELECT {ROW} FROM events WHERE run_id = ? AND version > ? AND version <= ? "
+            "ORDER BY version LIMIT ?",
+            (run_id, after, until, limit),
+        )
+
     def rows(
         self, run_id: str, after: int, until: int | None, *, backwards: bool, limit: int
     ) -> list[Columns]:
@@ -106,7 +117,7 @@ class SQLStore(Store):
     def list_runs(self, query: RunQuery) -> list[RunRow]:
         where, values = _conditions(query)
         order = "ORDER BY started_at DESC, run_id DESC LIMIT ?"
-        found = self._all(f"SELECT {RUN} FROM runs {where} {order}", [*values, query.limit])
+        found = self._as_found(f"SELECT {RUN} FROM runs {where} {order}", [*values, query.limit])
         return [RunRow(*row) for row in found]
 
     def blob(self, name: str) -> bytes | None:

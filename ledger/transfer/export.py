@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import BinaryIO
 
-from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
+from turnledger.ledger.errors import DAMAGE, IntegrityFailureError, RunNotFoundError
 from turnledger.ledger.events.blobs import blob_name, blobs_named
 from turnledger.ledger.events.chain import GENESIS, linker
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.integrity.seal import Seal
 from turnledger.ledger.integrity.verify import every_run
-from turnledger.ledger.ledger import Ledger
+from turnledger.ledger.ledger import Ledger, OnDamage
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunRow, check_types
 from turnledger.ledger.runs.record import Row, as_row
@@ -38,6 +38,7 @@ def export_runs(
     *,
     seal: Seal | None = None,
     progress: Callable[[int], None] | None = None,
+    on_damage: OnDamage | None = None,
 ) -> Totals:
     """Write runs and their ancestors into an export file.
 
@@ -51,13 +52,18 @@ def export_runs(
         seal: Put this seal into the file. Each run that it covers must still contain what was
             sealed; of a whole ledger, none of them may be missing.
         progress: Called now and then with the number of records written.
+        on_damage: Called with the id and the error of a damaged run, or of one whose ancestor
+            is: it is left out. Each run is then read twice, so that no part of a damaged one is
+            written. Without it, and with a seal, damage ends the export.
 
     Raises:
         RunNotFoundError: A run is not in the ledger.
         IntegrityFailureError: A record does not fit its digest, or a run not the seal.
     """
     store = ledger.store
-    chosen = ExportedRuns(store, runs)
+    chosen = ExportedRuns(store, runs, on_damage if seal is None else None)
+    if on_damage is not None and seal is None:
+        chosen.leave_out_damaged(ledger, on_damage)
     if seal is not None:
         check_exported(store, seal, chosen.runs, whole=runs is None)
     out.write(encode_line(Header(FORMAT if seal is None else SEALED_FORMAT, CATALOGUE)))
@@ -135,9 +141,11 @@ def _not_as_recorded(run_id: str, version: int, what: str) -> IntegrityFailureEr
 class ExportedRuns:
     """The runs of an export, parents before children, and the fork points among them."""
 
-    def __init__(self, store: Store, wanted: Iterable[RunId] | None) -> None:
+    def __init__(
+        self, store: Store, wanted: Iterable[RunId] | None, on_damage: OnDamage | None = None
+    ) -> None:
         """Select the wanted runs and their ancestors, or with None all runs."""
-        self.runs = _in_order(_found(store, wanted))
+        self.runs = _in_order(_found(store, wanted, on_damage), on_damage)
         self._lineages = Lineages()
         # The digests of fork points, by run and version; filled in as records are read.
         self.fork_points: dict[str, dict[int, bytes]] = {}
@@ -146,6 +154,24 @@ class ExportedRuns:
             if run.parent is not None:
                 self.fork_points.setdefault(self.owner_before(run), {})[run.parent_version] = b""
         self.runs = [self._long_enough(store, run) for run in self.runs]
+
+    def leave_out_damaged(self, ledger: Ledger, on_damage: OnDamage) -> None:
+        """Read all runs, and leave out those that are damaged, with their descendants."""
+        sound: dict[str, RunRow] = {}
+        for run in self.runs:
+            try:
+                if run.parent is not None and run.parent not in sound:
+                    raise IntegrityFailureError(
+                        f"it starts from run {run.parent}, which is left out"
+                    )
+                for record in _checked(ledger.store, self, run):
+                    for name in blobs_named(ledger.codec.decode(record.tag, record.data)):
+                        _blob(ledger.store, name)
+            except DAMAGE as error:
+                on_damage(run.run_id, error)
+            else:
+                sound[run.run_id] = run
+        self.runs = list(sound.values())
 
     def owner_before(self, run: RunRow) -> str:
         """The run that recorded what a fork or continuation starts from."""
@@ -159,10 +185,18 @@ class ExportedRuns:
         return _sound(store.run(run.run_id) or run)
 
 
-def _found(store: Store, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
+def _found(
+    store: Store, wanted: Iterable[RunId] | None, on_damage: OnDamage | None
+) -> dict[str, RunRow]:
     found: dict[str, RunRow] = {}
     if wanted is None:
-        found = {row.run_id: _sound(row) for row in every_run(store)}
+        for row in every_run(store):
+            try:
+                found[row.run_id] = _sound(row)
+            except IntegrityFailureError as error:
+                if on_damage is None:
+                    raise
+                on_damage(f"{row.run_id!s:.80}", error)
         # The list is read in pages, so the parent of a new run may be missing from it.
         names = [row.parent for row in found.values() if row.parent is not None]
     else:
@@ -170,15 +204,17 @@ def _found(store: Store, wanted: Iterable[RunId] | None) -> dict[str, RunRow]:
     for name in names:
         current: str | None = name
         while current is not None and current not in found:
-            row = store.run(current)
-            if row is None:
+            parent = store.run(current)
+            if parent is None and on_damage is not None:
+                break  # its children are left out, and named
+            if parent is None:
                 raise RunNotFoundError(current)
-            found[current] = _sound(row)
-            current = row.parent
+            found[current] = _sound(parent)
+            current = parent.parent
     return found
 
 
-def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
+def _in_order(found: dict[str, RunRow], on_damage: OnDamage | None) -> list[RunRow]:
     """Order runs by start time and id, but a child never before its parent.
 
     The time alone is not enough: clocks step back, and those of machines differ, so a child may
@@ -196,7 +232,12 @@ def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
         ordered.append(found[run_id])
         for child in children.pop(run_id, ()):
             heappush(ready, child)
-    if children:
+    if children and on_damage is not None:
+        for parent, lost in children.items():
+            for _, run_id in lost:
+                what = f"it starts from run {parent}, which is missing or left out"
+                on_damage(run_id, IntegrityFailureError(what))
+    elif children:
         raise IntegrityFailureError(
             f"The run index is damaged: run {min(children)} is its own ancestor. Nothing was "
             "exported. Run `turnledger verify` and `turnledger rebuild-index`."
@@ -206,5 +247,5 @@ def _in_order(found: dict[str, RunRow]) -> list[RunRow]:
 
 def _sound(run: RunRow) -> RunRow:
     """The row, if its numbers are numbers."""
-    check_types(run, "version", "parent_version", "started_at")
+    check_types(run, "run_id", "version", "parent_version", "parent", "started_at")
     return run

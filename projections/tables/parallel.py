@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.ledger.integrity.verify import every_run
-from turnledger.ledger.runs.lineage import Segment
+from turnledger.ledger.runs.lineage import NO_END, Segment
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def over_runs(
     """
     if workers < 1:
         raise InvalidInputError(f"Invalid number of workers {workers}: expected 1 or more.")
-    total = sum(row.version - row.parent_version for row in every_run(ledger.store))
+    total = sum(row.length for row in every_run(ledger.store))
     largest = max(min(total // (workers * PORTIONS_PER_WORKER), LARGEST_PORTION), SMALLEST_PORTION)
     done = 0
     with _pool(executor, workers) as pool:
@@ -68,8 +68,10 @@ def _portions(ledger: Ledger, largest: int) -> Iterator[list[Segment]]:
     portion: list[Segment] = []
     size = 0
     for row in every_run(ledger.store):
-        portion.append(Segment(row.run_id, row.parent_version, row.version))
-        size += row.version - row.parent_version
+        # By a damaged row, all of the run's records are read: positions say where to stop.
+        until = row.version if row.length > 0 else NO_END
+        portion.append(Segment(row.run_id, row.parent_version if row.length > 0 else 0, until))
+        size += row.length
         if size >= largest:
             yield portion
             portion, size = [], 0
@@ -78,7 +80,7 @@ def _portions(ledger: Ledger, largest: int) -> Iterator[list[Segment]]:
 
 
 def _size(portion: Portion) -> int:
-    return sum(span.until - span.after for span in portion)
+    return sum(span.until - span.after for span in portion if span.until < NO_END)
 
 
 def _results(

@@ -65,6 +65,8 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     verified: bool = False
     differences: tuple[Difference, ...] = ()
+    # Records that can't be read and are not counted, as "run version".
+    skipped: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -150,7 +152,8 @@ def _fold(
             total.join(table, part)
     every = texts_of(total.rows, total.carries)
     texts = {place: text for place, text in every.items() if text is not None}
-    return TableMark(fingerprint(table), cut, total.events, sum_of(texts)), texts
+    skipped = tuple(sorted(total.skipped))
+    return TableMark(fingerprint(table), cut, total.events, sum_of(texts), skipped), texts
 
 
 def fold_portion(table: Table[Any], cut: int, ledger: Ledger, portion: Portion) -> Additions:
@@ -167,7 +170,7 @@ def _pages(ledger: Ledger, portion: Portion, cut: int) -> Iterator[list[Record]]
     for run, after, until in portion:
         low = after
         while low < until:
-            found = ledger.store.rows(run, low, until, backwards=False, limit=EVENTS_AT_ONCE)
+            found = ledger.store.rows_as_found(run, low, until, limit=EVENTS_AT_ONCE)
             records = (Record(columns, ledger.codec) for columns in found)
             page = [record for record in records if record.position <= cut]
             yield page
@@ -183,6 +186,7 @@ def _report(table: Table[Any], mark: TableMark, texts: dict[str, str], **more: A
         position=mark.position,
         events=mark.events,
         rows=sum(place.startswith(ROW) for place in texts),
+        skipped=mark.skipped,
         **more,
     )
 

@@ -32,12 +32,13 @@ ROW, CARRY = "row/", "run/"
 Load = Callable[[Sequence[str]], Mapping[str, str]]
 
 
-class _State(msgspec.Struct, frozen=True):
+class _State(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a table's watermark has in `state`."""
 
     events: int
     sum: str
     check: str
+    skipped: tuple[str, ...] = ()
 
 
 class TableMark(msgspec.Struct, frozen=True):
@@ -47,13 +48,17 @@ class TableMark(msgspec.Struct, frozen=True):
     position: int = 0
     events: int = 0
     total: int = 0
+    # Records that can't be read and are not counted, as "run version", in order.
+    skipped: tuple[str, ...] = ()
 
     @property
     def watermark(self) -> Watermark:
         # A digest of all the rest, so that an edited watermark is noticed too.
         numbers = f"{self.position} {self.events}".encode()
-        parts = (self.fingerprint.encode(), numbers, map_digest(self.total))
-        state = _State(self.events, f"{self.total:064x}", combine("table", *parts).hex())
+        parts = [self.fingerprint.encode(), numbers, map_digest(self.total)]
+        parts += [place.encode() for place in self.skipped]
+        check = combine("table", *parts).hex()
+        state = _State(self.events, f"{self.total:064x}", check, self.skipped)
         return Watermark(self.fingerprint, self.position, msgspec.json.encode(state).decode())
 
     @classmethod
@@ -62,7 +67,9 @@ class TableMark(msgspec.Struct, frozen=True):
         with suppress(msgspec.DecodeError, TypeError, ValueError, OverflowError):
             state = msgspec.json.decode(watermark.state, type=_State)
             total = int(state.sum, 16)
-            mark = cls(watermark.fingerprint, watermark.position, state.events, total)
+            mark = cls(
+                watermark.fingerprint, watermark.position, state.events, total, state.skipped
+            )
             if mark.watermark == watermark:
                 return mark
         raise damaged(name, "its watermark is not as it was written")
@@ -87,7 +94,7 @@ class KeptTable(msgspec.Struct, frozen=True, kw_only=True):
 
 def kept_tables(ledger: Ledger) -> list[KeptTable]:
     """All tables in a ledger, by their watermarks alone: the rows are not read."""
-    total = sum(row.version - row.parent_version for row in every_run(ledger.store))
+    total = sum(row.length for row in every_run(ledger.store))
     found = []
     for stored, watermark in ledger.store.derived.watermarks().items():
         if not stored.startswith(PREFIX):
@@ -145,6 +152,12 @@ def table_rows(ledger: Ledger, table: Table[Any]) -> TableRows:
         if place.startswith(ROW)
     }
     return TableRows(mark.position, dict(sorted(rows.items())))
+
+
+def skipped_records(ledger: Ledger, table: Table[Any]) -> tuple[str, ...]:
+    """The records that a stored table does not count as they can't be read, as "run version"."""
+    watermark = data_of(ledger, table).watermark()
+    return TableMark.of(check_made(table, watermark), table.name).skipped
 
 
 def check_made(table: Table[Any], watermark: Watermark | None) -> Watermark:
@@ -232,8 +245,8 @@ def fold_page(
         return {}, mark
     name, tags = table.name, table_tags(table)
     read = [record for record in page if record.tag in tags]
-    runs = {record.run_key for record in read} if has_carry(table) else set()
-    known = dict(load([CARRY + run for run in sorted(runs)]))
+    keys: set[Any] = {record.run_key for record in read} if has_carry(table) else set()
+    known = dict(load([CARRY + run for run in sorted(k for k in keys if isinstance(k, str))]))
     carries = {place.removeprefix(CARRY): _decoded(text, name) for place, text in known.items()}
     new = Additions(carries=carries)
     new.add(table, read)
@@ -250,4 +263,6 @@ def fold_page(
         total = total if before is None else map_remove(total, place, before)
         total = total if changed is None else map_add(total, place, changed)
         changes[place] = changed
-    return changes, TableMark(mark.fingerprint, page[-1].position, mark.events + len(page), total)
+    skipped = tuple(sorted({*mark.skipped, *new.skipped}))
+    events = mark.events + len(page)
+    return changes, TableMark(mark.fingerprint, page[-1].position, events, total, skipped)

@@ -20,6 +20,7 @@ from turnledger.ledger import (
     Record,
     TurnledgerError,
 )
+from turnledger.ledger.errors import DAMAGE
 from turnledger.ledger.stores.derived_data import is_storable
 from turnledger.projections.digests import canonical
 from turnledger.projections.projection import Projection, tags_read
@@ -116,16 +117,25 @@ def plain_key(key: str) -> str:
 
 
 class Additions(msgspec.Struct):
-    """What `events` records add to a table: rows by key, and carries by run (None: ended)."""
+    """What `events` records add to a table: rows by key, and carries by run (None: ended).
+
+    `skipped` are records that can't be read, as "run version".
+    """
 
     rows: dict[str, Any] = {}
     carries: dict[str, Any] = {}
     events: int = 0
+    skipped: set[str] = set()
 
     def add(self, table: Table[Any], records: Iterable[Record]) -> None:
         """Add records of the kinds that the table reads, each run's in its order."""
         remembers = has_carry(table)
         for record in records:
+            try:
+                record.row, record.event, record.recorded_at  # noqa: B018
+            except DAMAGE:
+                self.skipped.add(f"{record.run_key} {record.version}")
+                continue
             if remembers:
                 run = record.run_key
                 self.carries[run], parts = table.step(self.carries.get(run), record)
@@ -139,6 +149,7 @@ class Additions(msgspec.Struct):
         for key, value in other.rows.items():
             self._merge(table, key, value)
         self.carries.update(other.carries)
+        self.skipped.update(other.skipped)
         self.events += other.events
 
     def _merge(self, table: Table[Any], key: str, value: Any) -> None:

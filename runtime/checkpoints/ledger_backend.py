@@ -21,12 +21,16 @@ from turnledger.ledger import (
     Record,
     RunStarted,
 )
+from turnledger.ledger.errors import DAMAGE
+from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import CheckpointEntry, CheckpointView, Declarations, fold
 from turnledger.projections.views.checkpoints import CheckpointsState
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot
+
+logger = logger_of("turnledger.recovery")
 
 
 class LedgerCheckpointBackend:
@@ -94,8 +98,12 @@ class LedgerCheckpointBackend:
 
     def list_incomplete(self) -> Sequence[UUID]:
         found: list[UUID] = []
-        for info in self.ledger.runs():
-            latest = self._latest(info.run_id)
+        for info in self.ledger.runs(on_damage=warn_of_damage):
+            try:
+                latest = self._latest(info.run_id)
+            except DAMAGE as error:
+                warn_of_damage(str(info.run_id), error)
+                continue
             if latest is not None and latest.phase != CheckpointPhase.COMPLETED.value:
                 found.append(info.run_id)
         return found
@@ -154,3 +162,10 @@ def _json_or_none(payload: bytes) -> Any:
         return msgspec.json.decode(payload)
     except ValueError:
         return None
+
+
+def warn_of_damage(run_id: str, error: Exception) -> None:
+    """Log that a damaged run is not listed."""
+    logger.warning(
+        "run %s is not listed, it is damaged: %s. Run `turnledger verify %s`", run_id, error, run_id
+    )

@@ -225,10 +225,13 @@ class Journal:
             self._changes = changes
 
     def refresh(self) -> None:
-        """Fold what others have appended since: comments, and decisions."""
+        """Fold what others have appended since: comments, and decisions.
+
+        EventDecodeError if that has a tag or a field that this program does not know.
+        """
         with self.lock:
             version = self._committed.version
-            tail = list(self.ledger.read(self.run_id, after=version)) if version else []
+            tail = self.ledger.read_known(self.run_id, after=version) if version else []
             if tail:
                 self._rebase(self._committed.after(tail))
 
@@ -436,7 +439,7 @@ class Journal:
             except ConcurrentAppendError:
                 # Others may comment on a claimed run and decide about calls in doubt: what is
                 # pending goes on top of that, and keeps its ids.
-                tail = list(self.ledger.read(self.run_id, after=version))
+                tail = self.ledger.read_known(self.run_id, after=version)
                 if attempt == ATTEMPTS or not tail:
                     raise
                 self._rebase(self._committed.after(tail))

@@ -14,6 +14,8 @@ from uuid import UUID
 
 from turnledger.ledger import (
     CheckpointCleared,
+    EventDecodeError,
+    IntegrityFailureError,
     InvalidInputError,
     RunCompleted,
     RunFailed,
@@ -63,6 +65,8 @@ MOST_EXPANSIONS = 10
 _NO_FAILURE = (
     ConversationNotFound,
     DecisionRequiredError,
+    EventDecodeError,
+    IntegrityFailureError,
     PromptMismatch,
     RetryCancelledError,
     StaleEpochError,

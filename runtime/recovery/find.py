@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from turnledger.ledger import Ledger, RunStarted
+from turnledger.ledger import Ledger, RunInfo, RunStarted
+from turnledger.ledger.errors import DAMAGE
+from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
 )
-from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints
+from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints, warn_of_damage
 from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
@@ -27,45 +29,58 @@ logger = logger_of("turnledger.recovery")
 LIVE_TAG = "turnledger.live"
 
 
-def recoverable(host: LoopHost) -> Sequence[RecoverableRun]:
+def recoverable(host: LoopHost, on_damage: OnDamage | None = None) -> Sequence[RecoverableRun]:
     """Interrupted runs of this loop's request type that no worker has, oldest first.
 
     The run index, a run's first record and its last checkpoint say all that is needed: only a
     fork has to be folded, for its calls in doubt.
+
+    Args:
+        host: The loop.
+        on_damage: Called with the id and the error of each damaged run, which is left out. By
+            default a warning is logged.
     """
     if host.ledger is None:
         return _in_order(_saved_runs(host))
-    ledger, wanted = host.ledger, type_name(host.request_type)
+    ledger, tell = host.ledger, on_damage or warn_of_damage
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
-        for info in ledger.runs(status=status):
-            if LIVE_TAG in info.tags or (info.kind == "fork" and not info.epoch):
-                continue
-            started = request_event(ledger, info.run_id)
-            if started is None or started.request_id is None:
-                continue
-            if wanted and started.request_type and started.request_type != wanted:
-                continue
-            if ledger.worker_of(info.run_id) is not None:
-                continue
-            if info.kind == "fork" and RunReader(ledger, info.run_id).in_doubt():
-                continue
-            checkpoints = recent_checkpoints(ledger, info.run_id)
-            latest = checkpoints.latest
-            if latest is None and len(checkpoints.entries):
-                continue  # cleared
-            found.append(
-                RecoverableRun(
-                    run_id=info.run_id,
-                    request_id=started.request_id,
-                    phase=CheckpointPhase(latest.phase if latest else "initialized"),
-                    tool_calls_completed=latest.tool_calls_completed if latest else 0,
-                    created_at=latest.created_at if latest else info.started_at,
-                )
-            )
+        for info in ledger.runs(status=status, on_damage=tell):
+            try:
+                run = _interrupted(host, ledger, info)
+            except DAMAGE as error:
+                tell(str(info.run_id), error)
+            else:
+                found.extend([run] if run is not None else [])
     # Runs of a loop without a ledger may still be in checkpoint files.
     saved = [run for run in _saved_runs(host) if not ledger.head(run.run_id)]
     return _in_order([*found, *saved])
+
+
+def _interrupted(host: LoopHost, ledger: Ledger, info: RunInfo) -> RecoverableRun | None:
+    """The run as it is listed; None if it is not one for this loop, or not to be recovered."""
+    if LIVE_TAG in info.tags or (info.kind == "fork" and not info.epoch):
+        return None
+    started, wanted = request_event(ledger, info.run_id), type_name(host.request_type)
+    if started is None or started.request_id is None:
+        return None
+    if wanted and started.request_type and started.request_type != wanted:
+        return None
+    if ledger.worker_of(info.run_id) is not None:
+        return None
+    if info.kind == "fork" and RunReader(ledger, info.run_id).in_doubt():
+        return None
+    checkpoints = recent_checkpoints(ledger, info.run_id)
+    latest = checkpoints.latest
+    if latest is None and len(checkpoints.entries):
+        return None  # cleared
+    return RecoverableRun(
+        run_id=info.run_id,
+        request_id=started.request_id,
+        phase=CheckpointPhase(latest.phase if latest else "initialized"),
+        tool_calls_completed=latest.tool_calls_completed if latest else 0,
+        created_at=latest.created_at if latest else info.started_at,
+    )
 
 
 def request_event(ledger: Ledger, run_id: UUID) -> RunStarted | None:

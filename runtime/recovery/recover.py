@@ -208,9 +208,9 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
         raise CheckpointNotFoundError(str(run_id))
     if status == "parked":
         raise RecoveryError(
-            f"Run {run_id} is parked after {state.summary.attempts} attempts without progress. "
-            "Find the cause with `turnledger log`, then abandon the run, or fork it at an "
-            "earlier version.",
+            f"Run {run_id} is parked after {state.summary.attempts} attempts: it got nowhere, or "
+            f"lost records. Find the cause with `turnledger log {run_id}`, then abandon the run, "
+            "or fork it at an earlier version.",
             run_id=str(run_id),
         )
     created = latest.created_at if latest is not None else state.summary.started_at

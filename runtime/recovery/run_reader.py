@@ -1,7 +1,8 @@
 """`RunReader`: the one pass over a run's records that a recovery makes.
 
 It begins before the run is claimed, so that a run that can't be recovered is refused before
-anything is written, and goes on after the claim with what was recorded in between. The session,
+anything is written, and goes on after the claim with what was recorded in between. The same pass
+checks digests, versions and the index row: recovery goes by nothing that it can check. The session,
 whose declarations say how its state is folded, exists only after the first checks: the records
 that session state is folded from are kept until then, instead of being read again.
 """
@@ -45,8 +46,7 @@ class RunReader:
         self.known = Known.initial()
         # Calls that were decided about in this run itself, and not in what it was forked from.
         self._decided: set[str] = set()
-        self._ledger = ledger
-        self._run_id = run_id
+        self._reader = ledger.checked(run_id)
         self._of_slices: list[Record] = []
         self._used = timedelta(0)
         self._began: datetime | None = None
@@ -54,9 +54,13 @@ class RunReader:
         self.read_on()
 
     def read_on(self) -> None:
-        """Read and fold what was recorded since the last time."""
-        records = self._ledger.read(self._run_id, after=self.known.version)
-        self.known = self.known.after(self._noted(records))
+        """Read, check and fold what was recorded since the last time.
+
+        Raises:
+            IntegrityFailureError: A record is damaged or missing, or the index row differs.
+            EventDecodeError: A record has a tag or a field that this program does not know.
+        """
+        self.known = self.known.after(self._noted(self._reader.read_on()))
 
     def declare(self, declarations: Declarations) -> Known:
         """Fold session state by these declarations. Nothing is read after this."""

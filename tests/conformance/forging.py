@@ -30,16 +30,16 @@ def paid(cents: int) -> CustomEvent:
 
 
 def cut(vandal: Vandal, run: UUID, end: int) -> None:
-    """Remove a run's records after a version."""
+    """Remove a run's records after a version, and its row in the index, which would show it."""
     for row in vandal.rows():
         if row.run_id == str(run).encode() and row.version > end:
             vandal.delete(row.position)
+    vandal.delete_run(run)
 
 
 def remove(vandal: Vandal, run: UUID) -> None:
     """Remove a run together with its row in the index."""
     cut(vandal, run, 0)
-    vandal.delete_run(run)
 
 
 def rewrite(vandal: Vandal, old: bytes, new: bytes) -> None:

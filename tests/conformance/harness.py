@@ -286,10 +286,23 @@ class MemoryVandal(Vandal):
         place = self._place(position)
         stored = _to_stored(value) if column in TEXT else value
         self._tables.rows[place] = self._tables.rows[place]._replace(**{column: stored})
+        self._find_again()
         return True
 
     def delete(self, position: int) -> None:
         del self._tables.rows[self._place(position)]
+        self._find_again()
+
+    def _find_again(self) -> None:
+        """Where rows are found by run and id follows the rows, as an index of a database does."""
+        tables = self._tables
+        tables.by_run.clear()
+        for place, row in enumerate(tables.rows):
+            tables.by_run.setdefault(row.run_id, []).append(place)
+        for places in tables.by_run.values():
+            places.sort(key=lambda place: _in_order(tables.rows[place].version))
+        tables.by_id.clear()
+        tables.by_id.update((row.event_id, place) for place, row in enumerate(tables.rows))
 
     def insert(self, row: RawRow) -> None:
         stored = (
@@ -298,6 +311,7 @@ class MemoryVandal(Vandal):
         )
         self._tables.rows.append(Row(*stored))
         self._tables.rows.sort(key=lambda row: row.position)
+        self._find_again()
 
     def run_row(self, run_id: object) -> dict[str, Any]:
         row = self._tables.runs[str(run_id)]
@@ -335,6 +349,10 @@ class MemoryVandal(Vandal):
             lambda: setattr(record, "data", "{}"),
             lambda: setattr(record.event, "kind", "other.kind"),
         )
+
+
+def _in_order(version: Any) -> tuple[bool, Any]:
+    return (not isinstance(version, int), version)
 
 
 def _to_raw(value: Any) -> Any:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold
+from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, hold, tamper
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -63,6 +63,27 @@ def status(db: Path, run_id: UUID) -> tuple[str, str | None]:
     """How a run stands, and who has it."""
     with Ledger.open(db) as ledger:
         return ledger.run(run_id).status, ledger.worker_of(run_id)
+
+
+def test_recover_does_not_pay_again_when_the_record_of_a_payment_is_lost(
+    cli: InProcess, db: Path, bank: Path, killed: Callable[..., UUID]
+) -> None:
+    """The index knows that there was more: exit code 5, also after rebuild-index."""
+    run = killed()
+    with Ledger.open(db) as ledger:
+        last = ledger.head(run)
+    paid = bank.read_text()
+    tamper(db, "DELETE FROM events WHERE run_id=? AND version=?", str(run), last)
+    for _ in range(2):
+        done = cli("recover", run, "--app", APP)
+        assert (done.code, "index has version" in done.err) == (5, True)
+        assert cli("recover", "--all", "--app", APP).code == 5
+        assert cli("rebuild-index").code == 5
+    assert bank.read_text() == paid
+    assert cli("rebuild-index", "--accept-loss", run).code == 0
+    assert cli("recover", "--all", "--app", APP).code == 0
+    assert "parked" in cli("recover", run, "--app", APP).err
+    assert bank.read_text() == paid
 
 
 # --- pending ---------------------------------------------------------------------------

@@ -89,6 +89,23 @@ def test_rebuild_index_mends_the_index(cli: InProcess, run: UUID) -> None:
     assert cli("runs", "-o", "json").json == before
 
 
+def test_rebuild_index_leaves_a_row_that_shows_a_loss(cli: InProcess, run: UUID) -> None:
+    """It is named, and the exit code is 5, until the loss is accepted: then the run is parked."""
+    tamper(cli.db, "DELETE FROM events WHERE run_id=? AND version=3", str(run))
+    for _ in range(2):
+        done = cli("rebuild-index")
+        assert done.code == 5
+        assert f"{run}: version 3 missing" in done.err
+        assert "--accept-loss" in done.err
+        assert cli("verify").code == 5
+    assert cli("rebuild-index", "--accept-loss", run).code == 0
+    assert cli("verify").code == 0
+    assert cli("show", run, "-o", "json").json["status"] == "parked"
+    assert "records 3 to 3 are missing" in cli("log", run).out
+    assert cli("rebuild-index", "--accept-loss", run).code == 1
+    assert cli("abandon", run).code == 0
+
+
 def test_rebase_says_when_there_is_nothing_to_do(cli: InProcess) -> None:
     """On a ledger that was never restored it changes nothing."""
     cli("append", "new", "-", "--expect", "new", stdin='{"type":"custom","data":{"kind":"a.b"}}')

@@ -17,7 +17,9 @@ from turnledger.adapters.cli.exchange.transcripts import (
     take_transcripts,
     write_transcripts,
 )
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
+from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path, written
 from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import RUN, app_option, file_option, flag
@@ -107,6 +109,9 @@ def export(
     runs, and nothing else of them. Exits with 5 if the runs don't match it, and with --all
     also if the seal has a run that the ledger does not have.
 
+    With --all and no seal, damaged runs and those that start from them are left out and named,
+    and the exit code is 5.
+
     With --format, a run's conversation is written as a request body, with its media: one
     document for one run, one line each for several. Tool declarations are not recorded: add
     them yourself.
@@ -149,6 +154,7 @@ def _export_runs(
     if output_file is None and stdout.isatty():
         raise click.UsageError("Exports are not printed on a terminal: use -O FILE or a pipe.")
     seal = read_seal(read_path(seal_file)) if seal_file is not None else None
+    skipped = SkippedRuns() if runs is None else None
     with open_ledger() as ledger:
 
         def total() -> int | None:
@@ -157,11 +163,14 @@ def _export_runs(
         with counting("exporting", total) as progress:
             totals = written(
                 output_file,
-                lambda out: export_runs(ledger, out, runs, seal=seal, progress=progress),
+                lambda out: export_runs(
+                    ledger, out, runs, seal=seal, progress=progress, on_damage=skipped
+                ),
             )
     say(f"Exported {totals.runs} runs, {totals.records} records, {totals.blobs} blobs.")
     if seal is not None:
         say(f"With the seal of {seal.sealed_at}, {_signature(seal)}.")
+    finish(skipped.code if skipped is not None else ExitCode.OK)
 
 
 def _signature(seal: Seal) -> str:

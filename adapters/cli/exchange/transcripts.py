@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 from turnledger.adapters.cli.shared.command import finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_whole, written
 from turnledger.adapters.cli.shared.output import Format, pretty_json, say, to_json
@@ -22,7 +23,7 @@ from turnledger.adapters.transcripts import (
     import_transcripts,
     read_transcripts,
 )
-from turnledger.ledger import Ledger
+from turnledger.ledger import EventDecodeError, IntegrityFailureError, Ledger
 
 # How many lines of a list are printed.
 MOST_LISTED = 5
@@ -30,8 +31,9 @@ MOST_LISTED = 5
 
 def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path | None) -> None:
     """Export conversations as request bodies."""
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        documents = _documents(ledger, runs, wanted)
+        documents = _documents(ledger, runs, wanted, skipped)
         encode = pretty_json if len(runs) == 1 else to_json
         try:
             count = written(output_file, lambda out: _write_lines(out, map(encode, documents)))
@@ -40,17 +42,24 @@ def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path 
             finish(ExitCode.NOT_FOUND)
             return
     say(f"Exported {count} {'conversation' if count == 1 else 'conversations'}.")
+    finish(skipped.code)
 
 
-def _documents(ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """Each run's document; with --all, empty conversations are left out."""
-    chosen = runs or [info.run_id for info in ledger.runs()][::-1]
+def _documents(
+    ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted, skipped: SkippedRuns
+) -> Iterator[dict[str, Any]]:
+    """Each run's document; with --all, empty conversations and damaged runs are left out."""
+    chosen = runs or [info.run_id for info in ledger.runs(on_damage=skipped)][::-1]
     for run in chosen:
         try:
             yield export_transcript(ledger, run, wanted)
         except NothingSaidError:
             if runs:
                 raise
+        except (IntegrityFailureError, EventDecodeError) as error:
+            if runs:
+                raise
+            skipped(str(run), error)
 
 
 def _write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:

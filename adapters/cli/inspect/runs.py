@@ -12,7 +12,8 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer, print_traceback, say
 from turnledger.adapters.cli.shared.parameters import as_moment, tag_option
 from turnledger.ledger import Ledger, RunFailed, RunInfo
@@ -93,17 +94,25 @@ def runs(
     """List runs, newest first.
 
     A run that is "running, quiet 25 min" has had no event for that long: a tool may be at work
-    (see `turnledger pending`), or its worker is gone.
+    (see `turnledger pending`), or its worker is gone. A run whose row in the index is damaged is
+    skipped and named, and the exit code is 5.
     """
-    out = printer()
+    out, skipped = printer(), SkippedRuns()
     with open_ledger() as ledger:
         found = ledger.runs(
-            status=status, tags=dict(tags), prompt=prompt, since=since, until=until, limit=limit
+            status=status,
+            tags=dict(tags),
+            prompt=prompt,
+            since=since,
+            until=until,
+            limit=limit,
+            on_damage=skipped,
         )
         if out.form is Format.TABLE:
             _print_table(out, found, limit or TABLE_LIMIT, ledger.clock.micros())
         else:
             out.many(map(run_view, found))
+    finish(skipped.code)
 
 
 def _print_table(out: Printer, found: Iterator[RunInfo], limit: int, now: int) -> None:

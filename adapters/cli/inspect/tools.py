@@ -13,7 +13,8 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import (
     Format,
     Printer,
@@ -61,7 +62,8 @@ turnledger tools --all""",
 def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
     """List a run's tool calls and their status.
 
-    A call is pending, started, completed, failed or in_doubt.
+    A call is pending, started, completed, failed or in_doubt. With --all, records that can't
+    be read are not counted: their runs are named, and the exit code is 5.
     """
     if everything:
         if run is not None or at is not None or pending:
@@ -102,10 +104,12 @@ def _call_row(call: ToolCallView) -> tuple[Any, ...]:
 
 def _print_statistics(out: Printer) -> None:
     """Print the table tool-statistics, caught up."""
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        rows = up_to_date(ledger, ToolStatistics()).rows
+        rows = up_to_date(ledger, ToolStatistics(), skipped).rows
     values = ({"name": name, **row} for name, row in rows.items())
     out.listing(values, ("name", *COUNTS, "mean", "longest"), _statistics_row)
+    finish(skipped.code)
 
 
 def _statistics_row(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,12 +8,14 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer
 from turnledger.adapters.cli.shared.parameters import flag, optional_run_argument
 from turnledger.adapters.cli.shared.tables import up_to_date
 from turnledger.adapters.cli.shared.views import view_at
 from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
+from turnledger.ledger.errors import DAMAGE
 from turnledger.projections import Usage, UsageByDay
 from turnledger.projections.views.usage import Tokens, UsageState
 
@@ -40,16 +42,20 @@ def usage(run: UUID | None, by_day: bool) -> None:
 
     For one run by model and by turn, for all runs by model. Calls that a fork shares with
     its parent count for the parent. Cached tokens are part of the input, reasoning tokens
-    of the output.
+    of the output. For all runs, records that can't be read are not counted: their runs are
+    named, and the exit code is 5.
     """
     if by_day:
         if run is not None:
             raise click.UsageError("--by-day can't be combined with RUN.")
         _print_days(printer())
         return
-    view = Usage()
+    view, skipped = Usage(), SkippedRuns()
     with open_ledger() as ledger:
-        state = view_at(ledger, run, None, view) if run is not None else _sum_of_all(ledger)
+        if run is not None:
+            state = view_at(ledger, run, None, view)
+        else:
+            state = _sum_of_all(ledger, skipped)
     value = view.lazy_json(state)
     if run is None:
         del value["turns"]
@@ -58,17 +64,20 @@ def usage(run: UUID | None, by_day: bool) -> None:
         _print(out, value)
     else:
         out.pretty(value)
+    finish(skipped.code)
 
 
 def _print_days(out: Printer) -> None:
     """Print the table usage-by-day, caught up."""
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        days = [_day(key, sums) for key, sums in up_to_date(ledger, UsageByDay()).rows.items()]
+        found = up_to_date(ledger, UsageByDay(), skipped)
     out.listing(
-        days,
+        [_day(key, sums) for key, sums in found.rows.items()],
         ("day", "model", "calls", "failed", *COUNTS),
         lambda day: (day["day"], day["model"], day["calls"], day["failed_calls"], *_counts(day)),
     )
+    finish(skipped.code)
 
 
 def _day(key: str, sums: dict[str, int]) -> dict[str, Any]:
@@ -77,7 +86,7 @@ def _day(key: str, sums: dict[str, int]) -> dict[str, Any]:
     return {"day": day, "model": model, **sums, "total_tokens": total}
 
 
-def _sum_of_all(ledger: Ledger) -> UsageState:
+def _sum_of_all(ledger: Ledger, skipped: SkippedRuns) -> UsageState:
     """The sums over all runs, in one pass; only the models are kept in memory."""
     models: dict[str, Tokens] = {}
     total, failed = Tokens(), 0
@@ -85,7 +94,11 @@ def _sum_of_all(ledger: Ledger) -> UsageState:
         if record.tag == ModelCallFailed.tag:
             failed += 1
         elif record.tag == ModelReplied.tag:
-            event = record.event
+            try:
+                event = record.event
+            except DAMAGE:
+                skipped.records([f"{record.run_key} {record.version}"])
+                continue
             assert isinstance(event, ModelReplied)
             total = total.plus(event.usage)
             models[event.model] = models.get(event.model, Tokens()).plus(event.usage)

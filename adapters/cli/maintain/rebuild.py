@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import Format, Printer, json_text, say, shortened
 from turnledger.adapters.cli.shared.parameters import flag
@@ -51,9 +52,10 @@ def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None
 
     NAME is a table that `turnledger projections` lists, or module:Class for one of your
     own; by default all built-in tables. Readers see the old table until the new one is
-    complete.
+    complete. Records that can't be read are not counted: their runs are named, and the exit
+    code is 5.
     """
-    reports = []
+    reports, skipped = [], SkippedRuns()
     with open_ledger() as ledger:
         for table in [name] if name is not None else TABLES.values():
             try:
@@ -62,8 +64,10 @@ def rebuild_command(name: Table[Any] | None, workers: int, verify: bool) -> None
                 if name is not None or not verify:
                     raise
                 say(str(error))
+    for report in reports:
+        skipped.records(report.skipped)
     _print(printer(), reports)
-    finish(ExitCode.OK if all(r.ok for r in reports) else ExitCode.INTEGRITY_FAILURE)
+    finish(skipped.code if all(r.ok for r in reports) else ExitCode.INTEGRITY_FAILURE)
 
 
 def _rebuilt(ledger: Ledger, table: Table[Any], workers: int, verify: bool) -> Rebuilt:

@@ -11,7 +11,12 @@ from turnledger.adapters.cli.shared.command import command, finish, open_ledger,
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path
 from turnledger.adapters.cli.shared.output import say
-from turnledger.adapters.cli.shared.parameters import file_option, flag, optional_run_argument
+from turnledger.adapters.cli.shared.parameters import (
+    RUN,
+    file_option,
+    flag,
+    optional_run_argument,
+)
 from turnledger.adapters.cli.shared.progress import verifying
 from turnledger.ledger import Report
 from turnledger.ledger.integrity.seal import Seal, check_seal, read_seal
@@ -89,15 +94,32 @@ def _print(report: Report, seal: Seal | None) -> None:
     out.one(value, lambda: out.pairs(pairs))
 
 
-@command("rebuild-index", example="turnledger rebuild-index --db runs.db")
-def rebuild_index() -> None:
+@command(
+    "rebuild-index",
+    example="""\
+turnledger rebuild-index --db runs.db
+turnledger rebuild-index --accept-loss 01890a5d-ac96-774b-bcce-b302099a8057""",
+)
+@click.option(
+    "--accept-loss",
+    type=RUN,
+    multiple=True,
+    metavar="RUN",
+    help="Give up the lost records of this run, and park it. May be repeated.",
+)
+def rebuild_index(accept_loss: tuple[UUID, ...]) -> None:
     """Rebuild the run index from the events.
 
     The index serves `runs` and the heads of runs, and is derived from the events. Needed only
     if `verify` reports that it is wrong.
+
+    A row that names later records than there are shows that records were lost. It is left as it
+    is and named, and the exit code is 5. With --accept-loss it is lowered to the records that
+    there are, and the run is parked with a note of what is missing: nothing recovers it by
+    itself, and a person forks or abandons it.
     """
     with open_ledger() as ledger:
-        count = ledger.rebuild_index()
+        count = ledger.rebuild_index(accept_loss)
     out = printer()
     out.one({"runs": count}, lambda: out.pairs([("runs", count)]))
     say("The run index was rebuilt from the events.")

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
 from turnledger.adapters.cli.shared.output import say, shortened
 from turnledger.adapters.cli.shared.parameters import (
@@ -39,7 +40,7 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.clock import moment_text, to_micros
-from turnledger.ledger.errors import error_text
+from turnledger.ledger.errors import DAMAGE, error_text
 from turnledger.ledger.runs.index import RunStatus
 from turnledger.projections import PendingTools, ToolCallView, fold
 from turnledger.projections.views.tools import ToolsState
@@ -58,14 +59,17 @@ def pending(run: UUID | None) -> None:
 
     Of one run, or of all runs that have not ended. A call in doubt was started and its
     outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
+    Of all runs, damaged ones are skipped and named, and the exit code is 5.
     """
+    skipped = SkippedRuns()
     with open_ledger() as ledger:
-        found = [_shown(*one) for one in _unfinished(ledger, run)]
+        found = [_shown(*one) for one in _unfinished(ledger, run, skipped)]
     headings = (
         *("run", "version", "status", "call", "tool", "state", "attempts", "since", "decided"),
         "arguments",
     )
     printer().listing(found, headings, _row)
+    finish(skipped.code)
 
 
 def _row(call: dict[str, Any]) -> list[Any]:
@@ -74,13 +78,25 @@ def _row(call: dict[str, Any]) -> list[Any]:
     return [*cells, shortened(visible(call["arguments"]), CELL)]
 
 
-def _unfinished(ledger: Ledger, run: UUID | None) -> Iterator[tuple[UUID, str, int, ToolCallView]]:
+def _unfinished(
+    ledger: Ledger, run: UUID | None, skipped: SkippedRuns
+) -> Iterator[tuple[UUID, str, int, ToolCallView]]:
+    if run is not None:
+        version = ledger.head(run)
+        calls = fold(ledger.read(run, until=version), PendingTools()).pending()
+        yield from ((run, ledger.run(run).status, version, call) for call in calls)
+        return
     statuses: tuple[RunStatus, ...] = ("waiting", "running", "failed", "parked")
-    infos = [ledger.run(run)] if run else [i for one in statuses for i in ledger.runs(status=one)]
-    for info in infos:
-        version = ledger.head(info.run_id)
-        calls = fold(ledger.read(info.run_id, until=version), PendingTools()).pending()
-        yield from ((info.run_id, info.status, version, call) for call in calls)
+    for status in statuses:
+        for info in ledger.runs(status=status, on_damage=skipped):
+            try:
+                # With checks: a call that is not shown because its record is lost may be repeated.
+                check = ledger.checked(info.run_id)
+                calls = fold(check.read_on(), PendingTools()).pending()
+            except DAMAGE as error:
+                skipped(str(info.run_id), error)
+                continue
+            yield from ((info.run_id, status, check.version, call) for call in calls)
 
 
 def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[str, Any]:
@@ -334,11 +350,11 @@ def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None)
 
 def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
     """Recover all runs, printing each; the highest exit code of those that failed."""
-    worst = ExitCode.OK
+    worst, skipped = ExitCode.OK, SkippedRuns()
 
     def each() -> Iterator[dict[str, Any]]:
         nonlocal worst
-        for found in loop.list_recoverable():
+        for found in loop.list_recoverable(on_damage=skipped):
             try:
                 response, _ = loop.recover(found, max_turns=max_turns)
                 yield _recovered(found.run_id, response)
@@ -351,7 +367,7 @@ def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
                 worst = max(worst, ExitCode.ERROR)
 
     printer().many(each(), lambda one: f"{one['run_id']}  {_answer_of(one)}", flush=True)
-    return worst
+    return max(worst, skipped.code)
 
 
 def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:

@@ -43,6 +43,7 @@ ERRORS: Mapping[str, ExitCode] = {
     "CheckpointNotFoundError": ExitCode.NOT_FOUND,
     "ConcurrentAppendError": ExitCode.VERSION_CONFLICT,
     "IntegrityFailureError": ExitCode.INTEGRITY_FAILURE,
+    "EventDecodeError": ExitCode.INTEGRITY_FAILURE,
     "DecisionRequiredError": ExitCode.WAITING,
     "RunClaimedError": ExitCode.LEASE_HELD,
     "StaleEpochError": ExitCode.LEASE_HELD,

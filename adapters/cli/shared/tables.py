@@ -8,13 +8,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.parameters import ParamType
 from turnledger.adapters.cli.shared.progress import counting
 from turnledger.adapters.cli.shared.user_code import load
 from turnledger.ledger import Ledger
 from turnledger.projections import Table, TableRows, catch_up, table_rows
 from turnledger.projections.tables.builtin import BUILT_IN_TABLES
-from turnledger.projections.tables.storage import kept_tables
+from turnledger.projections.tables.storage import kept_tables, skipped_records
 
 TABLES = {table.name: table for table in BUILT_IN_TABLES}
 
@@ -45,12 +46,13 @@ class TableParam(ParamType):
         return [CompletionItem(name) for name in TABLES if name.startswith(incomplete)]
 
 
-def up_to_date(ledger: Ledger, table: Table[Any]) -> TableRows:
-    """Catch a table up with the ledger; its rows."""
+def up_to_date(ledger: Ledger, table: Table[Any], skipped: SkippedRuns) -> TableRows:
+    """Catch a table up with the ledger; its rows. Records that it does not count are named."""
 
     def behind() -> int:
         return sum(k.behind or 0 for k in kept_tables(ledger) if k.name == table.name)
 
     with counting(table.name, behind) as progress:
         catch_up(ledger, table, progress=progress)
+    skipped.records(skipped_records(ledger, table))
     return table_rows(ledger, table)

@@ -14,7 +14,7 @@ was committed, and looks for it on a new connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -29,9 +29,9 @@ from turnledger.ledger.errors import (
     StoreUnavailableError,
 )
 from turnledger.ledger.events.limits import BATCH_CEILING
-from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.index import RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
+from turnledger.ledger.runs.transaction import EventIdTakenError, IndexFold, RedoError, Transaction
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import close_quietly
 from turnledger.ledger.stores.postgres.derived_data import PostgresDerivedWriter
@@ -424,17 +424,21 @@ class PostgresTransaction(Transaction):
 
     # --- the run index ---
 
-    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         self._write_held()
         self._execute(_REBUILDING, "LOCK TABLE runs IN EXCLUSIVE MODE", prepare=False)
         self._wrote = True
-        rows = fold(self._all_rows())
+        old = self._execute(_REBUILDING, "SELECT run_id, version, epoch FROM runs").fetchall()
+        heads = {run_id: (version, epoch) for run_id, version, epoch in old}
+        rebuilt = fold(self._all_rows(), heads)
         with self._db.without_limit(self._writer.is_at_work):
-            self._write_index(rows)
+            self._write_index(rebuilt.rows, rebuilt.kept)
+        return rebuilt
 
-    def _write_index(self, rows: Sequence[RunRow]) -> None:
-        self._execute(_REBUILDING, "DELETE FROM run_tags")
-        self._execute(_REBUILDING, "DELETE FROM runs")
+    def _write_index(self, rows: Sequence[RunRow], kept: Collection[str]) -> None:
+        for table in ("run_tags", "runs"):
+            statement = f"DELETE FROM {table} WHERE run_id <> ALL(%s)"
+            self._execute(_REBUILDING, statement, (sorted(kept),))
         tags = [(k, v, row.run_id) for row in rows for k, v in row.tag_map.items()]
         try:
             self._executor.cursor.executemany(

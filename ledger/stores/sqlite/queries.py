@@ -24,6 +24,13 @@ READ_ATTEMPTS = 30
 _NOT_YET_THERE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
+def _decoded_if_possible(stored: bytes) -> str | bytes:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
+
+
 class Queries:
     """Queries on the connections of a pool; `check_open` raises once the ledger is closed."""
 
@@ -34,6 +41,19 @@ class Queries:
     def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query."""
         return self.ask(lambda db: db.execute(statement, values).fetchall())
+
+    def all_lenient(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query; text that can't be decoded is given as bytes.
+
+        So one damaged row does not hide the others of its page: whoever reads it finds a value
+        of the wrong type.
+        """
+        try:
+            return self.all(statement, values)
+        except IntegrityFailureError:
+            with self.undecoded() as db:
+                db.text_factory = _decoded_if_possible
+                return db.execute(statement, values).fetchall()
 
     def ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """The answer of a function that reads on one connection."""

@@ -231,11 +231,14 @@ class SQLiteStore(SQLStore):
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         return self._queries.all(statement, values)
 
+    def _as_found(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._queries.all_lenient(statement, values)
+
     def rows_after(self, position: int, limit: int, until: int | None = None) -> list[Columns]:
         # Without an end no condition: in a damaged file a position may be text, which is higher
         # than every number, and its reader has to be told.
         end, values = ("", ()) if until is None else ("AND position<=?", (until,))
-        return self._all(
+        return self._queries.all_lenient(
             f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
             (position, *values, limit),
         )

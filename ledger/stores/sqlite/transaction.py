@@ -8,16 +8,18 @@ the rows of all its appends, and the new heads of their runs, and writes them in
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from turnledger.ledger.errors import StoreUnavailableError
-from turnledger.ledger.runs.index import RunRow
-from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, RedoError, Transaction
+from turnledger.ledger.runs.index import RebuiltIndex, RunRow
+from turnledger.ledger.runs.record import NewColumns, Row, as_row
+from turnledger.ledger.runs.transaction import EventIdTakenError, IndexFold, RedoError, Transaction
 from turnledger.ledger.stores.sql import ROW, RUN, run_values
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
@@ -279,15 +281,22 @@ class SQLiteTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
 
-    def rebuild_index(self, fold: Callable[[Iterator[Columns]], list[RunRow]]) -> None:
+    def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         self._wrote = True
         self.flush()
         try:
-            found = self._execute(f"SELECT {ROW} FROM events ORDER BY position")
-            rows = fold(found)
-            self._execute("DELETE FROM runs")
-            self._execute("DELETE FROM run_tags")
-            for row in rows:
+            # Ids as bytes: text that can't be decoded would stop what is to repair it.
+            old = self._execute("SELECT CAST(run_id AS BLOB), version, epoch FROM runs")
+            heads = {bytes(i or b"").decode(errors="replace"): (v, e) for i, v, e in old}
+            rebuilt = fold(self._execute(f"SELECT {ROW} FROM events ORDER BY position"), heads)
+            kept = (msgspec.json.encode(sorted(rebuilt.kept)).decode(),)
+            for table in ("runs", "run_tags"):
+                self._execute(
+                    f"DELETE FROM {table} WHERE run_id NOT IN (SELECT value FROM json_each(?))",
+                    kept,
+                )
+            for row in rebuilt.rows:
                 self._move_run(None, row)
+            return rebuilt
         except sqlite3.Error as error:
             raise self._executor.failure(error, "rebuilding the run index") from error

@@ -134,7 +134,8 @@ def test_the_whole_index_is_a_fold_of_all_records() -> None:
         decoded.append(tag)
         return codec.decode(tag, data)
 
-    index = {row.run_id: row for row in fold_index(rows, decode)}
+    index = fold_index(rows, decode, unreadable := {})
+    assert unreadable == {}
     assert index[RUN] == RunRow(RUN, 3, bytes([4]) * 32, 30, 0, "waiting", 10, tags='{"t":"v"}')
     assert index[other] == RunRow(
         other, 4, bytes([5]) * 32, 40, 0, "completed", 20, "", "fork", RUN, 2
