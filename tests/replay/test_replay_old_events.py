@@ -12,6 +12,7 @@ import pytest
 from tests.crash.agents import KINDS, Agent, Order
 from turnledger.ledger import CustomEvent, Ledger, MessageAppended, Record, new_run_id
 from turnledger.ledger.clock import SystemClock
+from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.runtime import Reply, replay
 
@@ -47,7 +48,8 @@ def _retold(new: Ledger, old: Ledger, run: Any) -> None:
         event = CustomEvent(kind="test.note") if tag == "message.recorded" else record.event
         entry = Entry(str(record.event_id), tag, data, event)
         epoch = 1 if record.version > 2 else None
-        request = AppendRequest(str(run), [entry], ANY_VERSION, epoch, {})
+        blobs = {name: old.blob(name) for name in blobs_named(event)}
+        request = AppendRequest(str(run), [entry], ANY_VERSION, epoch, blobs)
         new.store.write(lambda tx, request=request: append(tx, request, clock))
 
 

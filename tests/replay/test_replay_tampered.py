@@ -20,7 +20,14 @@ import pytest
 from tests.agent import Crash
 from tests.replay.farm import Farm, farm_at
 from tests.replay.shepherd import DONE, Shepherd, calls, remembers
-from turnledger.ledger import ANY, IntegrityFailureError, Ledger, ToolCallDecided, TurnledgerError
+from turnledger.ledger import (
+    ANY,
+    IntegrityFailureError,
+    Ledger,
+    ToolCallDecided,
+    TurnledgerError,
+    blob_name,
+)
 from turnledger.ledger.events.chain import link
 from turnledger.ledger.runs.record import RawRow
 from turnledger.runtime import MessageBuilder, Prompt
@@ -30,9 +37,12 @@ TEXTS = ("run_id", "tag", "event_id", "data")
 COLUMNS = "position, run_id, version, tag, event_id, recorded_at, digest, data"
 
 
+PICTURE = b"\x89PNG sheep"
+
+
 def _picture(prompt: Prompt[Any]) -> Prompt[Any]:
     said = MessageBuilder.next_step(None).add_text("Look.")
-    return prompt.with_messages(said.add_image("a sheep", data=b"\x89PNG sheep", mime="image/png"))
+    return prompt.with_messages(said.add_image("a sheep", data=PICTURE, mime="image/png"))
 
 
 def _dies(params: Any, context: Any) -> Any:
@@ -306,12 +316,14 @@ def test_a_changed_parent(kept: Kept, tmp_path: Path) -> None:
         refused(path, kept.fork, kept)
 
 
+@pytest.mark.parametrize("which", ["=", "<>"], ids=["picture", "tool schema"])
 @pytest.mark.parametrize("change", ["content = x'00'", "content = 'text'", "name = 'x'"])
-def test_changed_bytes_of_a_picture(kept: Kept, tmp_path: Path, change: str) -> None:
-    """What a message shows is part of the record."""
+def test_changed_bytes_of_a_blob(kept: Kept, tmp_path: Path, change: str, which: str) -> None:
+    """What a message shows, and what the model was offered, is part of the record."""
     path = kept.copy(tmp_path)
     with opened_for_change(path) as file:
-        assert file.execute(f"UPDATE blobs SET {change}").rowcount == 1
+        changed = f"UPDATE blobs SET {change} WHERE name {which} ?"
+        assert file.execute(changed, (blob_name(PICTURE),)).rowcount == 1
     refused(path, kept.run, kept)
 
 
