@@ -241,7 +241,7 @@ class Attack:
         operator = Operator(self._place, expected.runs, Counter(expected.bank))
         done = _operate(dice, operator, expected, damage)
         problems = [*expected.problems, *operator.problems]
-        operator.figures.update(rounds=1, **{f"damaged {damage.table}": 1})
+        operator.figures.update(attacks=1, **{f"damaged {damage.table}": 1})
         return [f"round {number}, {damage.what}; {done}: {one}" for one in problems], (
             operator.figures
         )

@@ -2,7 +2,7 @@
 
 Rows are deleted, changed in a column, swapped in a column or copied; on SQLite a byte of the file
 is changed too, where only one table is different after it. Events and index that are changed to
-fit each other are not made here, nor leases: that is forgery, and the seal's matter.
+fit each other are not made here, nor leases: that is forgery, which is a matter of the seal.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def test_damage_repeats_no_effect_and_stops_no_healthy_run(store: str, place: Pl
 
 @pytest.mark.soak
 def test_thousands_of_attacks_on_recovery(store: str, place: Place) -> None:
-    """The same, with other numbers each time, until so many rounds were done."""
-    search = Search(f"recovery-{store}", goal={"rounds": GOALS[store]})
+    """The same, with other numbers each time, until so many were made."""
+    search = Search(f"recovery-{store}", goal={"attacks": GOALS[store]})
     for number in search.rounds(share=SHARES[store]):
         problems, figures = attacked(place, range(number * MANY, (number + 1) * MANY))
         search.count(**figures)
