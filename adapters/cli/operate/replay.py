@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.operate.other_process import OtherProcess
+from turnledger.adapters.cli.shared.command import (
+    command,
+    finish,
+    ledger_url,
+    open_ledger,
+    printer,
+    redactor_file,
+)
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import app_option, run_argument, version_option
@@ -53,8 +61,9 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
     events are folded, and the state at each checkpoint is compared. With --app your loop is
     executed again: models and tools answer from the record, nothing is sent, no handler is
     called, nothing is written. Every decision of your code is compared; the first divergence
-    is shown with its likely cause, and exits with 6. With --live the chosen effects are
-    performed, and the results are written to a fork, never to the run.
+    is shown with its likely cause, and exits with 6: your code is then called again, here and
+    in a process with another PYTHONHASHSEED, to see what differs each time. With --live the
+    chosen effects are performed, and the results are written to a fork, never to the run.
     """
     if live:
         if app is None:
@@ -66,6 +75,9 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
         loop = load_loop(app, nowhere) if app is not None else None
         found = replay(ledger, run, loop=loop, until=until)
+    if app is not None and found.divergence is not None:
+        other = OtherProcess(ledger_url(), redactor_file(), run, app, until)
+        found = replace(found, divergence=other.explain(found.divergence))
     _print(found)
     finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
 
@@ -96,7 +108,7 @@ def _compared(found: Replayed) -> str:
 
 def shown(found: Replayed) -> dict[str, Any]:
     """A replay as JSON data."""
-    names = ("version", "tag", "cause", "detail", "advice", "recorded", "found", "diff")
+    names = ("version", "tag", "cause", "detail", "hint", "advice", "recorded", "found", "diff")
     parted = found.divergence
     return {
         "run_id": str(found.run_id),
