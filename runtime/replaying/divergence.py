@@ -17,6 +17,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
+from turnledger.runtime.replaying.user_code import Raised
 
 # The digest of no tools at all.
 NO_TOOLS = combine("tools", canonical([])).hex()
@@ -42,6 +43,7 @@ Cause: TypeAlias = Literal[
     "parallel_tools changed",
     "time or randomness used",
     "order of a set used",
+    "your code raised",
     "failure changed",
     "decision changed",
 ]
@@ -77,6 +79,7 @@ _ADVICE: dict[Cause, str] = {
         "such values from the request, or record them in a tool's result."
     ),
     "order of a set used": "Sort it: the order of a set differs from process to process.",
+    "your code raised": "It did not where the run was recorded: see the traceback.",
     "failure changed": "The run fails in another way than it did.",
     "decision changed": "The loop decides on another step than the recorded one.",
 }
@@ -126,18 +129,30 @@ class Divergence:
     @property
     def summary(self) -> str:
         """One line: version, tag, cause and detail."""
-        detail = f": {self.detail}" if self.detail else ""
-        return f"version {self.version} ({self.tag}): {self.cause}{detail}"
+        between = " " if self.cause == "your code raised" else ": "
+        reason = between.join(filter(None, (self.cause, self.detail)))
+        return f"version {self.version} ({self.tag}): {reason}"
 
     def __str__(self) -> str:
         return f"{self.summary}\n{self.advice}\n\n{self.diff}".rstrip()
 
     @classmethod
-    def of_a_fold(cls, record: Record, error: Exception) -> Divergence:
+    def of_a_fold(cls, record: Record, error: Exception, raised: Raised | None) -> Divergence:
         """An event that can't be folded any more: a reducer raises that did not."""
         text = error_text(error)
+        detail = f"your code raised {raised.where}" if raised is not None else text
+        diff = raised.traceback if raised is not None else text
         recorded = plain(record.event)
-        return cls(record.version, record.tag, "reducer changed", recorded, text, text, text)
+        return cls(record.version, record.tag, "reducer changed", recorded, text, diff, detail)
+
+    @classmethod
+    def of_users_code(cls, record: Record, found: Any, raised: Raised) -> Divergence:
+        """An error of the user's code, where the run went on or failed otherwise."""
+        recorded = plain(record.event)
+        cause: Cause = "your code raised"
+        return cls(
+            record.version, record.tag, cause, recorded, found, raised.traceback, raised.where
+        )
 
     @classmethod
     def of_a_step(cls, record: Record, found: str, cause: Cause = "decision changed") -> Divergence:

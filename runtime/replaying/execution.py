@@ -51,6 +51,7 @@ from turnledger.runtime.replaying.journal import (
     ReplayJournal,
     without_ids_and_times,
 )
+from turnledger.runtime.replaying.user_code import calling_users_code
 from turnledger.runtime.session import changes
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
@@ -71,7 +72,8 @@ class Execution:
         self._host = replace(
             loop.loop_host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
         )
-        self._session = self._host.create_session()
+        with calling_users_code(ledger.redact_text):
+            self._session = self._host.create_session()
         if self._session.was_attached:
             raise InvalidInputError(
                 "The loop keeps a session that was in a run already, and a replay would move it. "
@@ -161,6 +163,9 @@ class Execution:
         except AttemptOver:
             pass
         except (RecordOver, Diverged):
+            raise
+        except SystemExit as error:
+            journal.raise_if_users(error, f"SystemExit: {error}")
             raise
         except Exception:
             # It failed, or waits: as recorded, or `Diverged` would have been raised.

@@ -15,6 +15,7 @@ Three kinds of records are not compared:
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -54,6 +55,7 @@ from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import RecordCursor
 from turnledger.runtime.replaying.divergence import Cause, Divergence
 from turnledger.runtime.replaying.divergence_cause import Probe, find_divergence
+from turnledger.runtime.replaying.user_code import raised_by_user
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -141,7 +143,8 @@ class ReplayJournal(Journal, ABC):
             try:
                 self._known = self._committed = self._known.after([record])
             except TurnledgerError as error:
-                raise Diverged(Divergence.of_a_fold(record, error)) from error
+                raised = raised_by_user(error, self.ledger.redact_text)
+                raise Diverged(Divergence.of_a_fold(record, error, raised)) from error
 
     def last_known(self) -> Known:
         """The state after all that was followed, or after the part of it that can be folded."""
@@ -254,9 +257,23 @@ class ReplayJournal(Journal, ABC):
             encode = self.ledger.codec.encode
             if encode(without_ids_and_times(made)) != encode(without_ids_and_times(recorded)):
                 shown = self.ledger.redact(made)  # as it would have been recorded
-                raise Diverged(find_divergence(self.probe, record, shown))
+                divergence = find_divergence(self.probe, record, shown)
+                if isinstance(made, RunFailed) and divergence.cause == "failure changed":
+                    self.raise_if_users(sys.exc_info()[1], divergence.found)
+                raise Diverged(divergence)
         self.take()
         return record.row.event_id
+
+    def raise_if_users(self, error: BaseException | None, found: Any) -> None:
+        """Diverge at the next record if the user's code raised this error.
+
+        Args:
+            error: The error that ends the run.
+            found: What would be recorded of it.
+        """
+        raised, record = raised_by_user(error, self.ledger.redact_text), self.cursor.peek()
+        if raised is not None and record is not None:
+            raise Diverged(Divergence.of_users_code(record, found, raised)) from error
 
     def _as_its_writer(self, made: Event, recorded: Event) -> Event:
         """The event as the program that wrote the record would have made it.

@@ -89,6 +89,72 @@ def test_a_changed_agent_is_caught_at_its_event(cli: InProcess, run: UUID, chang
     assert divergence["advice"]
 
 
+BAD = """\
+def loop(ledger):
+    return 1 / 0
+
+
+def no_session(ledger):
+    from tests.e2e.agent_for_cli import loop
+
+    made = loop(ledger)
+    made.create_session = lambda: 1 / 0
+    return made
+
+
+def no_prompt(ledger):
+    from tests.e2e.agent_for_cli import loop
+
+    def create_prompt(request):
+        return 1 / 0
+
+    made = loop(ledger)
+    made.create_prompt = create_prompt
+    return made
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "code", "place"),
+    [
+        ("loop", 1, "bad_agent.py:2 (loop)"),
+        ("no_session", 1, "bad_agent.py:9 (<lambda>)"),
+        ("no_prompt", 6, "bad_agent.py:17 (create_prompt)"),
+    ],
+)
+def test_an_error_of_the_users_code_is_told_as_that(
+    cli: InProcess,
+    run: UUID,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    factory: str,
+    code: int,
+    place: str,
+) -> None:
+    """Where it was raised, with the user's lines and none of this package's."""
+    (tmp_path / "bad_agent.py").write_text(BAD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = cli("replay", run, "--app", f"bad_agent:{factory}")
+    assert done.code == code
+    assert f"your code raised ZeroDivisionError at {place}\n" in done.err
+    assert done.err.count("\n  File ") == 1
+    assert "1 / 0" in done.err
+    assert done.err.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+def test_an_error_of_the_users_import_is_told_as_that(
+    cli: InProcess, run: UUID, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that raises, or ends the program, when it is imported: where it does."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in (("raises", "1 / 0"), ("ends", "raise SystemExit(3)")):
+        (tmp_path / f"{name}_on_import.py").write_text(text)
+        done = cli("replay", run, "--app", f"{name}_on_import:loop")
+        assert done.code == 2
+        assert f"at {name}_on_import.py:1 (<module>)" in done.err
+        assert done.err.count("\n  File ") == 1
+
+
 def test_until_stops_where_it_is_told(cli: InProcess, run: UUID, changed: str) -> None:
     """What comes later is neither followed nor compared."""
     assert cli("replay", run, "--until", 3, "--app", APP, "-o", "json").json["version"] == 3

@@ -363,7 +363,7 @@ CASES = {
     "a request option that is gone": _request(_WARM),
     "a request option that is another": _request(_WARM, request_options={"temperature": 0.7}),
     "a failure that is new: the prompt can't be made any more": Case(
-        "checkpoint.reached", "failure changed", "no words", opens_with=_refuses
+        "checkpoint.reached", "your code raised", "no words", "Traceback", opens_with=_refuses
     ),
 }
 

@@ -126,10 +126,14 @@ def shown(found: Replayed) -> dict[str, Any]:
 
 def divergence_text(divergence: Divergence) -> str:
     """A divergence as text: where, why, what to do, and the difference."""
-    detail = f" ({visible(divergence.detail)})" if divergence.detail else ""
+    cause, detail = divergence.cause, visible(divergence.detail)
+    if cause == "your code raised":
+        reason = f"Cause: {cause} {detail}"
+    else:
+        reason = f"Likely cause: {cause} ({detail})" if detail else f"Likely cause: {cause}"
     return (
         f"\nFirst divergence at version {divergence.version}, {divergence.tag}.\n"
-        f"Likely cause: {visible(divergence.cause)}{detail}\n"
+        f"{reason}\n"
         f"{divergence.advice}\n\n{divergence.diff}"
     )
 
