@@ -53,6 +53,10 @@ class Probe(Protocol):
         """The text of the prompt that is evaluated; None before there is one."""
 
     @property
+    def last_model(self) -> str:
+        """Adapter and model of the run's last call; empty if it has none."""
+
+    @property
     def output(self) -> OutputSpec[Any] | None:
         """The output type of the prompt that is evaluated."""
 
@@ -163,7 +167,7 @@ def _of_an_evaluation(
     if (recorded.prompt_ns, recorded.prompt_key) != (made.prompt_ns, made.prompt_key):
         return "prompt changed", f"{recorded.prompt_ns}/{recorded.prompt_key} was recorded"
     if recorded.adapter != made.adapter:
-        return "model changed", f"{recorded.adapter} was recorded, and this is {made.adapter}"
+        return _of_a_model(probe, recorded.adapter, made.adapter)
     if probe.prompt_differs_from_itself():
         return "time or randomness used", "seen: made twice in this process, the prompt differs"
     text, now = probe.system_text(), probe.prompt_text
@@ -317,10 +321,17 @@ def _differs_from_itself(probe: Probe, made: SliceEventApplied) -> bool:
 def _of_a_request(probe: Probe, recorded: ModelCalled, made: ModelCalled) -> tuple[Cause, str]:
     if (recorded.adapter, recorded.model) != (made.adapter, made.model):
         was = f"{recorded.adapter} {recorded.model}".strip()
-        return "model changed", f"{was} was recorded, and this is {made.adapter} {made.model}"
+        return _of_a_model(probe, was, f"{made.adapter} {made.model}")
     if (recorded.turn, recorded.attempt) != (made.turn, made.attempt):
         return "decision changed", ""
     return "request options changed", ""
+
+
+def _of_a_model(probe: Probe, was: str, now: str) -> tuple[Cause, str]:
+    detail, last = f"{was} was recorded, and this is {now}", probe.last_model
+    if was not in (last, last.partition(" ")[0]):
+        detail += f"; the run's last call was by {last}: replay with that"
+    return "model changed", detail
 
 
 def _of_a_start(

@@ -49,6 +49,7 @@ from turnledger.runtime.replaying.journal import (
     Diverged,
     RecordOver,
     ReplayJournal,
+    TakenCall,
     without_ids_and_times,
 )
 from turnledger.runtime.replaying.user_code import calling_users_code
@@ -87,6 +88,11 @@ class Execution:
         )
         # What create_session recorded, if the run has to be handed it.
         self._session_changes: Sequence[Event] = ()
+
+    @property
+    def taken_calls(self) -> tuple[TakenCall, ...]:
+        """Calls of earlier attempts under another adapter or model, taken as recorded."""
+        return tuple(self._journal.taken_calls)
 
     @property
     def last_known(self) -> RunState:
@@ -243,6 +249,11 @@ class _Journal(ReplayJournal):
     @property
     def prompt_text(self) -> str | None:
         return None if self.evaluation is None else self.evaluation.rendered.text
+
+    @property
+    def last_model(self) -> str:
+        call = self.last_call[1]
+        return "" if call is None else f"{call.adapter} {call.model}".strip()
 
     @property
     def output(self) -> OutputSpec[Any] | None:

@@ -19,7 +19,9 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
@@ -83,6 +85,23 @@ class Diverged(Stop):
         self.divergence = divergence
 
 
+@dataclass(frozen=True)
+class TakenCall:
+    """A recorded call of a model, or the beginning of an evaluation, which names no model."""
+
+    version: int
+    tag: str
+    adapter: str
+    model: str
+
+    @classmethod
+    def of(cls, record: Record) -> TakenCall:
+        """The call that a record is about."""
+        event = record.event
+        model = event.model if isinstance(event, ModelCalled) else ""
+        return cls(record.version, record.tag, getattr(event, "adapter", ""), model)
+
+
 class ReplayJournal(Journal, ABC):
     """A `Journal` that compares instead of writing."""
 
@@ -102,6 +121,8 @@ class ReplayJournal(Journal, ABC):
         # The event catalogue of the program that wrote the records; 0 is one before 2. It can
         # change within a run: each attempt names its own.
         self.catalogue = 0
+        # Calls of earlier attempts under another adapter or model, which were not compared.
+        self.taken_calls: list[TakenCall] = []
         # The evaluation that is under way, for finding causes.
         self.evaluation: EvaluationContext[Any] | None = None
         # Whether the loop's own events have begun. Before that, a change of the session is one
@@ -251,6 +272,9 @@ class ReplayJournal(Journal, ABC):
             made = event(self.known) if callable(event) else event
         recorded = record.event
         made = self._as_its_writer(made, recorded)
+        by_another = type(made) is type(recorded) and self._by_another(record)
+        if by_another:
+            made = _as_called_then(made, recorded)
         # The cheap comparisons first; the last one, of bytes, is the one that counts: numbers
         # and text can be spelled in more than one way until they are encoded and redacted.
         if made != recorded and not _are_alike(made, recorded):
@@ -261,8 +285,42 @@ class ReplayJournal(Journal, ABC):
                 if isinstance(made, RunFailed) and divergence.cause == "failure changed":
                     self.raise_if_users(sys.exc_info()[1], divergence.found)
                 raise Diverged(divergence)
+        if by_another:
+            self.taken_calls.append(TakenCall.of(record))
         self.take()
         return record.row.event_id
+
+    def _by_another(self, record: Record) -> bool:
+        """Whether this is a call of an earlier attempt under another adapter or model.
+
+        That is so if this adapter and model are those of the run's last call, and the run was
+        resumed in between: a run may be recovered by another provider.
+        """
+        call, context = TakenCall.of(record), self.evaluation
+        if context is None or record.tag not in _CALLS:
+            return False
+        own = (context.adapter.name, context.adapter.model)
+        if call.adapter == own[0] and (record.tag != ModelCalled.tag or call.model == own[1]):
+            return False
+        resumed_at, last = self.last_call
+        return (
+            record.version < resumed_at and last is not None and (last.adapter, last.model) == own
+        )
+
+    @cached_property
+    def last_call(self) -> tuple[int, TakenCall | None]:
+        """The run's last call of a model, and the version at which it was resumed before that.
+
+        Of the whole run, also where a replay ends at an earlier version.
+        """
+        resumed_at = 0
+        found: tuple[int, TakenCall | None] = (0, None)
+        for record in self.ledger.read(self.run_id):
+            if record.tag == RunResumed.tag:
+                resumed_at = record.version
+            elif record.tag == ModelCalled.tag:
+                found = (resumed_at, TakenCall.of(record))
+        return found
 
     def raise_if_users(self, error: BaseException | None, found: Any) -> None:
         """Diverge at the next record if the user's code raised this error.
@@ -331,9 +389,24 @@ def _each(given: Addition) -> tuple[Event | Factory, ...]:
     return given.events if isinstance(given, Changes) else (given,)
 
 
+def _as_called_then(made: Event, recorded: Event) -> Event:
+    """The event with the recorded adapter, model and request digest; all else is compared."""
+    if isinstance(made, ModelCalled) and isinstance(recorded, ModelCalled):
+        return replace(
+            made,
+            adapter=recorded.adapter,
+            model=recorded.model,
+            request_digest=recorded.request_digest,
+        )
+    if isinstance(made, EvaluationStarted) and isinstance(recorded, EvaluationStarted):
+        return replace(made, adapter=recorded.adapter)
+    return made
+
+
 _CHECKPOINTS = (CheckpointReached, CheckpointCleared)
 # These name the catalogue of the program that writes what follows.
 _BY_A_WRITER = tags_of(RunStarted, RunResumed)
+_CALLS = tags_of(EvaluationStarted, ModelCalled)
 # The loop's own events begin with one of these.
 _BEGINNINGS = tags_of(CheckpointReached, EvaluationStarted, ModelCalled)
 

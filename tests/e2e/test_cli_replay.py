@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -153,6 +154,32 @@ def test_an_error_of_the_users_import_is_told_as_that(
         assert done.code == 2
         assert f"at {name}_on_import.py:1 (<module>)" in done.err
         assert done.err.count("\n  File ") == 1
+
+
+def test_calls_of_another_model_before_a_recovery_are_listed(cli: InProcess, db: Path) -> None:
+    """They are not compared, and the report says which they are."""
+    run = new_run_id()
+    with Ledger.open(db) as ledger:
+        first = loop(ledger)
+        adapter = first.loop_host.adapter
+        adapter.model, send = "older", adapter.send
+
+        def sending(payload: Any, how: Any) -> Any:
+            if payload.turn == 2:
+                raise KeyboardInterrupt
+            return send(payload, how)
+
+        adapter.send = sending  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            first.execute(Bill(), run_id=run)
+        loop(ledger).recover(run)
+        called = [r.version for r in ledger.read(run) if r.tag == "model.called"]
+    done = cli("replay", run, "--app", APP)
+    assert done.code == 0
+    versions = ", ".join(map(str, called[:2]))
+    assert f"calls of earlier attempts: scripted older (versions {versions})" in done.out
+    found = cli("replay", run, "--app", APP, "-o", "json").json["taken_as_recorded"]
+    assert [(one["version"], one["model"]) for one in found] == [(v, "older") for v in called[:2]]
 
 
 def test_until_stops_where_it_is_told(cli: InProcess, run: UUID, changed: str) -> None:

@@ -27,6 +27,7 @@ from turnledger.ledger import Ledger
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import Divergence, Replayed
+    from turnledger.runtime.replaying.journal import TakenCall
     from turnledger.runtime.replaying.live.selection import Part
 
 
@@ -92,11 +93,22 @@ def _print(found: Replayed) -> None:
     ]
     if found.depth == "execute":
         pairs.append(("attempts", found.attempts))
+        if found.taken:
+            pairs.append(("not compared", visible(_taken(found.taken))))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
     if found.divergence is not None:
         say(visible_lines(divergence_text(found.divergence)))
+
+
+def _taken(calls: Iterable[TakenCall]) -> str:
+    """Calls of earlier attempts under other adapters or models, by these."""
+    versions: dict[str, list[str]] = {}
+    for call in calls:
+        versions.setdefault(f"{call.adapter} {call.model}".strip(), []).append(str(call.version))
+    by_model = (f"{model} (versions {', '.join(places)})" for model, places in versions.items())
+    return f"calls of earlier attempts: {', '.join(by_model)}"
 
 
 def _compared(found: Replayed) -> str:
@@ -116,6 +128,7 @@ def shown(found: Replayed) -> dict[str, Any]:
         "ok": found.ok,
         "version": found.version,
         "attempts": found.attempts,
+        "taken_as_recorded": [asdict(call) for call in found.taken],
         "checkpoints_compared": found.compared,
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,
