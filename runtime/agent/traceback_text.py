@@ -57,10 +57,10 @@ def _trim(shown: TracebackException, is_expected: bool, seen: set[int]) -> bool:
     if id(shown) in seen:
         return False
     seen.add(id(shown))
-    kept = [frame for frame in shown.stack if _is_users(frame.filename)]
+    kept = [frame for frame in shown.stack if is_users(frame.filename)]
     for last in shown.stack[-1:]:
         is_told = is_expected and last.filename.startswith(_OURS)
-        if not (is_told or _is_users(last.filename)):
+        if not (is_told or is_users(last.filename)):
             kept.append(last)
     shown.stack = StackSummary.from_list([_relative(frame) for frame in kept])
     found = bool(kept)
@@ -71,7 +71,8 @@ def _trim(shown: TracebackException, is_expected: bool, seen: set[int]) -> bool:
     return found
 
 
-def _is_users(name: str) -> bool:
+def is_users(name: str) -> bool:
+    """Whether a file is the user's: not of this package, of Python or of a library."""
     if name.startswith((_OURS, *_STANDARD, "<frozen ")):
         return False
     return not {"site-packages", "dist-packages"}.intersection(Path(name).parts)
@@ -95,7 +96,7 @@ def relative_name(name: str) -> str:
     if not os.path.isabs(name):
         return name
     here = os.path.abspath(os.curdir)
-    if _is_users(name) and _is_below(name, here):
+    if is_users(name) and _is_below(name, here):
         return os.path.relpath(name, here)
     folders = [os.path.abspath(folder) for folder in sys.path if folder]
     above = max((folder for folder in folders if _is_below(name, folder)), key=len, default="")

@@ -1,8 +1,8 @@
 """Finds the likely cause of a divergence: what changed in the program since the run.
 
-The cause is worked out from the recorded event and the one that came instead, and by calling the
-user's code a second time: what differs from itself depends on something that is not recorded, a
-clock or a random source.
+The cause is what the recorded event and the one that came instead say. "Time or randomness used"
+is said where it was seen: the user's code is called a second time, and what differs from itself
+depends on something that is not recorded. What a difference merely looks like is a hint.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from turnledger.ledger import (
     SliceEventApplied,
     ToolCallFailed,
     ToolCallStarted,
+    ToolMessageAmended,
 )
 from turnledger.projections.digests import canonical, combine
+from turnledger.runtime.agent.prompts.output import OutputSpec
 from turnledger.runtime.agent.prompts.render import OUTPUT_TITLE
+from turnledger.runtime.errors import OutputParseError
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.replaying.divergence import (
     Cause,
@@ -49,8 +52,22 @@ class Probe(Protocol):
     def prompt_text(self) -> str | None:
         """The text of the prompt that is evaluated; None before there is one."""
 
-    def prompt_again(self) -> tuple[str | None, Sequence[Event]]:
-        """The prompt made once more: its text, and what create_prompt changed in the session."""
+    @property
+    def last_model(self) -> str:
+        """Adapter and model of the run's last call; empty if it has none."""
+
+    @property
+    def output(self) -> OutputSpec[Any] | None:
+        """The output type of the prompt that is evaluated."""
+
+    def prompt_differs_from_itself(self) -> bool:
+        """Whether the prompt, made once more, is another one."""
+
+    def prompt_digest_without(self, setting: str) -> str | None:
+        """The prompt's digest without a setting of its template; None if it can't be made."""
+
+    def prompt_changes_again(self) -> Sequence[Event] | None:
+        """What create_prompt records when it is called once more; None if it raises."""
 
     @property
     def slices_touched(self) -> Sequence[str]:
@@ -62,8 +79,8 @@ class Probe(Protocol):
     def folds_alike(self) -> bool:
         """Whether folding the same events twice gives the same state."""
 
-    def session_again(self) -> Sequence[Event]:
-        """What create_session records when it is called once more."""
+    def session_again(self) -> Sequence[Event] | None:
+        """What create_session records when it is called once more; None if it raises."""
 
     def system_text(self) -> str | None:
         """The recorded text of the prompt whose evaluation begins next."""
@@ -85,43 +102,65 @@ def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
     """
     recorded = record.event
     if type(made) is not type(recorded):
-        return _other_step(record, made)
+        return _other_step(probe, record, made)
     finder: Callable[..., tuple[Cause, str]] | None = _FINDERS.get(type(made))
     cause, detail = finder(probe, recorded, made) if finder else ("decision changed", "")
     was, now = plain(recorded), plain(made)
     diff = diff_of(was, now)
-    if isinstance(made, EvaluationStarted):
-        text = probe.system_text()
-        recorded_messages, made_messages = probe.opening_messages()
-        if text is not None and probe.prompt_text is not None and text != probe.prompt_text:
-            diff = diff_of(text, probe.prompt_text)
-        elif recorded_messages != made_messages:
-            diff = diff_of(recorded_messages, made_messages)
-        elif isinstance(recorded, EvaluationStarted) and cause == "tool schema changed":
-            diff = _diff_of_tools(probe, recorded.tools, made.tools) or diff
-    elif isinstance(made, CheckpointReached):
-        values = {name: probe.slice_value(name) for name in probe.slices_touched}
-        diff = f"{diff}\n\nslices changed since the last checkpoint, as they are now:\n" + pretty(
-            values
-        )
-    return Divergence(record.version, record.tag, cause, was, now, diff, detail)
+    hint, made_text = "", json_text(made)
+    match made:
+        case EvaluationStarted():
+            text, recorded_text = probe.prompt_text, probe.system_text()
+            recorded_messages, made_messages = probe.opening_messages()
+            made_text = pretty([text, [tool.name for tool in made.tools], made_messages])
+            if recorded_text is not None and text is not None and recorded_text != text:
+                diff, hint = diff_of(recorded_text, text), looks_like(recorded_text, text)
+            elif recorded_messages != made_messages:
+                diff = diff_of(recorded_messages, made_messages)
+                hint = looks_like(pretty(recorded_messages), pretty(made_messages))
+            elif isinstance(recorded, EvaluationStarted) and cause == "tool schema changed":
+                diff = _diff_of_tools(probe, recorded.tools, made.tools) or diff
+        case SliceEventApplied():
+            hint = looks_like(json_text(recorded), json_text(made))
+        case CheckpointReached():
+            made_text = pretty({name: probe.slice_value(name) for name in probe.slices_touched})
+            diff += f"\n\nslices changed since the last checkpoint, as they are now:\n{made_text}"
+    if cause == "time or randomness used":
+        hint = ""  # it was seen
+    return Divergence(record.version, record.tag, cause, was, now, diff, detail, hint, made_text)
 
 
-def _other_step(record: Record, made: Event) -> Divergence:
-    about_calls = (ToolCallStarted, ToolCallFailed)
-    both = (record.event, made)
+def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
+    recorded = record.event
     cause: Cause = "decision changed"
-    if all(isinstance(one, about_calls) for one in both):
-        cause = "tool schema changed"
-    elif any(isinstance(one, RunFailed) for one in both):
-        cause = "failure changed"
-    elif any(isinstance(one, SliceEventApplied) for one in both):
-        cause = "session state changed"
-    was, now = plain(record.event), plain(made)
     detail = f"{record.tag} was recorded, and {made.tag} came"
+    if isinstance(made, SliceEventApplied) and _differs_from_itself(probe, made):
+        cause, detail = "time or randomness used", f"seen in what {made.slice} is given"
+    elif all(isinstance(one, ToolCallStarted | ToolCallFailed) for one in (recorded, made)):
+        cause = "tool schema changed"
+    elif isinstance(made, RunFailed) and _refuses_answer(made) and isinstance(recorded, _ANSWERS):
+        cause, detail = "recorded answer refused", made.error_message
+    elif (
+        isinstance(recorded, RunFailed) and _refuses_answer(recorded) and isinstance(made, _ANSWERS)
+    ):
+        cause, detail = "output type changed", "the recorded answer was refused and is taken now"
+    elif any(isinstance(one, RunFailed) for one in (recorded, made)):
+        cause = "failure changed"
+    elif any(isinstance(one, SliceEventApplied) for one in (recorded, made)):
+        cause = "session state changed"
+    was, now = plain(recorded), plain(made)
+    diff = diff_of(was, {"tag": made.tag, **now})
     return Divergence(
-        record.version, record.tag, cause, was, now, diff_of(was, {"tag": made.tag, **now}), detail
+        record.version, record.tag, cause, was, now, diff, detail, made=json_text(made)
     )
+
+
+# What an evaluation records of an answer that its output type takes.
+_ANSWERS = (ToolMessageAmended, EvaluationFinished)
+
+
+def _refuses_answer(failed: RunFailed) -> bool:
+    return failed.phase == "response" and failed.cause == OutputParseError.__name__
 
 
 # --- causes -------------------------------------------------------------------------------
@@ -133,20 +172,59 @@ def _of_an_evaluation(
     if (recorded.prompt_ns, recorded.prompt_key) != (made.prompt_ns, made.prompt_key):
         return "prompt changed", f"{recorded.prompt_ns}/{recorded.prompt_key} was recorded"
     if recorded.adapter != made.adapter:
-        return "model changed", f"{recorded.adapter} was recorded, and this is {made.adapter}"
+        return _of_a_model(probe, recorded.adapter, made.adapter)
+    if probe.prompt_differs_from_itself():
+        return "time or randomness used", "seen: made twice in this process, the prompt differs"
     text, now = probe.system_text(), probe.prompt_text
     if text is not None and now is not None and text != now:
-        return text_cause(text, now, probe.prompt_again()[0]), ""
+        base, asked = _split(text)
+        base_now, asked_now = _split(now)
+        if base != base_now:
+            return "prompt text changed", ""
+        return _of_output(probe, recorded.prompt_digest, asked, asked_now)
     if recorded.tools_digest != made.tools_digest:
         if not recorded.tools and recorded.tools_digest != NO_TOOLS:
             return "tool schema changed", ""  # an old record that does not name them
         return _of_tools(recorded.tools, made.tools)
     recorded_messages, made_messages = probe.opening_messages()
-    return (
-        "opening messages changed"
-        if recorded_messages != made_messages
-        else "output schema changed"
-    ), ""
+    if recorded_messages != made_messages:
+        return "opening messages changed", ""
+    return _of_output(probe, recorded.prompt_digest, "", "")
+
+
+# Where a prompt begins to say what output it wants: always its last paragraphs.
+_OUTPUT = f"## {OUTPUT_TITLE}\n\nAnswer with one JSON "
+_ANOTHER_WAY = "use_native_response_format or inject_output_instructions: the type is the same"
+
+
+def _split(text: str) -> tuple[str, str]:
+    """A prompt's own text, and how it asks for its output type."""
+    at = text.rfind(_OUTPUT)
+    return (text, "") if at < 0 else (text[:at].rstrip("\n"), text[at:])
+
+
+def _of_output(probe: Probe, recorded: str, asked: str, asked_now: str) -> tuple[Cause, str]:
+    """What changed about the output type, where nothing else of the prompt did.
+
+    Args:
+        probe: The replay.
+        recorded: The digest of the recorded prompt.
+        asked: How the recorded prompt asked for its output; empty if it did not.
+        asked_now: The same of the prompt that is made now.
+    """
+    output = probe.output
+    if output is None:
+        return "output type dropped", ""
+    if not asked and recorded == probe.prompt_digest_without("output"):
+        return "output type added", str(output.kind)
+    is_same = (
+        asked.endswith(output.instructions)
+        if asked
+        else recorded == probe.prompt_digest_without("inject_output_instructions")
+    )
+    if is_same and bool(asked) != bool(asked_now):
+        return "request options changed", _ANOTHER_WAY
+    return "output type changed", ""
 
 
 def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> tuple[Cause, str]:
@@ -177,9 +255,10 @@ def _diff_of_tools(
     return "" if None in then.values() else diff_of(then, today)
 
 
-# Where a prompt begins to say what output it wants.
-_OUTPUT = f"## {OUTPUT_TITLE}\n"
-_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:[a-z]{1,6})?"
+_MONTH = (
+    r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?"
+    r"|Sept?(?:ember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
+)
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 # What a clock, a random source or an id looks like. A short number may be anything else.
 _VOLATILE = re.compile(
@@ -192,19 +271,17 @@ _VOLATILE = re.compile(
 _BETWEEN = re.compile(r"[,;|\n]")
 _AROUND = " \t'\"{}[]()*-"
 _BEFORE, _AFTER = " \n{[(", " \n}]),;|."
+REORDERED = "the same words in another order. If they come from a set, sort them."
+_CHANGING = "only what looks like a time, a number or an id differs. Does your code read a clock?"
 
 
-def text_cause(recorded: str, found: str, again: str | None) -> Cause:
-    """Why a text differs; `again` is the text when it is made once more, if it could be."""
-    if again is not None and again != found:
-        return "time or randomness used"
+def looks_like(recorded: str, found: str) -> str:
+    """What a difference of texts looks like; empty if like nothing in particular."""
+    if recorded == found:
+        return ""
     if _is_reordered(recorded, found):
-        return "order of a set used"
-    if _VOLATILE.sub("#", recorded) == _VOLATILE.sub("#", found):
-        return "time or randomness used"
-    if recorded.partition(_OUTPUT)[0] == found.partition(_OUTPUT)[0]:
-        return "output schema changed"
-    return "prompt text changed"
+        return REORDERED
+    return _CHANGING if _VOLATILE.sub("#", recorded) == _VOLATILE.sub("#", found) else ""
 
 
 def _is_reordered(recorded: str, found: str) -> bool:
@@ -238,7 +315,7 @@ def _of_a_checkpoint(
     if (recorded.phase, recorded.tool_calls_completed) != (made.phase, made.tool_calls_completed):
         return "decision changed", ""
     if not probe.folds_alike():
-        return "time or randomness used", "a reducer gives another state each time"
+        return "time or randomness used", "seen: a reducer gives another state each time"
     touched = ", ".join(probe.slices_touched)
     return "reducer changed", f"of {touched}" if touched else "or a view of this package"
 
@@ -246,23 +323,32 @@ def _of_a_checkpoint(
 def _of_a_change(
     probe: Probe, recorded: SliceEventApplied, made: SliceEventApplied
 ) -> tuple[Cause, str]:
-    by_prompt = made.call_id == CREATE_PROMPT
-    again = probe.prompt_again()[1] if by_prompt else probe.session_again()
-    if made not in again:
-        return "time or randomness used", f"in what {made.slice} is given"
-    was, now = json_text(recorded), json_text(made)
-    if _VOLATILE.sub("#", was) == _VOLATILE.sub("#", now):
-        return "time or randomness used", f"in {made.slice}"
+    if _differs_from_itself(probe, made):
+        return "time or randomness used", f"seen in what {made.slice} is given"
     return "session state changed", made.slice
+
+
+def _differs_from_itself(probe: Probe, made: SliceEventApplied) -> bool:
+    """Whether create_prompt or create_session, called once more, does not record this change."""
+    by_prompt = made.call_id == CREATE_PROMPT
+    again = probe.prompt_changes_again() if by_prompt else probe.session_again()
+    return again is not None and made not in again
 
 
 def _of_a_request(probe: Probe, recorded: ModelCalled, made: ModelCalled) -> tuple[Cause, str]:
     if (recorded.adapter, recorded.model) != (made.adapter, made.model):
         was = f"{recorded.adapter} {recorded.model}".strip()
-        return "model changed", f"{was} was recorded, and this is {made.adapter} {made.model}"
+        return _of_a_model(probe, was, f"{made.adapter} {made.model}")
     if (recorded.turn, recorded.attempt) != (made.turn, made.attempt):
         return "decision changed", ""
     return "request options changed", ""
+
+
+def _of_a_model(probe: Probe, was: str, now: str) -> tuple[Cause, str]:
+    detail, last = f"{was} was recorded, and this is {now}", probe.last_model
+    if was not in (last, last.partition(" ")[0]):
+        detail += f"; the run's last call was by {last}: replay with that"
+    return "model changed", detail
 
 
 def _of_a_start(
@@ -276,7 +362,7 @@ def _of_a_refusal(probe: Probe, recorded: Event, made: Event) -> tuple[Cause, st
 
 
 def _of_an_output(probe: Probe, recorded: Event, made: Event) -> tuple[Cause, str]:
-    return "output schema changed", "the answer is parsed to something else"
+    return "output type changed", "the answer is parsed to something else"
 
 
 def _of_a_message(
@@ -301,6 +387,7 @@ _FINDERS: dict[type[Any], Callable[..., tuple[Cause, str]]] = {
     ToolCallStarted: _of_a_start,
     ToolCallFailed: _of_a_refusal,
     MessageAppended: _of_a_message,
+    ToolMessageAmended: _of_an_output,
     EvaluationFinished: _of_an_output,
     RunCompleted: _of_an_output,
     RunFailed: _of_a_failure,

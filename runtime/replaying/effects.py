@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
@@ -25,6 +26,7 @@ from turnledger.ledger import (
     ToolCallCompleted,
     ToolCallFailed,
     ToolCallInDoubt,
+    ToolCallStarted,
     ToolMessageAmended,
 )
 from turnledger.ledger.events.types import CATALOGUE
@@ -43,7 +45,7 @@ from turnledger.runtime.errors import (
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
-from turnledger.runtime.replaying.journal import ReplayJournal
+from turnledger.runtime.replaying.journal import Diverged, ReplayJournal
 from turnledger.runtime.replaying.older_records import with_failure_fields
 
 OutputT = TypeVar("OutputT")
@@ -107,8 +109,46 @@ class RecordedEffects:
         when there is room for it.
         """
         width = min(context.adapter.parallel_tools, len(calls))
-        waiting = deque(calls if width > 1 else calls[:1])
         running: dict[str, ToolCallView] = {}
+        try:
+            self._run_tools(context, calls, width, running)
+        except Diverged as stopped:
+            raise self._by_another_width(stopped, calls, width, running) from None
+
+    def _by_another_width(
+        self,
+        stopped: Diverged,
+        calls: Sequence[ToolCallView],
+        width: int,
+        running: dict[str, ToolCallView],
+    ) -> Diverged:
+        """The divergence, by its cause if the record ran more or fewer calls at a time.
+
+        It ran more if it starts another of these calls while there is no room for one here, and
+        fewer if it ends one while there is room for another.
+        """
+        found, record = stopped.divergence, self._journal.cursor.peek()
+        if record is None or record.version != found.version:
+            return stopped  # an earlier record can't be folded
+        others = {call.call_id for call in calls} - set(running)
+        starts = record.event.call_id if isinstance(record.event, ToolCallStarted) else None
+        started = found.found.get("call_id") if isinstance(found.found, dict) else None
+        if starts in others and len(running) >= width:
+            why = f"more than {width} at a time were recorded, and this adapter runs {width}"
+        elif started in others and starts is None and self._ends_one_of(running):
+            why = f"{len(running)} at a time were recorded, and this adapter runs {width}"
+        else:
+            return stopped
+        return Diverged(replace(found, cause="parallel_tools changed", detail=why))
+
+    def _run_tools(
+        self,
+        context: EvaluationContext[Any],
+        calls: Sequence[ToolCallView],
+        width: int,
+        running: dict[str, ToolCallView],
+    ) -> None:
+        waiting = deque(calls if width > 1 else calls[:1])
         expansion: VisibilityExpansionRequired | None = None
         while waiting or running:
             if waiting and not self._ends_one_of(running):

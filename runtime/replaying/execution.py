@@ -7,7 +7,8 @@ it was. The user's code runs, but no effect of it reaches the world.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -30,6 +31,8 @@ from turnledger.ledger import (
     blob_name,
 )
 from turnledger.projections import RunState
+from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.bus import InProcessEventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
@@ -50,8 +53,10 @@ from turnledger.runtime.replaying.journal import (
     Diverged,
     RecordOver,
     ReplayJournal,
+    TakenCall,
     without_ids_and_times,
 )
+from turnledger.runtime.replaying.user_code import calling_users_code
 from turnledger.runtime.session import changes
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
@@ -72,7 +77,8 @@ class Execution:
         self._host = replace(
             loop.loop_host, ledger=ledger, bus=InProcessEventBus(), resources=dict, backend=None
         )
-        self._session = self._host.create_session()
+        with calling_users_code(ledger.redact_text):
+            self._session = self._host.create_session()
         if self._session.was_attached:
             raise InvalidInputError(
                 "The loop keeps a session that was in a run already, and a replay would move it. "
@@ -86,6 +92,11 @@ class Execution:
         )
         # What create_session recorded, if the run has to be handed it.
         self._session_changes: Sequence[Event] = ()
+
+    @property
+    def taken_calls(self) -> tuple[TakenCall, ...]:
+        """Calls of earlier attempts under another adapter or model, taken as recorded."""
+        return tuple(self._journal.taken_calls)
 
     @property
     def last_known(self) -> RunState:
@@ -162,6 +173,9 @@ class Execution:
         except AttemptOver:
             pass
         except (RecordOver, Diverged):
+            raise
+        except SystemExit as error:
+            journal.raise_if_users(error, f"SystemExit: {error}")
             raise
         except Exception:
             # It failed, or waits: as recorded, or `Diverged` would have been raised.
@@ -240,17 +254,54 @@ class _Journal(ReplayJournal):
     def prompt_text(self) -> str | None:
         return None if self.evaluation is None else self.evaluation.rendered.text
 
-    def prompt_again(self) -> tuple[str | None, Sequence[Event]]:
+    @property
+    def last_model(self) -> str:
+        call = self.last_call[1]
+        return "" if call is None else f"{call.adapter} {call.model}".strip()
+
+    @property
+    def output(self) -> OutputSpec[Any] | None:
+        return None if self.evaluation is None else self.evaluation.rendered.output
+
+    def prompt_differs_from_itself(self) -> bool:
+        evaluation, again = self.evaluation, self._prompt_again()
+        if evaluation is None or again is None:
+            return False
+        try:
+            return evaluation.rendering_of(again[0]).digest != evaluation.rendered.digest
+        except Exception:
+            return False
+
+    def prompt_digest_without(self, setting: str) -> str | None:
+        evaluation = self.evaluation
+        if evaluation is None:
+            return None
+        template = copy(evaluation.prompt.template)
+        setattr(template, setting, None)
+        try:
+            return evaluation.rendering_of(replace(evaluation.prompt, template=template)).digest
+        except Exception:
+            return None
+
+    def prompt_changes_again(self) -> Sequence[Event] | None:
+        again = self._prompt_again()
+        return None if again is None else again[1]
+
+    def _prompt_again(self) -> tuple[Prompt[Any], Sequence[Event]] | None:
+        """The prompt made once more and what that records; None if create_prompt raises."""
         at = self.progress.prompted_at
         overlay = Overlay(self, CREATE_PROMPT, known=self.folded(at) if at else None)
         try:
             with self._session.scope(overlay):
                 prompt = self._host.create_prompt(self.request)
-            evaluation = self.evaluation
-            text = None if evaluation is None else evaluation.rendering_of(prompt).text
         except Exception:
-            text = None
-        return text, overlay.close()
+            overlay.close()
+            return None
+        return prompt, self._redacted(overlay.close())
+
+    def _redacted(self, events: Iterable[Event]) -> list[Event]:
+        """Events as they would be recorded."""
+        return [self.ledger.redact(event) for event in events]
 
     @property
     def slices_touched(self) -> Sequence[str]:
@@ -264,12 +315,12 @@ class _Journal(ReplayJournal):
         digests = {self.folded(version).run.state_digest for _ in range(2)}
         return digests == {self.known.run.state_digest}
 
-    def session_again(self) -> Sequence[Event]:
+    def session_again(self) -> Sequence[Event] | None:
         try:
             session = self._host.create_session()
-            return changes.recorded_by_session(session.journal.records())
+            return self._redacted(changes.recorded_by_session(session.journal.records()))
         except Exception:
-            return ()
+            return None
 
     def system_text(self) -> str | None:
         record = self.cursor.later(MessageAppended)

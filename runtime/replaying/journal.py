@@ -15,10 +15,13 @@ Three kinds of records are not compared:
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
@@ -54,6 +57,7 @@ from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.replaying.cursor import RecordCursor
 from turnledger.runtime.replaying.divergence import Cause, Divergence
 from turnledger.runtime.replaying.divergence_cause import Probe, find_divergence
+from turnledger.runtime.replaying.user_code import raised_by_user
 
 EventT = TypeVar("EventT", bound=Event)
 
@@ -81,6 +85,23 @@ class Diverged(Stop):
         self.divergence = divergence
 
 
+@dataclass(frozen=True)
+class TakenCall:
+    """A recorded call of a model, or the beginning of an evaluation, which names no model."""
+
+    version: int
+    tag: str
+    adapter: str
+    model: str
+
+    @classmethod
+    def of(cls, record: Record) -> TakenCall:
+        """The call that a record is about."""
+        event = record.event
+        model = event.model if isinstance(event, ModelCalled) else ""
+        return cls(record.version, record.tag, getattr(event, "adapter", ""), model)
+
+
 class ReplayJournal(Journal, ABC):
     """A `Journal` that compares instead of writing."""
 
@@ -100,6 +121,8 @@ class ReplayJournal(Journal, ABC):
         # The event catalogue of the program that wrote the records; 0 is one before 2. It can
         # change within a run: each attempt names its own.
         self.catalogue = 0
+        # Calls of earlier attempts under another adapter or model, which were not compared.
+        self.taken_calls: list[TakenCall] = []
         # The evaluation that is under way, for finding causes.
         self.evaluation: EvaluationContext[Any] | None = None
         # Whether the loop's own events have begun. Before that, a change of the session is one
@@ -141,7 +164,8 @@ class ReplayJournal(Journal, ABC):
             try:
                 self._known = self._committed = self._known.after([record])
             except TurnledgerError as error:
-                raise Diverged(Divergence.of_a_fold(record, error)) from error
+                raised = raised_by_user(error, self.ledger.redact_text)
+                raise Diverged(Divergence.of_a_fold(record, error, raised)) from error
 
     def last_known(self) -> Known:
         """The state after all that was followed, or after the part of it that can be folded."""
@@ -248,15 +272,66 @@ class ReplayJournal(Journal, ABC):
             made = event(self.known) if callable(event) else event
         recorded = record.event
         made = self._as_its_writer(made, recorded)
+        by_another = type(made) is type(recorded) and self._by_another(record)
+        if by_another:
+            made = _as_called_then(made, recorded)
         # The cheap comparisons first; the last one, of bytes, is the one that counts: numbers
         # and text can be spelled in more than one way until they are encoded and redacted.
         if made != recorded and not _are_alike(made, recorded):
             encode = self.ledger.codec.encode
             if encode(without_ids_and_times(made)) != encode(without_ids_and_times(recorded)):
                 shown = self.ledger.redact(made)  # as it would have been recorded
-                raise Diverged(find_divergence(self.probe, record, shown))
+                divergence = find_divergence(self.probe, record, shown)
+                if isinstance(made, RunFailed) and divergence.cause == "failure changed":
+                    self.raise_if_users(sys.exc_info()[1], divergence.found)
+                raise Diverged(divergence)
+        if by_another:
+            self.taken_calls.append(TakenCall.of(record))
         self.take()
         return record.row.event_id
+
+    def _by_another(self, record: Record) -> bool:
+        """Whether this is a call of an earlier attempt under another adapter or model.
+
+        That is so if this adapter and model are those of the run's last call, and the run was
+        resumed in between: a run may be recovered by another provider.
+        """
+        call, context = TakenCall.of(record), self.evaluation
+        if context is None or record.tag not in _CALLS:
+            return False
+        own = (context.adapter.name, context.adapter.model)
+        if call.adapter == own[0] and (record.tag != ModelCalled.tag or call.model == own[1]):
+            return False
+        resumed_at, last = self.last_call
+        return (
+            record.version < resumed_at and last is not None and (last.adapter, last.model) == own
+        )
+
+    @cached_property
+    def last_call(self) -> tuple[int, TakenCall | None]:
+        """The run's last call of a model, and the version at which it was resumed before that.
+
+        Of the whole run, also where a replay ends at an earlier version.
+        """
+        resumed_at = 0
+        found: tuple[int, TakenCall | None] = (0, None)
+        for record in self.ledger.read(self.run_id):
+            if record.tag == RunResumed.tag:
+                resumed_at = record.version
+            elif record.tag == ModelCalled.tag:
+                found = (resumed_at, TakenCall.of(record))
+        return found
+
+    def raise_if_users(self, error: BaseException | None, found: Any) -> None:
+        """Diverge at the next record if the user's code raised this error.
+
+        Args:
+            error: The error that ends the run.
+            found: What would be recorded of it.
+        """
+        raised, record = raised_by_user(error, self.ledger.redact_text), self.cursor.peek()
+        if raised is not None and record is not None:
+            raise Diverged(Divergence.of_users_code(record, found, raised)) from error
 
     def _as_its_writer(self, made: Event, recorded: Event) -> Event:
         """The event as the program that wrote the record would have made it.
@@ -314,9 +389,24 @@ def _each(given: Addition) -> tuple[Event | Factory, ...]:
     return given.events if isinstance(given, Changes) else (given,)
 
 
+def _as_called_then(made: Event, recorded: Event) -> Event:
+    """The event with the recorded adapter, model and request digest; all else is compared."""
+    if isinstance(made, ModelCalled) and isinstance(recorded, ModelCalled):
+        return replace(
+            made,
+            adapter=recorded.adapter,
+            model=recorded.model,
+            request_digest=recorded.request_digest,
+        )
+    if isinstance(made, EvaluationStarted) and isinstance(recorded, EvaluationStarted):
+        return replace(made, adapter=recorded.adapter)
+    return made
+
+
 _CHECKPOINTS = (CheckpointReached, CheckpointCleared)
 # These name the catalogue of the program that writes what follows.
 _BY_A_WRITER = tags_of(RunStarted, RunResumed)
+_CALLS = tags_of(EvaluationStarted, ModelCalled)
 # The loop's own events begin with one of these.
 _BEGINNINGS = tags_of(CheckpointReached, EvaluationStarted, ModelCalled)
 

@@ -27,6 +27,7 @@ from turnledger.runtime.agent.visibility import VisibilityOverrides
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.replaying.divergence import Divergence, diff_of, plain
 from turnledger.runtime.replaying.execution import Execution
+from turnledger.runtime.replaying.journal import TakenCall
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
 
 Depth = Literal["fold", "execute"]
@@ -56,6 +57,8 @@ class Replayed:
     divergence: Divergence | None = None
     # How many recorded attempts were re-executed.
     attempts: int = 0
+    # Calls of earlier attempts under another adapter or model: taken as recorded, not compared.
+    taken: tuple[TakenCall, ...] = ()
     # Checkpoints whose state was compared, and those whose reducers were not given.
     compared: int = 0
     not_compared: int = 0
@@ -100,7 +103,9 @@ def replay(
     done = Execution(ledger, run, records, loop)
     divergence = done.run()
     state = done.last_known
-    return Replayed(run, "execute", state.version, state, divergence, done.attempts)
+    return Replayed(
+        run, "execute", state.version, state, divergence, done.attempts, done.taken_calls
+    )
 
 
 def check_chain(ledger: Ledger, run: UUID) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -87,6 +88,98 @@ def test_a_changed_agent_is_caught_at_its_event(cli: InProcess, run: UUID, chang
         assert ledger.record(run, divergence["version"]).tag == "evaluation.started"
     assert found.json["version"] == divergence["version"] - 1
     assert divergence["advice"]
+
+
+BAD = """\
+def loop(ledger):
+    return 1 / 0
+
+
+def no_session(ledger):
+    from tests.e2e.agent_for_cli import loop
+
+    made = loop(ledger)
+    made.create_session = lambda: 1 / 0
+    return made
+
+
+def no_prompt(ledger):
+    from tests.e2e.agent_for_cli import loop
+
+    def create_prompt(request):
+        return 1 / 0
+
+    made = loop(ledger)
+    made.create_prompt = create_prompt
+    return made
+"""
+
+
+@pytest.mark.parametrize(
+    ("factory", "code", "place"),
+    [
+        ("loop", 1, "bad_agent.py:2 (loop)"),
+        ("no_session", 1, "bad_agent.py:9 (<lambda>)"),
+        ("no_prompt", 6, "bad_agent.py:17 (create_prompt)"),
+    ],
+)
+def test_an_error_of_the_users_code_is_told_as_that(
+    cli: InProcess,
+    run: UUID,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    factory: str,
+    code: int,
+    place: str,
+) -> None:
+    """Where it was raised, with the user's lines and none of this package's."""
+    (tmp_path / "bad_agent.py").write_text(BAD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = cli("replay", run, "--app", f"bad_agent:{factory}")
+    assert done.code == code
+    assert f"your code raised ZeroDivisionError at {place}\n" in done.err
+    assert done.err.count("\n  File ") == 1
+    assert "1 / 0" in done.err
+    assert done.err.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+def test_an_error_of_the_users_import_is_told_as_that(
+    cli: InProcess, run: UUID, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module that raises, or ends the program, when it is imported: where it does."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in (("raises", "1 / 0"), ("ends", "raise SystemExit(3)")):
+        (tmp_path / f"{name}_on_import.py").write_text(text)
+        done = cli("replay", run, "--app", f"{name}_on_import:loop")
+        assert done.code == 2
+        assert f"at {name}_on_import.py:1 (<module>)" in done.err
+        assert done.err.count("\n  File ") == 1
+
+
+def test_calls_of_another_model_before_a_recovery_are_listed(cli: InProcess, db: Path) -> None:
+    """They are not compared, and the report says which they are."""
+    run = new_run_id()
+    with Ledger.open(db) as ledger:
+        first = loop(ledger)
+        adapter = first.loop_host.adapter
+        adapter.model, send = "older", adapter.send
+
+        def sending(payload: Any, how: Any) -> Any:
+            if payload.turn == 2:
+                raise KeyboardInterrupt
+            return send(payload, how)
+
+        adapter.send = sending  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            first.execute(Bill(), run_id=run)
+        loop(ledger).recover(run)
+        called = [r.version for r in ledger.read(run) if r.tag == "model.called"]
+    done = cli("replay", run, "--app", APP)
+    assert done.code == 0
+    versions = ", ".join(map(str, called[:2]))
+    assert f"calls of earlier attempts: scripted older (versions {versions})" in done.out
+    found = cli("replay", run, "--app", APP, "-o", "json").json["taken_as_recorded"]
+    assert [(one["version"], one["model"]) for one in found] == [(v, "older") for v in called[:2]]
 
 
 def test_until_stops_where_it_is_told(cli: InProcess, run: UUID, changed: str) -> None:

@@ -19,13 +19,14 @@ import pytest
 
 from tests.agent import says
 from tests.replay.farm import Farm, farm_at
-from tests.replay.shepherd import DONE, Flock, Job, Sheep, Shepherd, asks, calls
-from tests.replay.unsorted import recorded_with, replayed_with
+from tests.replay.shepherd import DONE, Flock, Job, Sheep, Shepherd, asks, calls, remembers
+from tests.replay.unsorted import record, recorded_with, replayed_with
 from turnledger.ledger import Ledger, MessageAppended
 from turnledger.runtime import (
     CheckpointSaved,
     MessageBuilder,
     Prompt,
+    PromptEvaluationError,
     PromptExecuted,
     PromptRendered,
     RecoveryConfig,
@@ -210,8 +211,30 @@ def _output(native: bool) -> Case:
         "output": Counted,
         "adapter_options": {"use_native_response_format": native},
     }
-    cause: Cause = "output schema changed"
+    cause: Cause = "output type changed"
     return Case("evaluation.started", cause, recorded=recorded, output=CountedAndWeighed)
+
+
+def _output_on(what: str, *, native: bool) -> Case:
+    """An output type on one side, and text on the other."""
+    told = {"adapter_options": {"use_native_response_format": native}}
+    before, after = {"output": Counted}, {"output": None}
+    if what == "added":
+        before, after = after, before
+    cause: Cause = "output type added" if what == "added" else "output type dropped"
+    replies = [calls("a1"), says('{"sheep": 3}')]
+    recorded = {"replies": replies, **told, **before}
+    return Case("evaluation.started", cause, recorded=recorded, **after)
+
+
+def _output_told(*, before: bool) -> Case:
+    """The same output type, asked for in another way."""
+    told = [{"use_native_response_format": native} for native in (before, not before)]
+    replies = [calls("a1"), says('{"sheep": 3}')]
+    recorded = {"replies": replies, "output": Counted, "adapter_options": told[0]}
+    cause: Cause = "request options changed"
+    words = ("use_native_response_format",)
+    return Case("evaluation.started", cause, *words, recorded=recorded, adapter_options=told[1])
 
 
 def _state(tag: str, *words: str, recorded: Any = None, **changed: Any) -> Case:
@@ -282,6 +305,18 @@ CASES = {
     ),
     "another output, in the prompt": _output(native=False),
     "another output, told to the provider": _output(native=True),
+    "an output type dropped, in the prompt": _output_on("dropped", native=False),
+    "an output type dropped, told to the provider": _output_on("dropped", native=True),
+    "an output type added, in the prompt": _output_on("added", native=False),
+    "an output type added, told to the provider": _output_on("added", native=True),
+    "an output type told to the provider, no more in the prompt": _output_told(before=False),
+    "an output type in the prompt, no more told to the provider": _output_told(before=True),
+    "a section of the user's own with the title of ours": Case(
+        "evaluation.started",
+        "prompt text changed",
+        recorded={"template": "Please ${text}.\n\n## Response format\n\nBriefly."},
+        template="Please ${text}.\n\n## Response format\n\nAt length.",
+    ),
     "another opening message with the same prompt": Case(
         "evaluation.started",
         "opening messages changed",
@@ -328,7 +363,7 @@ CASES = {
     "a request option that is gone": _request(_WARM),
     "a request option that is another": _request(_WARM, request_options={"temperature": 0.7}),
     "a failure that is new: the prompt can't be made any more": Case(
-        "checkpoint.reached", "failure changed", "no words", opens_with=_refuses
+        "checkpoint.reached", "your code raised", "no words", "Traceback", opens_with=_refuses
     ),
 }
 
@@ -351,7 +386,7 @@ def test_what_was_changed_is_named(farm: Farm, name: str) -> None:
     ["%Y-%m-%d", "%d.%m.%Y", "%x", "%H:%M", "%A, %d %B %Y", "%b %d", "%Y-%m-%dT%H:%M:%SZ", "%s"],
 )
 def test_another_day_in_the_prompt(farm: Farm, written: str) -> None:
-    """The same all day long, and another one tomorrow."""
+    """The same all day long, and another one tomorrow: a changed text that looks like a time."""
     recorded = datetime(2025, 3, 1, 9, 30)
     farm.options = {}
     text = "Please ${text}. Today is {}."
@@ -361,7 +396,8 @@ def test_another_day_in_the_prompt(farm: Farm, written: str) -> None:
         farm,
         run,
         "evaluation.started",
-        "time or randomness used",
+        "prompt text changed",
+        "Hint: only what looks like a time, a number or an id differs.",
         f"-Please count the sheep. Today is {recorded.strftime(written)}.",
         f"+Please count the sheep. Today is {later}.",
         template=text.replace("{}", later),
@@ -375,9 +411,59 @@ def test_the_day_in_the_prompt_frozen_to_another(farm: Farm) -> None:
     run = farm.record(replies=REPLIES, template=text)
     assert again(farm, run).ok
     today[0] = date(2025, 3, 2)
-    parted(farm, run, "evaluation.started", "time or randomness used", "2025-03-01", "2025-03-02")
+    words = ("2025-03-01", "2025-03-02", "Hint: ")
+    parted(farm, run, "evaluation.started", "prompt text changed", *words)
     today[0] = date(2025, 3, 1)
     assert again(farm, run).ok
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found", "hint"),
+    [
+        ("Decide", "Decline", ""),
+        ("Mark it", "Marvel at it", ""),
+        ("3 sheep", "4 sheep", ""),
+        ("May", "March", "looks like a time"),
+        ("order 1234567", "order 7654321", "looks like a time, a number or an id"),
+        ("cats and dogs say", "dogs and cats say", "the same words in another order"),
+    ],
+)
+def test_no_cause_is_guessed_from_words(farm: Farm, recorded: str, found: str, hint: str) -> None:
+    """A text that differs is a changed text; what it looks like is a hint beside the cause."""
+    run = farm.record(replies=REPLIES, template=f"{recorded}: ${{text}}.")
+    divergence = parted(
+        farm, run, "evaluation.started", "prompt text changed", template=f"{found}: ${{text}}."
+    )
+    assert hint in divergence.hint
+    assert bool(divergence.hint) == bool(hint) == ("Hint: " in str(divergence))
+
+
+@pytest.mark.parametrize("what", ["tools", "messages"])
+def test_what_differs_from_itself_was_seen(farm: Farm, what: str) -> None:
+    """Tools and opening messages are made twice, as the text is."""
+    changed: dict[str, Any] = {
+        "tools": {
+            "tools": lambda loop: [loop.tool(), loop.tool("weigh", description=str(uuid4()))]
+        },
+        "messages": {"opens_with": lambda prompt: _opens(str(uuid4()))(prompt)},
+    }[what]
+    run = farm.record(replies=REPLIES)
+    words = ("seen: made twice in this process",)
+    parted(farm, run, "evaluation.started", "time or randomness used", *words, **changed)
+
+
+def test_a_session_that_can_not_be_made_twice_is_not_called_random(farm: Farm) -> None:
+    """What was not seen is not said: create_session raises when it is called once more."""
+    made: list[int] = []
+
+    def prepares(session: Session) -> None:
+        made.append(1)
+        if len(made) > 1:
+            raise RuntimeError("only once")
+        session[Sheep].seed([Sheep("molly")])
+
+    run = farm.record(replies=REPLIES, session=_seeds("dolly"))
+    parted(farm, run, "slice.event_applied", "session state changed", session=prepares)
 
 
 @pytest.mark.parametrize("made", [lambda: str(uuid4()), lambda: f"{random.random()}"])
@@ -427,12 +513,38 @@ def test_the_order_of_a_set_in_the_prompt(tmp_path: Path, recorded: int, found: 
     told = recorded_with(tmp_path / "ledger.db", seed=recorded)
     same = replayed_with(tmp_path / "ledger.db", seed=recorded)
     assert (same["divergence"], same["version"]) == (None, told["head"])
-    parted = replayed_with(tmp_path / "ledger.db", seed=found)
-    assert parted["cause"] == "order of a set used"
-    assert parted["tag"] == "evaluation.started"
-    assert parted["version"] == told["tags"].index("evaluation.started")
-    assert "Sort it" in parted["divergence"]
-    assert "juniper" in parted["divergence"]
+    divergence = replayed_with(tmp_path / "ledger.db", seed=found)["divergence"]
+    assert divergence["cause"] == "order of a set used"
+    assert divergence["detail"].startswith("seen: a process with other hashes")
+    assert divergence["tag"] == "evaluation.started"
+    assert divergence["version"] == told["tags"].index("evaluation.started") + 1
+    assert "Sort it" in divergence["advice"]
+    assert "juniper" in divergence["diff"]
+    assert divergence["hint"] == ""
+
+
+@pytest.mark.parametrize(
+    ("app", "cause", "said"),
+    [
+        pytest.param(
+            "unsorted_session",
+            "order of a set used",
+            "seen: a process with other hashes",
+            marks=pytest.mark.full,
+        ),
+        ("by_process", "time or randomness used", "seen: another process"),
+        ("changed", "prompt text changed", ""),
+    ],
+)
+def test_what_another_process_makes_is_seen(
+    tmp_path: Path, app: str, cause: Cause, said: str
+) -> None:
+    """The code is called in a process with other hashes before it is said to depend on them."""
+    record(str(tmp_path / "ledger.db"), sort=True)
+    divergence = replayed_with(tmp_path / "ledger.db", seed=2, app=app)["divergence"]
+    assert divergence["cause"] == cause
+    assert said in divergence["detail"]
+    assert bool(divergence["hint"]) == (app == "changed")
 
 
 # --- the prompt and its tools -------------------------------------------------------------------
@@ -475,7 +587,8 @@ def test_output_that_is_read_otherwise(farm: Farm) -> None:
     strict = True
     divergence = again(farm, run, output=Stern).divergence
     assert divergence is not None
-    assert "more than two sheep" in str(divergence)
+    assert divergence.cause == "recorded answer refused"
+    assert "more than two sheep" in divergence.summary
     assert divergence.version == farm.tags(run).index("tool_message.amended") + 1
 
 
@@ -581,16 +694,46 @@ def test_refusals_in_other_words(farm: Farm) -> None:
     assert "snowing" in divergence.diff
 
 
-def test_tools_side_by_side_that_ran_one_by_one(farm: Farm) -> None:
-    """An adapter that runs as many at a time begins them in another order."""
-    run = farm.record(
-        replies=[calls("a1", "a2", "a3"), DONE],
-        handler=lambda params, context: ToolResult("Counted."),
-        width=1,
-    )
-    divergence = again(farm, run, width=3).divergence
+@pytest.mark.parametrize(
+    ("recorded", "found", "said"),
+    [
+        (1, 3, "1 at a time were recorded, and this adapter runs 3"),
+        (3, 1, "more than 1 at a time were recorded, and this adapter runs 1"),
+        (2, 3, "2 at a time were recorded, and this adapter runs 3"),
+        (3, 2, "more than 2 at a time were recorded, and this adapter runs 2"),
+    ],
+)
+@pytest.mark.parametrize("handler", [lambda params, context: ToolResult("Counted."), remembers])
+def test_more_or_fewer_tools_at_a_time(
+    farm: Farm, recorded: int, found: int, said: str, handler: Any
+) -> None:
+    """An adapter that runs another number of calls at a time is named as that."""
+    replies = [calls("a1", "a2", "a3", "a4"), DONE]
+    run = farm.record(replies=replies, handler=handler, width=recorded)
+    divergence = again(farm, run, width=found).divergence
     assert divergence is not None
-    assert divergence.cause in ("order of calls changed", "decision changed")
+    assert (divergence.cause, divergence.detail) == ("parallel_tools changed", said)
+    assert again(farm, run).divergence is None
+
+
+def test_an_answer_that_was_refused_and_is_taken_now(farm: Farm) -> None:
+    """The output type became less strict: it is the type that is named."""
+
+    @dataclass(frozen=True)
+    class Stern:
+        """An answer."""
+
+        sheep: int
+
+        def __post_init__(self) -> None:
+            if strict and self.sheep > 2:
+                raise ValueError("more than two sheep")
+
+    strict = True
+    replies = [calls("a1"), says('{"sheep": 3}')]
+    run = farm.record(PromptEvaluationError, replies=replies, output=Stern)
+    strict = False
+    parted(farm, run, "run.failed", "output type changed", "is taken now", output=Stern)
 
 
 def test_a_failure_that_is_repaired(farm: Farm) -> None:
@@ -694,7 +837,7 @@ def test_other_hashes(tmp_path: Path) -> None:
     """A prompt without sets is the same in every process."""
     told = recorded_with(tmp_path / "ledger.db", seed=1, sort=True)
     for seed in (0, 2, 3):
-        found = replayed_with(tmp_path / "ledger.db", seed=seed, sort=True)
+        found = replayed_with(tmp_path / "ledger.db", seed=seed, app="in_order")
         assert (found["divergence"], found["version"]) == (None, told["head"])
 
 

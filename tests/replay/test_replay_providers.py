@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -140,6 +141,70 @@ def test_up_to_every_version(library: Library, name: str, stream: bool) -> None:
             assert found.divergence is None
             assert found.version == until
     assert world.touched == []
+
+
+class _StoppedError(BaseException):
+    """The process is gone."""
+
+
+def _named(provider: str) -> tuple[str, str]:
+    adapter = PROVIDERS[provider].adapter(elsewhere.NOWHERE)
+    return adapter.name, adapter.model
+
+
+# Both of OpenAI's formats record the same adapter and model: options alone are no other model.
+PAIRS = [pair for pair in product(PROVIDERS, repeat=2) if _named(pair[0]) != _named(pair[1])]
+# `make test` has each provider once as the first and once as the second.
+_ORDER = list(PROVIDERS)
+_KEPT = {(name, _ORDER[(place + 2) % len(_ORDER)]) for place, name in enumerate(_ORDER)}
+
+
+@pytest.mark.parametrize(
+    ("pair", "requests"),
+    [
+        pytest.param(
+            pair,
+            requests,
+            id=f"{'-'.join(pair)}-{requests}",
+            marks=() if pair in _KEPT and requests == 2 else pytest.mark.full,
+        )
+        for pair, requests in product(PAIRS, [1, 2, 3])
+    ],
+)
+def test_a_run_that_another_provider_recovered(
+    tmp_path: Path, pair: tuple[str, str], requests: int
+) -> None:
+    """For every ordered pair: the last one's agent runs it again, the first one's differs."""
+    run = new_run_id()
+    with Ledger.open("memory://") as ledger:
+        for name in pair:
+            with under_test(name) as provider:
+                provider.tells(script_of("sequential"))
+                adapter = provider.adapter(**elsewhere.OPTIONS.get(name, {}))
+                agent = Agent("sequential", tmp_path / "effects", ledger, adapter=adapter)
+                if name == pair[1]:
+                    agent.recover(run)
+                    continue
+                send, sent = adapter.send, count()
+
+                def sending(payload: Any, how: Any, send: Any = send, sent: Any = sent) -> Any:
+                    if next(sent) == requests:
+                        raise _StoppedError
+                    return send(payload, how)
+
+                adapter.send = sending  # type: ignore[method-assign]
+                with pytest.raises(_StoppedError):
+                    agent.execute(Order(), run_id=run)
+        plans = [
+            {"provider": name, "kind": "sequential", "stream": False, "folder": str(tmp_path)}
+            for name in pair
+        ]
+        first, last = (elsewhere.again(ledger, run, plan, elsewhere.World())[2] for plan in plans)
+        assert last.divergence is None
+        assert last.version == ledger.head(run)
+        assert sum(one.tag == "model.called" for one in last.taken) == requests + 1
+        assert first.divergence is not None
+        assert first.divergence.cause == "model changed"
 
 
 @pytest.mark.parametrize(("name", "stream"), WAYS, ids=NAMES)

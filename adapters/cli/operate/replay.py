@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.operate.other_process import OtherProcess
+from turnledger.adapters.cli.shared.command import (
+    command,
+    finish,
+    ledger_url,
+    open_ledger,
+    printer,
+    redactor_file,
+)
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import app_option, run_argument, version_option
@@ -19,6 +27,7 @@ from turnledger.ledger import Ledger
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import Divergence, Replayed
+    from turnledger.runtime.replaying.journal import TakenCall
     from turnledger.runtime.replaying.live.selection import Part
 
 
@@ -53,8 +62,9 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
     events are folded, and the state at each checkpoint is compared. With --app your loop is
     executed again: models and tools answer from the record, nothing is sent, no handler is
     called, nothing is written. Every decision of your code is compared; the first divergence
-    is shown with its likely cause, and exits with 6. With --live the chosen effects are
-    performed, and the results are written to a fork, never to the run.
+    is shown with its likely cause, and exits with 6: your code is then called again, here and
+    in a process with another PYTHONHASHSEED, to see what differs each time. With --live the
+    chosen effects are performed, and the results are written to a fork, never to the run.
     """
     if live:
         if app is None:
@@ -66,6 +76,9 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
         loop = load_loop(app, nowhere) if app is not None else None
         found = replay(ledger, run, loop=loop, until=until)
+    if app is not None and found.divergence is not None:
+        other = OtherProcess(ledger_url(), redactor_file(), run, app, until)
+        found = replace(found, divergence=other.explain(found.divergence))
     _print(found)
     finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
 
@@ -80,11 +93,22 @@ def _print(found: Replayed) -> None:
     ]
     if found.depth == "execute":
         pairs.append(("attempts", found.attempts))
+        if found.taken:
+            pairs.append(("not compared", visible(_taken(found.taken))))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
     if found.divergence is not None:
         say(visible_lines(divergence_text(found.divergence)))
+
+
+def _taken(calls: Iterable[TakenCall]) -> str:
+    """Calls of earlier attempts under other adapters or models, by these."""
+    versions: dict[str, list[str]] = {}
+    for call in calls:
+        versions.setdefault(f"{call.adapter} {call.model}".strip(), []).append(str(call.version))
+    by_model = (f"{model} (versions {', '.join(places)})" for model, places in versions.items())
+    return f"calls of earlier attempts: {', '.join(by_model)}"
 
 
 def _compared(found: Replayed) -> str:
@@ -96,7 +120,7 @@ def _compared(found: Replayed) -> str:
 
 def shown(found: Replayed) -> dict[str, Any]:
     """A replay as JSON data."""
-    names = ("version", "tag", "cause", "detail", "advice", "recorded", "found", "diff")
+    names = ("version", "tag", "cause", "detail", "hint", "advice", "recorded", "found", "diff")
     parted = found.divergence
     return {
         "run_id": str(found.run_id),
@@ -104,6 +128,7 @@ def shown(found: Replayed) -> dict[str, Any]:
         "ok": found.ok,
         "version": found.version,
         "attempts": found.attempts,
+        "taken_as_recorded": [asdict(call) for call in found.taken],
         "checkpoints_compared": found.compared,
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,
@@ -114,10 +139,14 @@ def shown(found: Replayed) -> dict[str, Any]:
 
 def divergence_text(divergence: Divergence) -> str:
     """A divergence as text: where, why, what to do, and the difference."""
-    detail = f" ({visible(divergence.detail)})" if divergence.detail else ""
+    cause, detail = divergence.cause, visible(divergence.detail)
+    if cause == "your code raised":
+        reason = f"Cause: {cause} {detail}"
+    else:
+        reason = f"Likely cause: {cause} ({detail})" if detail else f"Likely cause: {cause}"
     return (
         f"\nFirst divergence at version {divergence.version}, {divergence.tag}.\n"
-        f"Likely cause: {visible(divergence.cause)}{detail}\n"
+        f"{reason}\n"
         f"{divergence.advice}\n\n{divergence.diff}"
     )
 

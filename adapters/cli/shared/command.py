@@ -99,10 +99,16 @@ def redactor() -> Redactor | None:
         from turnledger.ledger import Redactor
         from turnledger.ledger.redaction.redactor import STANDARD
 
-        path = meta.get(_RULES, "")
+        path = redactor_file()
         meta[REDACTOR] = Redactor.read(path) if path else STANDARD if path == "" else None
     found: Redactor | None = meta[REDACTOR]
     return found
+
+
+def redactor_file() -> str | None:
+    """The file of `--redactor`; "" for the known formats, None with `--no-redactor`."""
+    path: str | None = click.get_current_context().meta.get(_RULES, "")
+    return path
 
 
 def printer() -> Printer:

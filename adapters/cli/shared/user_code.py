@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
+from turnledger.adapters.cli.shared.output import without_secrets
 from turnledger.ledger import Ledger
 from turnledger.ledger.errors import error_text
 
@@ -31,8 +32,13 @@ def load(text: str, *, hint: str | None = None) -> Any:
         sys.path.insert(0, here)
     try:
         return getattr(import_module(module), name, None)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        from turnledger.runtime.replaying.user_code import raised_by_user
+
         message = f"Can't import {text!r}: {error_text(error)}"
+        raised = raised_by_user(error, without_secrets)
+        if raised is not None:
+            message = f"{message}: your code raised {raised.where}\n\n{raised.traceback}"
         raise click.BadParameter(message, param_hint=hint) from error
 
 
@@ -49,8 +55,11 @@ def load_factory(app: str) -> Callable[..., Any]:
 def load_loop(app: str, ledger: Ledger) -> MainLoop[Any, Any]:
     """Make the loop of `--app` for a ledger."""
     from turnledger.runtime import MainLoop
+    from turnledger.runtime.replaying.user_code import calling_users_code
 
-    loop = load_factory(app)(ledger)
+    factory = load_factory(app)
+    with calling_users_code(ledger.redact_text):
+        loop = factory(ledger)
     if not isinstance(loop, MainLoop):
         raise click.BadParameter(
             f"{app!r} returned a {type(loop).__name__}, expected a MainLoop.", param_hint="--app"

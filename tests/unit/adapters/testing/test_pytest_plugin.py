@@ -220,7 +220,12 @@ CHANGES: dict[str, tuple[tuple[str, str], list[str]]] = {
     ),
     "failure": (
         ("        tools = [", "        raise ValueError(request)\n        tools = ["),
-        ["failure changed"],
+        [
+            "your code raised ValueError at shop_failure.py:",
+            "(create_prompt)",
+            "Traceback (most recent call last):",
+            "raise ValueError(request)",
+        ],
     ),
     "request": (
         ("wants.", 'wants."""\n\n    colour: str\n    """'),
@@ -247,15 +252,16 @@ def diverged(tmp_path_factory: pytest.TempPathFactory, history: bytes) -> Outcom
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_each_kind_of_divergence_is_told(diverged: Outcome, name: str) -> None:
-    """The event, the cause, what to do, the difference; the file and run; and no traceback."""
+    """The event, the cause, what to do, the difference; the file and run; none of our frames."""
     report = diverged.report(f"test_{name}")
     for words in CHANGES[name][1]:
         assert words in report, report
     assert f"un {RUN} of histories/bug.jsonl" in report
-    assert "Traceback" not in report
+    assert ("Traceback" in report) == (name == "failure")
     assert "adapters/" not in report
+    assert "runtime/" not in report
     if name != "request":
-        assert "--- recorded\n+++ found\n" in report
+        assert name == "failure" or "--- recorded\n+++ found\n" in report
         assert (
             f"turnledger import histories/bug.jsonl --db bug.db && turnledger log {RUN}" in report
         )
@@ -414,7 +420,7 @@ def test_code_that_asks_for_the_network_fails(project: Project, caught: str) -> 
     report = done.report("test_bug")
     assert "asked for the network" in report, done
     assert "connect(('127.0.0.1', 9)) at tests/test_bug.py:7, in ask" in report
-    assert ("failure changed" in report) == (caught == "ZeroDivisionError")
+    assert ("your code raised NetworkRefusedError" in report) == (caught == "ZeroDivisionError")
     assert "1 failed, 1 passed" in done.out
 
 
