@@ -127,7 +127,8 @@ class Ledger:
         Args:
             url: Where the ledger is. With `sqlite:///FILE?check_file=off`, commits are not
                 checked for a file that was removed or replaced meanwhile (for file systems
-                without stable inodes).
+                without stable inodes). With `private=off`, other users may read a new file, as
+                far as the umask allows.
             limits: How large events, batches and blobs may be.
             clock: The source of times and ids, the system's by default.
             wait: Seconds to wait for other writers before StoreBusyError.

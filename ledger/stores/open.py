@@ -13,7 +13,7 @@ from turnledger.ledger.stores.base import Store
 # Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
 LONGEST_WAIT = 24 * 60 * 60
 # Parameters of `sqlite:///FILE?...`, see `open_sqlite`.
-FILE_SETTINGS = ("check_file",)
+FILE_SETTINGS = ("check_file", "private")
 
 
 def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Store:

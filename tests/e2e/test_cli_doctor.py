@@ -73,6 +73,20 @@ def test_doctor_says_when_the_file_is_not_checked(cli: InProcess) -> None:
     assert "acknowledged" in checks(done)["file check"]["advice"]
 
 
+def test_doctor_says_which_files_are_not_for_their_owner_only(cli: InProcess) -> None:
+    """Of the file and of those beside it, also if only its group can read them."""
+    make(cli.db)
+    assert "privacy" not in troubles(cli("doctor", "-o", "json"))
+    locks = Path(f"{cli.db}-locks")
+    for path, mode in ((cli.db, 0o640), (locks, 0o750)):
+        before = path.stat().st_mode & 0o777
+        path.chmod(mode)
+        done = cli("doctor", "-o", "json")
+        assert troubles(done)["privacy"] == "warn"
+        assert checks(done)["privacy"]["found"] == f"not for its owner only: {path}"
+        path.chmod(before)
+
+
 def test_doctor_looks_at_a_ledger_that_may_only_be_read() -> None:
     """A file in another user's folder is opened read-only, and reported so."""
     with tempfile.TemporaryDirectory(prefix="tl", dir=ROOT) as name:

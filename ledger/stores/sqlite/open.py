@@ -15,7 +15,9 @@ from turnledger.ledger.stores.sqlite.store import MADE, SQLiteStore, file_size
 HEADER_BYTES = 512
 
 
-def open_sqlite(given: Path, *, wait: float, create: bool, check_file: bool = True) -> SQLiteStore:
+def open_sqlite(
+    given: Path, *, wait: float, create: bool, check_file: bool = True, private: bool = True
+) -> SQLiteStore:
     """Open the ledger in a file; a path that does not exist is created if `create`.
 
     Args:
@@ -23,6 +25,8 @@ def open_sqlite(given: Path, *, wait: float, create: bool, check_file: bool = Tr
         wait: Seconds to wait for other writers.
         create: Make the ledger if there is no file.
         check_file: Check after each commit that the path still names the file that was opened.
+        private: Make a new file readable by its owner only, whatever the umask allows. The files
+            beside it have the permissions of the file.
     """
     path = _resolved(given)
     locks = Path(f"{path}-locks")
@@ -41,13 +45,14 @@ def open_sqlite(given: Path, *, wait: float, create: bool, check_file: bool = Tr
         elif not create:
             raise StoreUnavailableError(f"There is no ledger at {path}.")
         made_locks = not locks.exists()
-        locks.mkdir(exist_ok=True)
+        mode = path.stat().st_mode & 0o666 if exists else 0o600 if private else 0o666
+        locks.mkdir(mode | (mode & 0o444) >> 2, exist_ok=True)  # who reads may enter
         if not exists:
             # A killed process may leave an empty file, which is then still to become a ledger.
             (locks / MADE).unlink(missing_ok=True)
             # Not if it is there by now: closing it again would drop SQLite's locks on it.
             with suppress(FileExistsError):
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         return SQLiteStore.open(path, wait=wait, check_file=check_file)
     except NotALedgerError:
         # If the file was replaced meanwhile, it may be a ledger now whose users need the locks.

@@ -187,7 +187,7 @@ class SQLiteStore(SQLStore):
         self._files.is_made = True
         if not self._read_only:
             with suppress(OSError):  # then the next process that opens it does
-                (self._folder / MADE).touch()
+                (self._folder / MADE).touch(self._folder.stat().st_mode & 0o666)
 
     def _is_ready(self) -> bool:
         """Whether nothing is to be written. Sets nothing, so that other files stay as they are."""

@@ -217,5 +217,11 @@ FILE_RULES = (
             "Every user of this machine can read the ledger, prompts and answers included: "
             "chmod o-rwx, for the files beside it too.",
         ),
+        warn(
+            lambda s: s.disk.exposed,
+            "Others than the owner can read the ledger, prompts and answers included: chmod go-rwx "
+            "for these files, unless that is meant (private=off).",
+            lambda s: f"not for its owner only: {s.disk.exposed}",
+        ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -27,6 +28,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.stores.sqlite import store
+from turnledger.ledger.transfer.backup import back_up
 
 RUN = new_run_id()
 
@@ -275,6 +277,51 @@ def test_a_path_has_no_parameters(tmp_path: Path) -> None:
     path = tmp_path / "runs.db?check_file=off"
     write(path, 1)
     assert path.is_file()
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """The permissions of all files and folders below a folder."""
+    return {
+        re.sub(r"alive-.*", "alive", str(path.relative_to(folder))): f"{path.stat().st_mode:o}"
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_new_files_are_for_their_owner_only(tmp_path: Path, private: bool) -> None:
+    """The file, those that SQLite puts beside it, locks and liveness files, and backups."""
+    before = os.umask(0o022)
+    try:
+        url = f"sqlite:///{tmp_path / 'runs.db'}{'' if private else '?private=off'}"
+        with Ledger.open(url) as ledger:
+            ledger.append(RUN, note(), NEW)
+            ledger.claim(RUN)
+            back_up(ledger, tmp_path / "copy.db")
+            found = modes(tmp_path)
+    finally:
+        os.umask(before)
+    names = ("runs.db", "runs.db-wal", "runs.db-shm", "copy.db")
+    locks = ("gate", "write", "made", "alive")
+    folder, file = ("40700", "100600") if private else ("40755", "100644")
+    assert found == {
+        "runs.db-locks": folder,
+        **dict.fromkeys((*names, *(f"runs.db-locks/{name}" for name in locks)), file),
+    }
+
+
+def test_files_beside_a_shared_ledger_are_shared(tmp_path: Path) -> None:
+    """A ledger that its owner has opened to a group stays usable for the group."""
+    path = tmp_path / "runs.db"
+    write(path, 1)
+    shutil.rmtree(f"{path}-locks")
+    path.chmod(0o660)
+    before = os.umask(0)
+    try:
+        write(path, 1)
+    finally:
+        os.umask(before)
+    assert modes(tmp_path)["runs.db-locks"] == "40770"
+    assert modes(tmp_path)["runs.db-locks/write"] == "100660"
 
 
 # --- before it is opened ----------------------------------------------------------------------
