@@ -61,6 +61,7 @@ from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
+from turnledger.ledger.stores.open import split_sqlite
 
 # Called with the id of a damaged run and what is wrong with it.
 OnDamage: TypeAlias = Callable[[str, Exception], None]
@@ -139,7 +140,10 @@ class Ledger:
         """Open a ledger: a path or `sqlite:///file`, `postgresql://...`, or `memory://`.
 
         Args:
-            url: Where the ledger is.
+            url: Where the ledger is. With `sqlite:///FILE?check_file=off`, commits are not
+                checked for a file that was removed or replaced meanwhile (for file systems
+                without stable inodes). With `private=off`, other users may read a new file, as
+                far as the umask allows.
             limits: How large events, batches and blobs may be.
             clock: The source of times and ids, the system's by default.
             wait: Seconds to wait for other writers before StoreBusyError.
@@ -681,5 +685,8 @@ def _check_page(size: int) -> None:
 
 def _absolute(url: str) -> str:
     """The URL with an absolute path: it names the same ledger in any working directory."""
-    path = url.removeprefix("sqlite://").removeprefix("/") if url.startswith("sqlite:") else url
-    return url if "://" in path else os.path.abspath(path)
+    path, query = split_sqlite(url)
+    if "://" in path:
+        return url
+    path = os.path.abspath(path)
+    return f"sqlite:///{path}?{query}" if query else path

@@ -12,6 +12,8 @@ from turnledger.ledger.stores.base import Store
 
 # Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
 LONGEST_WAIT = 24 * 60 * 60
+# Parameters of `sqlite:///FILE?...`, see `open_sqlite`.
+FILE_SETTINGS = ("check_file", "private")
 
 
 def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Store:
@@ -29,18 +31,39 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
         return open_memory(text.removeprefix("memory://"))
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(text, wait=wait, create=create)
-    if scheme == "sqlite":
-        text = text.removeprefix("sqlite://").removeprefix("/")
-    elif scheme:
+    if scheme and scheme != "sqlite":
         raise InvalidUrlError(
             f"Unknown kind of ledger {STANDARD.text(str(url))}. Expected a path, sqlite:///FILE, "
             "postgresql://... or memory://."
         )
-    if not text:
+    path, query = split_sqlite(text)
+    if not path:
         raise InvalidUrlError(f"No file in {url!s}: expected a path or sqlite:///FILE.")
     from turnledger.ledger.stores.sqlite.open import open_sqlite
 
-    return open_sqlite(Path(text), wait=wait, create=create)
+    return open_sqlite(Path(path), wait=wait, create=create, **_settings(query))
+
+
+def split_sqlite(url: str) -> tuple[str, str]:
+    """The path and the parameters of `sqlite:///FILE?NAME=VALUE`; a path has no parameters."""
+    if not url.startswith("sqlite:"):
+        return url, ""
+    path, _, query = url.removeprefix("sqlite://").removeprefix("/").partition("?")
+    return path, query
+
+
+def _settings(query: str) -> dict[str, bool]:
+    """The parameters of a ledger in a file, each `on` (the default) or `off`."""
+    settings = {}
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name not in FILE_SETTINGS or value not in ("on", "off"):
+            raise InvalidUrlError(
+                f"Unknown parameter {part!r} of a SQLite ledger: expected "
+                f"{' or '.join(f'{known}=off' for known in FILE_SETTINGS)}."
+            )
+        settings[name] = value == "on"
+    return settings
 
 
 def _scheme(text: str) -> str:

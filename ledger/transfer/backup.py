@@ -48,7 +48,7 @@ NAMED = 5
 _LOCKS = "ledger.db-locks"
 _FILES = (
     *("ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-journal", "ledger.jsonl"),
-    *(f"{_LOCKS}/gate", f"{_LOCKS}/write", f"{_LOCKS}/alive-*"),
+    *(f"{_LOCKS}/gate", f"{_LOCKS}/write", f"{_LOCKS}/made", f"{_LOCKS}/alive-*"),
 )
 
 
@@ -94,6 +94,7 @@ def back_up(
         _check_target(target, ledger, overwrite)
         with _workplace(target) as folder:
             copy = folder / "ledger.db"
+            os.close(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _mode(ledger)))
             _copy(ledger, copy, notify)
             counts = _tidied(copy)
             if verify:
@@ -202,7 +203,7 @@ def _workplace(target: Path) -> Iterator[Path]:
 
 def _opened(folder: Path) -> int:
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         # A link may lead to a folder of another program, whose files must stay.
         return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -255,6 +256,12 @@ def _publish(copy: Path, target: Path, overwrite: bool) -> None:
 
 
 # --- the copy ----------------------------------------------------------------------------
+
+
+def _mode(ledger: Ledger) -> int:
+    """The permissions of a copy: those of the ledger's file; of another store, its owner's."""
+    store = ledger.store
+    return _file(store).stat().st_mode & 0o666 | 0o600 if isinstance(store, SQLiteStore) else 0o600
 
 
 def _copy(ledger: Ledger, copy: Path, notify: Progress) -> None:

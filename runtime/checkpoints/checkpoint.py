@@ -149,17 +149,19 @@ class FilesystemCheckpointBackend:
     """Checkpoint files in a folder, `{run_id}.checkpoint.json`, each written atomically.
 
     `skipped` are the files that `list_incomplete` could not read when it was last called, with
-    the reason.
+    the reason. Files are readable by their owner only, and so is a folder that is made, unless
+    `private` is False: then the umask decides on the folder.
     """
 
     root: Path
     skipped: dict[Path, str] = field(default_factory=dict)
+    private: bool = True
 
     def __post_init__(self) -> None:
         self.root = Path(self.root)
 
     def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        self.root.mkdir(0o700 if self.private else 0o777, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{run_id}", dir=self.root)
         try:
             with os.fdopen(handle, "wb") as file:

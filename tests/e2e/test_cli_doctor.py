@@ -57,12 +57,34 @@ def test_doctor_shows_facts_and_checks(cli: InProcess) -> None:
     assert done.json["facts"]["store"] == "sqlite"
     assert set(checks(done)) == {
         *("event catalogue", "clock", "SQLite", "journal mode", "synchronous", "size of the WAL"),
-        *("damage", "access", "file system", "flushing", "disk", "privacy"),
+        *("damage", "access", "file system", "flushing", "disk", "privacy", "file check"),
     }
     for name in ("clock", "journal mode", "synchronous", "access"):
         assert checks(done)[name]["verdict"] == "ok"
     assert done.code == (1 if "fail" in troubles(done).values() else 0)
     assert "synchronous" in cli("doctor").out
+
+
+def test_doctor_says_when_the_file_is_not_checked(cli: InProcess) -> None:
+    """A ledger that is opened with check_file=off acknowledges into a file that is gone."""
+    make(cli.db)
+    done = cli("doctor", "--db", f"sqlite:///{cli.db}?check_file=off", "-o", "json")
+    assert troubles(done)["file check"] == "warn"
+    assert "acknowledged" in checks(done)["file check"]["advice"]
+
+
+def test_doctor_says_which_files_are_not_for_their_owner_only(cli: InProcess) -> None:
+    """Of the file and of those beside it, also if only its group can read them."""
+    make(cli.db)
+    assert "privacy" not in troubles(cli("doctor", "-o", "json"))
+    locks = Path(f"{cli.db}-locks")
+    for path, mode in ((cli.db, 0o640), (locks, 0o750)):
+        before = path.stat().st_mode & 0o777
+        path.chmod(mode)
+        done = cli("doctor", "-o", "json")
+        assert troubles(done)["privacy"] == "warn"
+        assert checks(done)["privacy"]["found"] == f"not for its owner only: {path}"
+        path.chmod(before)
 
 
 def test_doctor_looks_at_a_ledger_that_may_only_be_read() -> None:

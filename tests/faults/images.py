@@ -6,6 +6,7 @@ failed sync was asked to write, no later sync writes: the system believes that i
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -76,6 +77,8 @@ class Platter:
             names = folders[-1] if leftover == "all" else self._random.choice(folders)
         # The WAL's index is memory that happens to have a name: SQLite makes it anew.
         Path(f"{path}-shm").unlink(missing_ok=True)
+        # The folder of locks is that of the last image: it says that a ledger was made there.
+        shutil.rmtree(f"{path}-locks", ignore_errors=True)
         for kind, suffix in SUFFIXES.items():
             found = Path(f"{path}{suffix}")
             found.unlink(missing_ok=True)

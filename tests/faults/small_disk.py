@@ -107,6 +107,7 @@ def full(folder: Path) -> dict[str, Any]:
         again = ledger.append(RUN, error.drafts, ANY)
         ledger.append(RUN, others["blob"].drafts, ANY)
         after = ids(ledger)
+    left_open = opened_below(folder)
     retried = [str(draft.event_id) for draft in (*error.drafts, *others["blob"].drafts)]
     return {
         "error": str(error),
@@ -118,7 +119,54 @@ def full(folder: Path) -> dict[str, Any]:
         "duplicate": again.duplicate,
         "after": after,
         "reopened": look(folder),
+        "left open": left_open,
     }
+
+
+def closing(folder: Path) -> dict[str, Any]:
+    """Ledgers are closed while the disk is full: alone, and beside another open one."""
+    mount("-t", "tmpfs", "-o", "size=3m", "none", folder)
+    left: dict[str, list[str]] = {}
+    ballast = None
+    for name in ("alone", "another process", "another ledger"):
+        with Ledger.open(folder / f"{name}.db") as ledger:
+            ledger.append(RUN, fact(), NEW)
+            others = [Ledger.open(folder / f"{name}.db")] if name == "another ledger" else []
+            child = _hold_open(folder / f"{name}.db") if name == "another process" else None
+            ballast = fill(folder)
+            append_until_full(ledger, [])
+        for other in others:
+            assert other.head(RUN) >= 1
+            error_of(other.append, RUN, fact(10**6), ANY)
+            other.close()
+        left[name] = opened_below(folder)
+        ballast.unlink()
+        if child is not None:
+            child.kill()
+            child.wait()
+    return {"left open": left}
+
+
+def _hold_open(path: Path) -> subprocess.Popen[bytes]:
+    """Another process that has read the ledger, and has it open."""
+    code = (
+        "import sys; from turnledger.ledger import Ledger; ledger = Ledger.open(sys.argv[1]); "
+        "list(ledger.tail()); print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"open\n"
+    return child
+
+
+def opened_below(folder: Path) -> list[str]:
+    """The files of a folder that this process has open, deleted ones too."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sorted(path for path in found if path.startswith(f"{folder}/"))
 
 
 def opening(folder: Path) -> dict[str, Any]:
@@ -224,7 +272,7 @@ def _write_in_a_child(path: Path, *, closes: bool) -> None:
     assert status == 0
 
 
-SCENARIOS = (full, opening, no_files, read_only, both_ways, found)
+SCENARIOS = (full, closing, opening, no_files, read_only, both_ways, found)
 
 
 if __name__ == "__main__":

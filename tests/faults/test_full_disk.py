@@ -20,6 +20,14 @@ def test_a_disk_that_fills_up_loses_nothing_and_the_same_ledger_goes_on(tmp_path
     assert told["elsewhere"] == {"ids": told["stored"], "ok": True}
     assert told["after"] == told["stored"] + told["retried"]
     assert told["reopened"] == {"ids": told["after"], "ok": True}
+    assert told["left open"] == []
+
+
+def test_a_full_disk_leaves_no_descriptor_open_after_close(tmp_path: Path) -> None:
+    """Of a ledger that others use, too: an open file takes room, and a process has few of them."""
+    told = on_a_small_disk("closing", tmp_path / "disk")
+
+    assert told["left open"] == {"alone": [], "another process": [], "another ledger": []}
 
 
 def test_opening_on_a_full_disk_says_so_and_works_with_room(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 from urllib.parse import quote
 from weakref import ref
@@ -34,6 +36,14 @@ RETRY_SECONDS = 0.001
 # Open connections, with the device and inode of their files, by id. Not a weak set: its callback,
 # which runs when a connection is collected, is a place where Ctrl-C gets lost.
 _open: dict[int, tuple[ref[Connection], tuple[int, int]]] = {}
+# Descriptors of the WAL's index that wal.py opened, by the device and inode of the ledger's file.
+# POSIX locks belong to a process and a file: closing any descriptor of the index would free all
+# locks that SQLite has on it in this process. So they stay open as long as a connection does.
+_indexes: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+# Held for a few statements by a thread that registers a connection, or closes such descriptors.
+_registering = Lock()
+# Files whose WAL must not be moved into them when the last connection is closed.
+_left: set[tuple[int, int]] = set()
 # In a child: references that are kept for ever, because a connection that is collected is closed.
 _of_parent: list[Connection] = []
 # In a child: the files that the parent had open, by device and inode.
@@ -55,15 +65,21 @@ class Connection(sqlite3.Connection):
     def close(self) -> None:
         # In a child, closing would write to the parent's file without having its locks.
         if self.process == os.getpid():
+            _, file = _open.get(id(self), (None, None))
+            if file in _left:
+                self.interrupt()  # ends the checkpoint of a last connection before it writes
             super().close()
             _open.pop(id(self), None)
+            if file in _indexes:
+                _close_indexes(file)
 
 
 def _open_connection(path: str, uri: str, wait: float) -> Connection:
     # First to nowhere, so that it is registered before it opens the file: no open connection is
     # ever missing at a fork. For any thread: the collector that closes it runs in whichever.
     db = Connection(":memory:", check_same_thread=False)
-    _open[id(db)] = ref(db), _file_number(path)
+    with _registering:
+        _open[id(db)] = ref(db), _file_number(path)
     try:
         sqlite3.Connection.__init__(
             db,
@@ -81,6 +97,44 @@ def _open_connection(path: str, uri: str, wait: float) -> Connection:
         raise
     db.process = os.getpid()  # not before: `__init__` clears all attributes
     return db
+
+
+def keep_index_open(path: Path) -> int:
+    """A descriptor of the WAL's index, which is closed with the last connection to the ledger."""
+    index = Path(f"{path}-shm")
+    found = index.stat()
+    _close_deleted()
+    kept = _indexes.setdefault(_file_number(str(path)), {})
+    file = kept.get((found.st_dev, found.st_ino))
+    if file is None:
+        file = os.open(index, os.O_RDWR | os.O_CLOEXEC)
+        kept[found.st_dev, found.st_ino] = file
+    return file
+
+
+def _close_indexes(ledger: tuple[int, int]) -> None:
+    """Close the descriptors of a ledger's indexes, if this process has no connection to it."""
+    with _registering:
+        connections = [of for of, file in list(_open.values()) if file == ledger]
+        if not any(of() is not None for of in connections):
+            for file in _indexes.pop(ledger, {}).values():
+                os.close(file)
+
+
+def _close_deleted() -> None:
+    """Close indexes that were deleted, as one is with the last connection to the ledger.
+
+    SQLite has no locks on them any more, and they take room on the disk until they are closed.
+    """
+    for kept in list(_indexes.values()):
+        for number, file in list(kept.items()):
+            if os.fstat(file).st_nlink == 0 and kept.pop(number, None) is not None:
+                os.close(file)
+
+
+def leave_wal(ledger: tuple[int, int]) -> None:
+    """From now on, close connections to a file without moving its WAL into it."""
+    _left.add(ledger)
 
 
 def _refuse_shared_with_parent(path: str) -> None:
@@ -102,6 +156,8 @@ def _file_number(path: str) -> tuple[int, int]:
 
 
 def _after_fork_in_child() -> None:
+    global _registering
+    _registering = Lock()  # a thread of the parent may have held it
     for reference, file in list(_open.values()):
         connection = reference()
         if connection is not None:
@@ -122,6 +178,8 @@ class ConnectionPool:
         self.path = path
         self.wait = wait
         self.read_only = read_only
+        # Raises if the path names another file than the one that was opened.
+        self.check_file: Callable[[], None] = lambda: None
         # `append` and `pop` of a deque are atomic: it needs no lock.
         self._idle: deque[Connection] = deque()
         self._is_closed = False
@@ -129,6 +187,7 @@ class ConnectionPool:
     def connect_bare(self, options: str = "mode=rw") -> Connection:
         """A connection that has set nothing, to see what the file is."""
         _refuse_shared_with_parent(self.path)
+        self.check_file()
         # By URI, so that no name is misread and nothing is created by accident.
         uri = f"file:{quote(os.fsencode(self.path))}?{options}"
         return _open_connection(self.path, uri, self.wait)

@@ -23,7 +23,9 @@ AT_ONCE = LOCK_EX | LOCK_NB
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    # For those for whom the folder is.
+    mode = path.parent.stat().st_mode & 0o666
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
 
 
 class _Ticket:

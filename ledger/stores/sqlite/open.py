@@ -9,28 +9,51 @@ from pathlib import Path
 
 from turnledger.ledger.errors import InvalidUrlError, NotALedgerError, StoreUnavailableError
 from turnledger.ledger.stores.sqlite.errors import READ_ONLY, not_opened
-from turnledger.ledger.stores.sqlite.store import SQLiteStore, file_size
+from turnledger.ledger.stores.sqlite.store import MADE, SQLiteStore, file_size
 
 # A SQLite file that is shorter has no header.
 HEADER_BYTES = 512
 
 
-def open_sqlite(given: Path, *, wait: float, create: bool) -> SQLiteStore:
-    """Open the ledger in a file; a path that does not exist is created if `create`."""
+def open_sqlite(
+    given: Path, *, wait: float, create: bool, check_file: bool = True, private: bool = True
+) -> SQLiteStore:
+    """Open the ledger in a file; a path that does not exist is created if `create`.
+
+    Args:
+        given: The file, or a link to it.
+        wait: Seconds to wait for other writers.
+        create: Make the ledger if there is no file.
+        check_file: Check after each commit that the path still names the file that was opened.
+        private: Make a new file readable by its owner only, whatever the umask allows. The files
+            beside it have the permissions of the file.
+    """
     path = _resolved(given)
     locks = Path(f"{path}-locks")
     exists = made_locks = False
     try:
+        # In this order: another process that is making it makes the file first, then the WAL.
+        has_wal = file_size(Path(f"{path}-wal")) > 0
         exists, stamp = path.exists(), _stamp(path)
-        if not exists and not create:
-            raise StoreUnavailableError(f"There is no ledger at {path}.")
         if exists:
             _refuse_other_files(path, create=create)
+        elif has_wal:
+            raise StoreUnavailableError(
+                f"{path} was removed: {path}-wal is still there, with commits of a ledger. Put the "
+                "file back; for a new ledger, move the WAL away first."
+            )
+        elif not create:
+            raise StoreUnavailableError(f"There is no ledger at {path}.")
         made_locks = not locks.exists()
-        locks.mkdir(exist_ok=True)
+        mode = path.stat().st_mode & 0o666 if exists else 0o600 if private else 0o666
+        locks.mkdir(mode | (mode & 0o444) >> 2, exist_ok=True)  # who reads may enter
         if not exists:
-            path.touch()
-        return SQLiteStore.open(path, wait=wait)
+            # A killed process may leave an empty file, which is then still to become a ledger.
+            (locks / MADE).unlink(missing_ok=True)
+            # Not if it is there by now: closing it again would drop SQLite's locks on it.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+        return SQLiteStore.open(path, wait=wait, check_file=check_file)
     except NotALedgerError:
         # If the file was replaced meanwhile, it may be a ledger now whose users need the locks.
         if made_locks and _stamp(path) == stamp:
@@ -64,15 +87,17 @@ def _refuse_other_files(path: Path, *, create: bool) -> None:
     """
     if not path.is_file():
         raise NotALedgerError(f"{path} is a folder, a device or a pipe: expected a file.")
-    # In this order: another process that is making it writes the file first, then the WAL.
-    has_wal = file_size(Path(f"{path}-wal")) > 0
+    # In this order: another process that is making it writes the file first, then the WAL and
+    # the mark.
+    was_made = file_size(Path(f"{path}-wal")) > 0 or Path(f"{path}-locks", MADE).exists()
     size = file_size(path)
     if size >= HEADER_BYTES:
         return
-    if size > 0 or has_wal:
+    if size > 0 or was_made:
         raise NotALedgerError(
             f"{path} is not a usable database: {size} bytes are too few. If it was a ledger, it "
-            "was cut off. It is left as it was; go on from a backup or an export."
+            "was cut off. It is left as it was; go on from a backup or an export. Only if a new "
+            "ledger shall be made there, delete the file."
         )
     if not create:
         raise StoreUnavailableError(f"There is no ledger at {path}: the file is empty.")

@@ -24,7 +24,13 @@ from turnledger.ledger.runs.record import Columns, RawRow, as_raw_row
 from turnledger.ledger.runs.transaction import Transaction
 from turnledger.ledger.stores.sql import ROW, SQLStore, catalogue_number
 from turnledger.ledger.stores.sqlite.connection import ConnectionPool
-from turnledger.ledger.stores.sqlite.errors import is_busy, is_damage, not_opened, unavailable
+from turnledger.ledger.stores.sqlite.errors import (
+    code_of,
+    is_busy,
+    is_damage,
+    not_opened,
+    unavailable,
+)
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock
 from turnledger.ledger.stores.sqlite.queries import Queries
 from turnledger.ledger.stores.sqlite.schema import (
@@ -38,7 +44,11 @@ from turnledger.ledger.stores.sqlite.schema import (
     upgrade,
 )
 from turnledger.ledger.stores.sqlite.transaction import SQLiteTransaction
-from turnledger.ledger.stores.sqlite.wal import invalidate_index, invalidate_wal_tail
+from turnledger.ledger.stores.sqlite.wal import (
+    OpenFiles,
+    invalidate_index,
+    invalidate_wal_tail,
+)
 
 # Checkpoint (move the WAL into the database) after about this many pages (16 MB): the pages that
 # every append touches are then moved once for hundreds of commits.
@@ -48,22 +58,30 @@ PAGE_BYTES = 4096
 PAGES_PER_COMMIT = 5
 # How many of its findings SQLite's integrity check is asked for.
 FINDINGS = 20
+# A file in the folder of locks: the ledger was made, so it is never made again in an empty file.
+MADE = "made"
 # For how many seconds a fork waits for a writing thread of this process.
 FORK_WAIT = 1.0
 # Positions follow the order of commits, and clocks go backwards: the latest time of the last
 # thousand events is near enough for `diagnostics`.
 NEWEST_RECORDED = """SELECT coalesce(max(recorded_at), 0)
     FROM (SELECT recorded_at FROM events ORDER BY position DESC LIMIT 1000)"""
+LAST_RECORD = "SELECT position, digest FROM events ORDER BY position DESC LIMIT 1"
 
 
 class SQLiteStore(SQLStore):
     """The store over one file. `open` makes the tables where they are missing."""
 
-    def __init__(self, path: Path, *, wait: float, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, wait: float, read_only: bool = False, check_file: bool = True
+    ) -> None:
         self._path = path
         self._folder = Path(f"{path}-locks")
         self._read_only = read_only
         self.pool = ConnectionPool(str(path), wait=wait, read_only=read_only)
+        # Of a file that is only read nothing is acknowledged.
+        self._files = OpenFiles(str(path), is_checked=check_file and not read_only)
+        self.pool.check_file = self._files.check_file
         self._queries = Queries(self.pool, self._check_open)
         self._lock: NoLock | FairLock = NoLock()
         if not read_only:
@@ -80,25 +98,72 @@ class SQLiteStore(SQLStore):
         self._pages_in_wal = file_size(Path(f"{path}-wal")) // PAGE_BYTES
 
     @classmethod
-    def open(cls, path: Path, *, wait: float, read_only: bool = False) -> Self:
+    def open(
+        cls, path: Path, *, wait: float, read_only: bool = False, check_file: bool = True
+    ) -> Self:
         """The store at a path where a file exists; an empty one becomes a ledger.
 
         Args:
             path: The file; its locks are in the folder `PATH-locks` beside it.
             wait: Seconds to wait for other writers.
             read_only: Write nothing, not even files beside it.
+            check_file: Check after each commit that the path still names the file that was opened.
         """
-        store = cls(path, wait=wait, read_only=read_only)
+        store = cls(path, wait=wait, read_only=read_only, check_file=check_file)
         try:
+            store.check_wal()
             store.prepare()
         except BaseException:
             store.close()
             raise
         return store
 
+    def check_wal(self) -> None:
+        """Refuse a WAL that belongs to another file than the one that it is beside.
+
+        SQLite would combine the pages of both: records vanish, and all digests may still fit.
+        """
+        if self._read_only or file_size(Path(f"{self._path}-wal")) == 0 or self._fits_wal():
+            return
+        # Another process may just have been moving the WAL into the file. Not so under the lock.
+        with self._write_lock:
+            try:
+                self._take_lock()
+                fits = self._fits_wal()
+            finally:
+                self._lock.release()
+                self._may_hold_lock = False
+        if not fits:
+            raise NotALedgerError(
+                f"{self._path}-wal does not belong to {self._path}: the last record of the file is "
+                "not in the ledger that both make together. One of them was replaced. They are "
+                "left as they were: put back the file or the WAL that belongs to it, or go on "
+                "from a backup or an export."
+            )
+
+    def _fits_wal(self) -> bool:
+        """Whether the file's last record without the WAL is there with the WAL, too."""
+        # Both read-only: closing a connection that can write would move the WAL into the file.
+        # The first one has to be open meanwhile, or another process could do that on closing.
+        try:
+            with closing(self.pool.connect_bare("mode=ro")) as db:
+                db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                with closing(self.pool.connect_bare("mode=ro&immutable=1")) as file:
+                    last = _last_record(file)
+                if last is None:
+                    return True
+                position, digest = last
+                found = db.execute("SELECT digest FROM events WHERE position=?", (position,))
+                return bool(found.fetchone() == (digest,))
+        except sqlite3.DatabaseError as error:
+            if is_damage(error) or code_of(error) == sqlite3.SQLITE_ERROR:
+                return False  # pages of two files don't make a database
+            raise unavailable(error, "opening the database") from error
+
     def prepare(self) -> None:
-        """Make the tables that are missing; refuse a file that is something else."""
+        """Make the tables of a new ledger; refuse a file that is something else."""
         if self._is_ready():
+            self._note_made()
             return
         if self._read_only:
             raise StoreUnavailableError(
@@ -107,13 +172,22 @@ class SQLiteStore(SQLStore):
             )
         with self._exclusively() as db:
             (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if found == 0:
+            # A database without tables may be what is left of a ledger without its WAL.
+            if found == 0 and not (self._folder / MADE).exists():
                 make_tables(db)
             upgrade(db, format_of(db, self._path))
             db.execute(
                 "UPDATE meta SET value=? WHERE key='catalogue' AND CAST(value AS INTEGER) < ?",
                 (str(CATALOGUE), CATALOGUE),
             )
+        self._note_made()
+
+    def _note_made(self) -> None:
+        """Note that there is a ledger: from now on, an empty file in its place was cut."""
+        self._files.is_made = True
+        if not self._read_only:
+            with suppress(OSError):  # then the next process that opens it does
+                (self._folder / MADE).touch(self._folder.stat().st_mode & 0o666)
 
     def _is_ready(self) -> bool:
         """Whether nothing is to be written. Sets nothing, so that other files stay as they are."""
@@ -153,23 +227,31 @@ class SQLiteStore(SQLStore):
                 "user may not write there. Nothing was written. Make it writable, open it "
                 "again, and append the same events again."
             )
+        if self._files.lost:
+            raise StoreUnavailableError(self._files.lost)
+        self._take_lock()
+        if self._writer is None:
+            self._connect()
+
+    def _take_lock(self) -> None:
         self._may_hold_lock = True
         try:
             self._lock.acquire()
         except OSError as error:
             raise not_opened(f"The lock of {self._path}", error) from error
-        if self._writer is None:
-            self._connect()
 
     def _connect(self) -> None:
         try:
             self._writer = self.pool.connect()
         except sqlite3.Error as error:
             raise unavailable(error, "opening the database") from error
+        self._files.connected()
 
     def _transaction(self, *, careful: bool) -> Transaction:
         assert self._writer is not None
-        self._tx = SQLiteTransaction(self._writer, self._heads, self._folder, careful=careful)
+        self._tx = SQLiteTransaction(
+            self._writer, self._heads, self._folder, self._files, careful=careful
+        )
         return self._tx
 
     def _end_group(self) -> None:
@@ -214,17 +296,21 @@ class SQLiteStore(SQLStore):
 
     def _undo_in_wal(self) -> None:
         with suppress(OSError):  # then the outcome of the commit stays unknown
-            invalidate_wal_tail(self._path)
+            if self._files.are_ours():
+                invalidate_wal_tail(self._path)
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         """Move the WAL into the database. If that fails, it is safe in the WAL until next time."""
         self._pages_in_wal = 0
+        if self._files.lost:
+            return
         try:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
             if not is_busy(error):
                 with suppress(OSError):
-                    invalidate_index(self._path)
+                    if self._files.are_ours():
+                        invalidate_index(self._path)
 
     # --- reading ---
 
@@ -303,6 +389,7 @@ class SQLiteStore(SQLStore):
             "file": str(self._path.absolute()),
             "locks": str(self._folder.absolute()),
             "access": "read only" if self._read_only else "read and write",
+            "file_check": "on" if self._files.is_checked or self._read_only else "off",
             "sqlite": sqlite3.sqlite_version,
             **pragma,
             "wal_bytes": str(file_size(Path(f"{self._path}-wal"))),
@@ -362,6 +449,18 @@ class SQLiteStore(SQLStore):
         self._lock.forget()
         if self._liveness is not None:
             self._liveness.forget()
+
+
+def _last_record(db: sqlite3.Connection) -> tuple[int, bytes] | None:
+    """Position and digest of the last record; None if there is none, or it can't be read.
+
+    Without its WAL a file may be damaged: a checkpoint that was interrupted has moved a part.
+    """
+    with suppress(sqlite3.DatabaseError):
+        found = db.execute(LAST_RECORD).fetchone()
+        if found is not None and isinstance(found[0], int) and isinstance(found[1], bytes):
+            return found[0], found[1]
+    return None
 
 
 def file_size(path: Path) -> int:

@@ -24,6 +24,7 @@ from turnledger.ledger.stores.sql import ROW, RUN, run_values
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
+from turnledger.ledger.stores.sqlite.wal import OpenFiles
 
 ROWS_AT_ONCE = 20
 _INSERT = "INSERT INTO events (run_id, version, tag, event_id, recorded_at, digest, data) VALUES "
@@ -73,9 +74,11 @@ class SQLiteTransaction(Transaction):
 
     __slots__ = (
         "_bytes_written",
+        "_changes",
         "_db",
         "_execute",
         "_executor",
+        "_files",
         "_found_recorded",
         "_moves",
         "_one",
@@ -86,10 +89,18 @@ class SQLiteTransaction(Transaction):
     derived: SQLiteDerivedWriter
 
     def __init__(
-        self, db: sqlite3.Connection, heads: dict[str, RunRow], folder: Path, *, careful: bool
+        self,
+        db: sqlite3.Connection,
+        heads: dict[str, RunRow],
+        folder: Path,
+        files: OpenFiles,
+        *,
+        careful: bool,
     ) -> None:
         super().__init__(heads, careful=careful)
         self._db = db
+        self._files = files
+        self._changes = 0
         self._executor = executor = Executor(db)
         self._one = executor.one
         self.derived = SQLiteDerivedWriter(db)
@@ -122,6 +133,8 @@ class SQLiteTransaction(Transaction):
         except sqlite3.Error as error:
             raise self._executor.failure(error, "beginning a transaction") from error
         self.begun = True
+        self._changes = self._db.total_changes
+        self._files.before_commit()
 
     def commit(self) -> None:
         try:
@@ -133,6 +146,7 @@ class SQLiteTransaction(Transaction):
             self._executor.failed = True
             self.rollback()
             raise unknown(error) from error
+        self._files.after_commit(wrote=self._db.total_changes != self._changes)
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):

@@ -28,6 +28,7 @@ from turnledger.ledger import (
     TurnledgerError,
 )
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.stores.open import split_sqlite
 
 # Facts that are times, in microseconds since 1970.
 TIMES = ("newest_recorded_at", "server_clock")
@@ -110,7 +111,7 @@ def examine_closed(url: str, error: TurnledgerError) -> list[Check]:
         Check("opening", Verdict.FAIL, str(error), DAMAGED if _is_damage(error) else UNREACHABLE)
     ]
     if "://" not in url or url.startswith("sqlite:///"):
-        path = Path(url.removeprefix("sqlite:///")).resolve()
+        path = Path(split_sqlite(url)[0]).resolve()
         if not path.exists():
             return [Check("opening", Verdict.FAIL, str(error), NOT_THERE)]
         facts = {"store": "sqlite", "file": str(path), "locks": f"{path}-locks"}

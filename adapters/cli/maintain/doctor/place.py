@@ -38,6 +38,8 @@ class Place(msgspec.Struct, frozen=True):
     writable: bool = True
     # Files beside it that may not be written to.
     closed: str = ""
+    # It and files beside it that others than their owner can read.
+    exposed: str = ""
     # The result of SQLite's quick_check; None if it was not run.
     pages: str | None = None
 
@@ -61,7 +63,9 @@ def look_at(path: Path) -> Place:
     with suppress(OSError):
         mode = path.stat().st_mode
     writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    beside = (Path(f"{path}{end}") for end in ("-locks", "-wal", "-shm"))
+    beside = [Path(f"{path}{end}") for end in ("-locks", "-wal", "-shm")]
+    open_to_all = _is_open_to_all(path)
+    others = 0o077 if open_to_all else 0o070
     closed = [str(one) for one in beside if one.exists() and not os.access(one, os.W_OK)]
     return Place(
         path=path.resolve(),
@@ -70,7 +74,8 @@ def look_at(path: Path) -> Place:
         free=free,
         free_inodes=inodes,
         mode=mode,
-        open_to_all=_is_open_to_all(path),
+        open_to_all=open_to_all,
+        exposed=", ".join(str(one) for one in (path, *beside) if _mode(one) & others),
         writable=writable,
         closed=", ".join(closed),
         pages=_pages(path),
@@ -106,6 +111,12 @@ def _is_open_to_all(path: Path) -> bool:
     with suppress(OSError):
         return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents)
     return False
+
+
+def _mode(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_mode
+    return 0
 
 
 def _text(path: Path) -> str:

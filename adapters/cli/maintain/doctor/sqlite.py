@@ -16,6 +16,7 @@ from turnledger.adapters.cli.maintain.doctor.rules import (
     Subject,
     above,
     differs,
+    equals,
     fact,
     fail,
     fine,
@@ -76,6 +77,16 @@ SETTINGS_RULES = (
         fail(
             lambda s: _level(s) not in ("FULL", "EXTRA"),
             "A power cut can lose acknowledged events: FULL is needed.",
+        ),
+    ),
+    Rule(
+        "file check",
+        "each commit checks that the path names the file that was opened",
+        warn(
+            equals("file_check", "off"),
+            "If the file is removed, replaced or cut while it is open, events are acknowledged "
+            "and lost. Leave out check_file=off, unless the file system has no stable inodes.",
+            "off (check_file=off)",
         ),
     ),
     Rule(
@@ -205,6 +216,12 @@ FILE_RULES = (
             _open_to_others(stat.S_IROTH),
             "Every user of this machine can read the ledger, prompts and answers included: "
             "chmod o-rwx, for the files beside it too.",
+        ),
+        warn(
+            lambda s: s.disk.exposed,
+            "Others than the owner can read the ledger, prompts and answers included: chmod go-rwx "
+            "for these files, unless that is meant (private=off).",
+            lambda s: f"not for its owner only: {s.disk.exposed}",
         ),
     ),
 )

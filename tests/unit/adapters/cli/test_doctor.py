@@ -146,6 +146,7 @@ def test_a_file_that_is_well_has_no_trouble() -> None:
         ({"synchronous": "1"}, {}, {"synchronous": "fail"}),
         ({"synchronous": "0"}, {}, {"synchronous": "fail"}),
         ({"wal_bytes": str(10**9)}, {}, {"size of the WAL": "warn"}),
+        ({"file_check": "off"}, {}, {"file check": "warn"}),
         ({"access": "read only", "journal_mode": "delete"}, {}, {"access": "fail"}),
         ({}, {"writable": False}, {"access": "fail"}),
         ({}, {"closed": "/home/x.db-locks"}, {"access": "fail"}),
@@ -161,6 +162,7 @@ def test_a_file_that_is_well_has_no_trouble() -> None:
         ({}, {"mode": 0o100666}, {"privacy": "fail"}),
         ({}, {"mode": 0o100644, "open_to_all": False}, {}),
         ({}, {"mode": None}, {"privacy": "warn"}),
+        ({}, {"exposed": "/home/x.db-locks"}, {"privacy": "warn"}),
         ({"locks": "/mnt/team/x.db-locks"}, {}, {"file system of the locks": "fail"}),
     ],
 )
