@@ -74,6 +74,8 @@ BOOKKEEPING_EVENTS: Final = (
     CheckpointReached,
     CheckpointStored,
     CheckpointCleared,
+    # Repeats the tool's message and the answer, for the model's next turn.
+    ToolMessageAmended,
 )
 
 # Of a cryptographic hash, so that equal keys mean equal events.

@@ -40,11 +40,13 @@ NO_USAGE = dict.fromkeys(
 class ToolStatistics(Table[Open]):
     """By tool: how many calls were started, how they ended, and their time in microseconds.
 
-    `timed` calls have a start and an end in the same run, which the end of a call in a fork
-    may not have. A call with invalid arguments fails without having been started.
+    `timed` calls have a start and an end in the same run. A call that a fork completes was
+    started in its parent: it counts as started in the fork too, so that no more are completed
+    than started. A call with invalid arguments fails without having been started.
     """
 
     name = "tool-statistics"
+    version = 2
     reads = (ToolCallStarted, ToolCallCompleted, ToolCallFailed, ToolCallInDoubt)
 
     def step(self, carry: Open | None, record: Record) -> tuple[Open | None, Parts]:
@@ -53,19 +55,23 @@ class ToolStatistics(Table[Open]):
             event, ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
         )
         under_way = dict(carry or {})
-        call, moment = f"{event.evaluation_id}\n{event.call_id}", record.commit
+        call, moment = f"{event.evaluation_id}\n{event.call_id}\n{event.name}", record.commit
         if isinstance(event, ToolCallStarted):
             under_way[call] = moment
             return under_way, [(event.name, NO_CALLS | {"started": 1})]
-        began = under_way.pop(call, None)
         if isinstance(event, ToolCallInDoubt):
-            part = NO_CALLS | {"in_doubt": 1}
-        else:
-            outcome = "completed" if isinstance(event, ToolCallCompleted) else "failed"
-            part = NO_CALLS | {outcome: 1}
-            if began is not None:
-                took = max(moment - began, 0)
-                part.update(timed=1, total_micros=took, longest_micros=took)
+            if call in under_way:
+                under_way[call] = None  # what it takes from here on is a person's time
+            return under_way or None, [(event.name, NO_CALLS | {"in_doubt": 1})]
+        is_started = call in under_way
+        began = under_way.pop(call, None)
+        outcome = "completed" if isinstance(event, ToolCallCompleted) else "failed"
+        part = NO_CALLS | {outcome: 1}
+        if outcome == "completed" and not is_started:
+            part["started"] = 1
+        if began is not None:
+            took = max(moment - began, 0)
+            part.update(timed=1, total_micros=took, longest_micros=took)
         return under_way or None, [(event.name, part)]
 
     def merge(self, old: Any, new: Any) -> Any:

@@ -12,6 +12,7 @@ from turnledger.ledger import (
     MessageAppended,
     Record,
     RunStarted,
+    ToolMessageAmended,
 )
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.history.message_history import MessageHistory
@@ -29,10 +30,13 @@ class OneConversation:
     def __init__(self, evaluation_id: str) -> None:
         self.evaluation_id = evaluation_id
         self.history = MessageHistory.new()
+        # The same without amendments: what tools said.
+        self.said = self.history
         self.superseded: set[str] = set()
         # In the order of their last messages.
         self._names: dict[str, None] = {}
         self._current: str | None = None
+        self.is_amended = False
 
     @property
     def evaluations(self) -> tuple[str, ...]:
@@ -41,8 +45,13 @@ class OneConversation:
 
     def fold(self, records: Iterable[Record]) -> OneConversation:
         state = fold(self._own(records), Conversation())
-        self.history = state.history(self.evaluation_id)
+        self.history = self.said = state.history(self.evaluation_id)
         return self
+
+    def fold_said(self, records: Iterable[Record]) -> None:
+        """Fold the same records without amendments."""
+        said = (record for record in records if record.tag != ToolMessageAmended.tag)
+        self.said = OneConversation(self.evaluation_id).fold(said).history
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records that this history follows from."""
@@ -68,6 +77,8 @@ class OneConversation:
     def _note(self, event: object) -> None:
         if isinstance(event, EvaluationSuperseded):
             self.superseded.add(event.evaluation_id)
+        elif isinstance(event, ToolMessageAmended):
+            self.is_amended = True
         elif isinstance(event, RunStarted) and event.kind == "continuation":
             self.superseded.clear()
             self._names.clear()
@@ -88,7 +99,10 @@ def one_conversation(
     if evaluation_id is None:
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
-    return OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
+    found = OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
+    if found.is_amended:
+        found.fold_said(ledger.read(run_id, until=until))
+    return found
 
 
 def _superseded(records: Iterable[Record]) -> set[str]:

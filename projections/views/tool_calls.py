@@ -18,7 +18,10 @@ CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
 
 
 class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One tool call, the run's `number`th; `message_id` is of the tool message that answered it."""
+    """One tool call, the run's `number`th; `message_id` is of the tool message that answered it.
+
+    `result` is what the tool said, and `amended` what its message was changed to for the model.
+    """
 
     call_id: str
     name: str
@@ -50,6 +53,7 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     traceback: str = ""
     # Why it is in doubt.
     doubt: str = ""
+    amended: str | None = None
 
     @property
     def lasting_decision(self) -> str | None:

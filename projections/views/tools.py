@@ -166,12 +166,12 @@ class _Folding(Folding[ToolsState]):
         status: CallStatus = call.status
         if not call.is_over:
             status = "failed" if message.is_error else "completed"
-        text = self._texts.get(str(message.message_id))  # None unless it was amended before
         answered = msgspec.structs.replace(
             call,
             status=status,
             message_id=message.message_id,
-            result=message.content if text is None else text,
+            result=message.content,
+            amended=self._texts.get(str(message.message_id)),  # None unless it was amended before
             ended_at=call.ended_at or record.recorded_at,
         )
         self._put(key, answered)
@@ -182,11 +182,11 @@ class _Folding(Folding[ToolsState]):
         # Nearly always it is the last answer that is amended.
         for call in reversed(self._calls):
             if call.message_id == event.message_id:
-                self._show_amended(msgspec.structs.replace(call, result=event.content))
+                self._show_amended(msgspec.structs.replace(call, amended=event.content))
                 return
 
     def _show_amended(self, call: ToolCallView) -> None:
-        """Replace a call by one with another result, which is not part of any digest."""
+        """Replace a call by one with its amendment, which is not part of the call's digest."""
         key = call_key(call.evaluation_id, call.call_id)
         known = self._open.get(key) or self._ended.get(key)
         if known is not None and known.number == call.number:

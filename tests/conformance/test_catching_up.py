@@ -329,7 +329,7 @@ def test_rows_that_were_changed_are_noticed(ledger: Ledger, damage: Any, and_the
         {"position": 2**62},
         {"state": ""},
         {"state": '{"events":1,"sum":"00","check":""}'},
-        {"fingerprint": "tool-statistics/1"},
+        {"fingerprint": f"tool-statistics/{ToolStatistics.version}"},
     ],
 )
 def test_a_watermark_that_was_edited_is_noticed(ledger: Ledger, change: dict[str, Any]) -> None:

@@ -8,17 +8,56 @@ import msgspec
 import pytest
 
 from tests.e2e.driving import InProcess, Processes, on_a_terminal
-from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, record, record_custom_only, said
+from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, record, record_custom_only, said, story
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Event,
+    MessageAppended,
     RunStarted,
+    ToolMessageAmended,
     new_run_id,
 )
 from turnledger.ledger.events.messages import MediaContent, TextContent, ToolCallRecord
 from turnledger.projections import state_at
 from turnledger.projections.projection import as_json
+
+AMENDED = """\
+assistant
+    Let me look.
+  → weather [c1] {"city": "Lisbon"}
+  ← 21 degrees
+    and sunny
+  ~ (amended) 21 degrees
+    and sunny
+
+    {"degrees":21}
+"""
+
+
+def test_an_amendment_is_beside_what_the_tool_said(cli: InProcess) -> None:
+    """The chat, the turns of a program and the list of calls have both."""
+    events = story()
+    (sunny,) = (
+        event
+        for event in events
+        if isinstance(event, MessageAppended) and event.message.tool_call_id == "c1"
+    )
+    text = f'{sunny.message.content}\n\n{{"degrees":21}}'
+    amended = ToolMessageAmended(message_id=sunny.message.message_id, content=text)
+    run = record(cli, [*events, amended])
+    assert AMENDED.strip() in cli("messages", run).out
+    blocks = [b for turn in cli("messages", run, "-o", "json").json for b in turn["blocks"]]
+    (block,) = (one for one in blocks if "amended" in one)
+    assert (block["content"], block["amended"]) == ("21 degrees\nand sunny", text)
+    call, other = cli("tools", run, "-o", "json").json
+    assert (call["result"], call["amended"]) == ("21 degrees\nand sunny", text)
+    assert other["amended"] is None
+    assert cli("tools", run).out.splitlines()[0].split()[-2:] == ["result", "amended"]
+    with cli.ledger() as ledger:
+        sent = str(state_at(ledger, run).conversation.history().for_send())
+    assert '{"degrees":21}' in sent  # what the model gets
+
 
 CHAT = """\
 system

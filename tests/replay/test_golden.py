@@ -243,8 +243,10 @@ def test_a_continuation_has_the_slices_and_a_fork_the_conversation() -> None:
 def test_the_amended_messages_read_as_they_were_amended() -> None:
     """The last one and the older one."""
     (state,) = last_states("structured-output")
+    amended = [call.amended for call in state.tools.calls]
+    assert amended == ["(a)", '{"answer": 42, "sources": ["a", "b"]}']
     results = [call.result for call in state.tools.calls]
-    assert results == ["(a)", '{"answer": 42, "sources": ["a", "b"]}']
+    assert results == ["a long text about a", "a long text about b"]
     shown = json.dumps(state.to_json()["history"]["turns"])
     assert "a long text" not in shown
 

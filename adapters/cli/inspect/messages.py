@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import Any
 from uuid import UUID
 
 import click
@@ -55,8 +56,9 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
     """Print a run's conversation as a chat.
 
     The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
-    error). -o json and jsonl print the turns, with a synthetic first turn marked; the system
-    text is in `state --path /history/system`.
+    error). A result that was amended for the model's next turn is followed by the amended
+    text (~, in JSON `amended`). -o json and jsonl print the turns, with a synthetic first turn
+    marked; the system text is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
@@ -67,9 +69,9 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
         finish(ExitCode.NOT_FOUND)
     out = printer()
     if out.form is not Format.TABLE:
-        out.many(known.history.to_list())
+        out.many(_turns(known))
         return
-    Chat(out).show(known.history)
+    Chat(out).show(known)
     _say_evaluations(known, evaluation)
     _say_repairs(known.history)
 
@@ -107,16 +109,18 @@ class Chat:
         self._width = min(out.console.width, WIDEST) if sys.stdout.isatty() else None
         self._begun = False
 
-    def show(self, history: MessageHistory) -> None:
+    def show(self, known: OneConversation) -> None:
+        history = known.said
         if history.system:
             self._speaker("system")
             self._text(history.system, "dim")
         turns = history.to_list()
-        for turn, answer in zip_longest(turns, turns[1:]):
+        amended = known.history.to_list()
+        for turn, answer, changed in zip_longest(turns, turns[1:], amended[1:]):
             # A user's turn may hold results only: they are printed with their calls.
             rest = [block for block in turn.blocks if not isinstance(block, ToolResultBlock)]
             if rest and not turn.synthetic:
-                self._turn(turn.role, rest, _results(answer))
+                self._turn(turn.role, rest, _results(answer), _results(changed))
         if not self._begun:
             say("The conversation is empty.")
 
@@ -125,6 +129,7 @@ class Chat:
         role: str,
         blocks: list[TextBlock | MediaBlock | ToolUseBlock],
         results: dict[str, ToolResultBlock],
+        amended: dict[str, ToolResultBlock],
     ) -> None:
         self._speaker(role)
         for block in blocks:
@@ -134,7 +139,7 @@ class Chat:
                 self._text(_media(block), "italic")
             else:
                 self._call(block)
-                self._result(results.get(block.call_id))
+                self._result(results.get(block.call_id), amended.get(block.call_id))
 
     def _speaker(self, role: str) -> None:
         if self._begun:
@@ -175,13 +180,25 @@ class Chat:
         for line in _argument_lines(call.arguments):
             self._text(f"  {line}", CALL)
 
-    def _result(self, result: ToolResultBlock | None) -> None:
+    def _result(self, result: ToolResultBlock | None, amended: ToolResultBlock | None) -> None:
         if result is None:
             self._text("(no result)", "italic", "…", "italic")
         elif result.is_error:
             self._text(result.content, "red", "✗", "red")
         else:
             self._text(result.content, "", "←", CALL)
+        if result is not None and amended is not None and amended.content != result.content:
+            self._text(f"(amended) {amended.content}", "dim", "~", CALL)
+
+
+def _turns(known: OneConversation) -> Iterator[Any]:
+    """The turns as JSON data: what tools said, with amendments beside it."""
+    for turn, changed in zip(known.said.to_list(), known.history.to_list(), strict=True):
+        shown = msgspec.to_builtins(turn)
+        for block, said, now in zip(shown["blocks"], turn.blocks, changed.blocks, strict=True):
+            if isinstance(now, ToolResultBlock) and now != said:
+                block["amended"] = now.content
+        yield shown
 
 
 def _results(turn: ChatTurn | None) -> dict[str, ToolResultBlock]:

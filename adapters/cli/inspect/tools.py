@@ -78,7 +78,10 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        out.rows(headings, map(_call_row, calls))
+        if len(known.amended):
+            out.rows((*headings, "amended"), map(_amended_row, calls))
+        else:
+            out.rows(headings, map(_call_row, calls))
         for call in calls:
             print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
@@ -100,6 +103,11 @@ def _call_row(call: ToolCallView) -> tuple[Any, ...]:
         shortened(visible(call.arguments), CELL),
         shortened(visible(result or ""), CELL),
     )
+
+
+def _amended_row(call: ToolCallView) -> tuple[Any, ...]:
+    """A row that ends with what the tool's message was changed to."""
+    return (*_call_row(call), shortened(visible(call.amended or ""), CELL))
 
 
 def _print_statistics(out: Printer) -> None:

@@ -64,7 +64,8 @@ def _record_answer(
     tools = context.journal.state.tools
     last = tools.last_completed(progress.evaluation_id) if output is not None else None
     if last is not None and last.message_id is not None:
-        content = f"{last.result or ''}\n\n{msgspec.json.encode(output).decode()}".lstrip()
+        said = last.result if last.amended is None else last.amended
+        content = f"{said or ''}\n\n{msgspec.json.encode(output).decode()}".lstrip()
         answer.append(
             ToolMessageAmended(
                 message_id=last.message_id, content=content, reason="the parsed output"

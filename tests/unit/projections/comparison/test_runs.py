@@ -55,6 +55,7 @@ from turnledger.projections.comparison.normalize import BOOKKEEPING_FIELDS, LEFT
 from turnledger.projections.comparison.runs import Divergence, compare_states
 
 CLAIM = RunClaimed(worker="w", epoch=1)
+AMENDED = amends(2, "A and more")
 SWAPPED = {
     "same": "same",
     "changed": "changed",
@@ -194,6 +195,11 @@ def checkpoint(outcome: str, state: str = "s") -> CheckpointReached:
         ([checkpoint("a")], [checkpoint("b")]),
         ([checkpoint("a")], []),
         ([replies(input_tokens=1)], [replies(input_tokens=2)]),
+        ([asks(1, "c1"), answers(2, "c1", "A")], [asks(1, "c1"), answers(2, "c1", "A"), AMENDED]),
+        (
+            [asks(1, "c1"), answers(2, "c1", "A"), AMENDED],
+            [asks(1, "c1"), answers(2, "c1", "A"), amends(2, "B")],
+        ),
         ([msgspec.structs.replace(calls_model(), request_digest="x")], [calls_model()]),
         (
             [calls_model(), replies()],

@@ -197,6 +197,24 @@ def test_a_call_that_is_repeated_is_timed_from_its_last_start() -> None:
     assert (rows["search"]["started"], rows["search"]["total_micros"]) == (2, 1_000_000)
 
 
+@pytest.mark.parametrize(
+    ("events", "started"),
+    [
+        ([completes("a")], 1),
+        ([doubts("a"), completes("a")], 1),
+        ([starts("a"), doubts("a"), completes("a")], 1),
+        ([starts("a"), doubts("a"), starts("a"), completes("a")], 2),
+        ([starts("a"), completes("a"), completes("a")], 2),
+        ([starts("a", "pay"), completes("a")], 1),
+    ],
+)
+def test_no_more_calls_are_completed_than_started(events: list[Event], started: int) -> None:
+    """A call whose start is in another run, or that was decided, counts as started once."""
+    rows = table_of(ToolStatistics(), list(enumerate(events)))
+    assert rows["search"]["started"] == started
+    assert all(row["completed"] <= row["started"] for row in rows.values())
+
+
 def test_usage_by_day() -> None:
     """By the day on which the reply was recorded, in UTC, and by model."""
     day = 86_400.0

@@ -144,11 +144,14 @@ def test_a_start_without_its_question_is_a_call_all_the_same() -> None:
     )
 
 
-def test_an_amended_message_is_the_calls_result() -> None:
-    """The last one, an older one; one that nobody knows changes nothing."""
+def test_an_amendment_is_beside_what_the_tool_said() -> None:
+    """The last one, an older one, one before its message; an unknown one changes nothing."""
     begin = (asks(1, "c1", "c2"), answers(2, "c1", "A"), answers(3, "c2", "B"))
     tools = folded(*begin, amends(3, "new B"), amends(2, "new A"), amends(99, "x")).tools
-    assert [call.result for call in tools.calls] == ["new A", "new B"]
+    assert [call.result for call in tools.calls] == ["A", "B"]
+    assert [call.amended for call in tools.calls] == ["new A", "new B"]
+    early = folded(asks(1, "c1", "c2"), amends(2, "new A"), *begin[1:]).tools
+    assert [(call.result, call.amended) for call in early.calls] == [("A", "new A"), ("B", None)]
 
 
 def test_calls_stand_in_the_order_in_which_they_were_asked_for() -> None:
@@ -170,13 +173,14 @@ def test_calls_stand_in_the_order_in_which_they_were_asked_for() -> None:
         step_by_step = step_by_step.after([record])
     for tools in (at_once, step_by_step.tools):
         assert [call.number for call in tools.calls] == [1, 2, 3, 4]
-        assert [call.result for call in tools.calls] == ["A", "B", "new C", None]
+        assert [call.result for call in tools.calls] == ["A", "B", "C", None]
+        assert [call.amended for call in tools.calls] == [None, None, "new C", None]
 
 
 def test_a_message_that_was_amended_before_it_came_is_shown_as_amended() -> None:
     """Records may be read in an order in which no loop writes them."""
     tools = folded(asks(1, "c1"), amends(2, "amended"), answers(2, "c1", "A")).tools
-    assert only(tools).result == "amended"
+    assert (only(tools).result, only(tools).amended) == ("A", "amended")
 
 
 def test_the_end_of_an_evaluation_does_not_look_at_the_run() -> None:
@@ -220,7 +224,7 @@ def test_the_last_completed_call_of_an_evaluation_is_the_last_that_was_asked_for
         assert (found.call_id, found.result) == ("c2", "B")
         amended = folded(*events, amends(4, "C")).tools.last_completed("e1")
         assert amended is not None
-        assert amended.result == "C"
+        assert (amended.result, amended.amended) == ("B", "C")
     assert folded(*other).tools.last_completed("e1") is None
     assert folded(ours).tools.last_completed("e1") is None
 
