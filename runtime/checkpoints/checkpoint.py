@@ -8,6 +8,7 @@ Backends store them: a folder of files here, the ledger in `checkpoints.ledger_b
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,13 +21,15 @@ from uuid import UUID
 
 import msgspec
 
-from turnledger.ledger import InvalidInputError
+from turnledger.ledger import InvalidInputError, InvalidRunIdError
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot
 from turnledger.runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
 
 logger = logger_of("turnledger.recovery")
 _SUFFIX = ".checkpoint.json"
+# A larger file is not a checkpoint, or would take all memory.
+MAX_BYTES = 256 * 1024 * 1024
 
 
 class CheckpointPhase(Enum):
@@ -150,25 +153,33 @@ class FilesystemCheckpointBackend:
 
     `skipped` are the files that `list_incomplete` could not read when it was last called, with
     the reason. Files are readable by their owner only, and so is a folder that is made, unless
-    `private` is False: then the umask decides on the folder.
+    `private` is False: then the umask decides on the folder. What is not a plain file of at most
+    `max_bytes` is neither followed nor read: CheckpointCorruptedError.
     """
 
     root: Path
     skipped: dict[Path, str] = field(default_factory=dict)
     private: bool = True
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         self.root = Path(self.root)
 
     def save(self, run_id: UUID, checkpoint: Checkpoint) -> None:
         self.root.mkdir(0o700 if self.private else 0o777, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{run_id}", dir=self.root)
+        path, content = self._path(run_id), checkpoint.to_json().encode()
+        if len(content) > self.max_bytes:
+            raise InvalidInputError(
+                f"The checkpoint of run {run_id} has {len(content)} bytes, and would not be read "
+                f"again: expected at most {self.max_bytes} (max_bytes)."
+            )
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem}", dir=self.root)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(checkpoint.to_json().encode())
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(self._path(run_id))
+            Path(name).replace(path)
         except BaseException:
             with suppress(OSError):
                 Path(name).unlink()
@@ -178,21 +189,27 @@ class FilesystemCheckpointBackend:
     def load(self, run_id: UUID) -> Checkpoint | None:
         path, run = self._path(run_id), str(run_id)
         try:
-            checkpoint = Checkpoint.from_json(path.read_text())
+            checkpoint = Checkpoint.from_json(_read(path, self.max_bytes).decode())
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointCorruptedError(f"{path} can't be read: {error}", run_id=run) from error
         except CheckpointCorruptedError as error:
             raise CheckpointCorruptedError(f"{path}: {error}", run_id=run) from error
-        if checkpoint.run_id != run_id:
+        if str(checkpoint.run_id) != path.name.removesuffix(_SUFFIX):
             raise CheckpointCorruptedError(
                 f"{path} holds a checkpoint of run {checkpoint.run_id}.", run_id=run
             )
         return checkpoint
 
     def delete(self, run_id: UUID) -> None:
-        self._path(run_id).unlink(missing_ok=True)
+        path = self._path(run_id)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:  # a directory, or a folder that this user may not change
+            raise CheckpointCorruptedError(
+                f"{path} can't be removed: {error}. Remove it by hand.", run_id=str(run_id)
+            ) from error
 
     def list_incomplete(self) -> Sequence[UUID]:
         """Return the runs to recover; a file that can't be read is added to `skipped`."""
@@ -201,6 +218,8 @@ class FilesystemCheckpointBackend:
         for path in sorted(self.root.glob(f"*{_SUFFIX}")):
             try:
                 run_id = UUID(path.name.removesuffix(_SUFFIX))
+                if self._path(run_id) != path:
+                    raise ValueError(f"expected the name {self._path(run_id).name}")
                 checkpoint = self.load(run_id)
             except (ValueError, CheckpointCorruptedError) as error:
                 self.skipped[path] = str(error)
@@ -211,7 +230,27 @@ class FilesystemCheckpointBackend:
         return found
 
     def _path(self, run_id: UUID) -> Path:
-        return self.root / f"{run_id}{_SUFFIX}"
+        # Whatever is given: text that is not an id could lead out of the folder.
+        try:
+            return self.root / f"{UUID(str(run_id))}{_SUFFIX}"
+        except ValueError as error:
+            raise InvalidRunIdError(f"Invalid run id {run_id!r:.100}: expected a UUID.") from error
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    """The bytes of a plain file; OSError for anything else, without following or waiting."""
+    _check_plain(path.lstat(), max_bytes)  # before it is opened: a device may act on that
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        _check_plain(os.fstat(handle), max_bytes)  # it may have been replaced meanwhile
+        return file.read(max_bytes)
+
+
+def _check_plain(found: os.stat_result, max_bytes: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("expected a plain file, found a link, a directory, a pipe or a device")
+    if found.st_size > max_bytes:
+        raise OSError(f"it has {found.st_size} bytes, expected at most {max_bytes} (max_bytes)")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,8 +7,10 @@ number of the transaction that wrote the event, shifted, plus the event's place 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from psycopg import Connection, errors
@@ -119,6 +121,121 @@ _TABLES = (
     "shelves",
     "shelf_rows",
 )
+
+# --- triggers and rules ---------------------------------------------------------------
+
+# A trigger's type: before, each statement, on DELETE, UPDATE and TRUNCATE.
+_REFUSING = 2 + 8 + 16 + 32
+_NAMES = ", ".join(f"'{name}'" for name in _TABLES if name != "log")
+_OURS = "c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'events'::regclass)"
+_OUR_TABLES = f"{_OURS} AND c.relname IN ({_NAMES})"
+_IS_OURS = f"""c.relname IN ('events', 'blobs') AND t.tgname = c.relname || '_refuse_change'
+    AND t.tgtype = {_REFUSING} AND t.tgenabled IN ('O', 'A') AND t.tgqual IS NULL
+    AND p.proname = 'refuse_change' AND p.pronamespace = c.relnamespace"""
+_TRIGGERS = f"""pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE {_OUR_TABLES} AND NOT t.tgisinternal"""
+# Whether the triggers and rules on our tables are those that this program makes, and no others.
+# Asked in every append: by the tables' numbers, for which the catalogues have indexes.
+_NUMBERS = ", ".join(f"'{name}'::regclass" for name in _TABLES if name != "log")
+UNTOUCHED = f"""((SELECT count(*) = 2 AND bool_and(
+        (tgrelid = 'events'::regclass AND tgname = 'events_refuse_change'
+            OR tgrelid = 'blobs'::regclass AND tgname = 'blobs_refuse_change')
+        AND tgtype = {_REFUSING} AND tgenabled IN ('O', 'A') AND tgqual IS NULL
+        AND tgfoid = 'refuse_change()'::regprocedure)
+    FROM pg_trigger WHERE tgrelid IN ({_NUMBERS}) AND NOT tgisinternal)
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN ({_NUMBERS})))"""
+
+# --- what verify compares ---
+
+_COLUMNS = f"""SELECT c.relname || '.' || a.attname, format_type(a.atttypid, a.atttypmod)
+    || coalesce((SELECT ' COLLATE "' || l.collname || '"' FROM pg_collation l
+        WHERE l.oid = a.attcollation AND l.collname <> 'default'), '')
+    || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
+    || CASE WHEN a.attgenerated <> '' OR a.attidentity <> '' THEN ' GENERATED' ELSE '' END
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE {_OUR_TABLES} AND a.attnum > 0 AND NOT a.attisdropped"""
+_KINDS = f"""SELECT c.relname, CASE WHEN c.relkind = 'v' THEN 'view' WHEN c.relkind <> 'r'
+        THEN 'relation of kind ' || c.relkind::text
+        WHEN c.relpersistence <> 'p' THEN 'table that does not survive a crash'
+        WHEN c.relrowsecurity THEN 'table with row security' ELSE 'table' END
+    FROM pg_class c WHERE {_OURS} AND c.relname IN ({_NAMES}, 'log')"""
+_INDEXES = f"""SELECT i.relname, CASE WHEN x.indisunique THEN 'unique ' ELSE '' END
+    || CASE WHEN x.indisvalid AND x.indpred IS NULL THEN '' ELSE 'partial ' END
+    || c.relname || ' (' || (SELECT string_agg(
+        replace(pg_get_indexdef(x.indexrelid, k, true), '"', ''), ', ' ORDER BY k)
+        FROM generate_series(1, x.indnkeyatts) k) || ')'
+    FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class c ON c.oid = x.indrelid
+    WHERE {_OUR_TABLES}"""
+_CONSTRAINTS = f"""SELECT o.conname, c.relname || ': ' || o.contype::text FROM pg_constraint o
+    JOIN pg_class c ON c.oid = o.conrelid WHERE {_OUR_TABLES} AND o.contype <> 'n'"""
+_ACTING = f"""SELECT t.tgname, c.relname || CASE WHEN {_IS_OURS} THEN '' ELSE ', other' END
+    FROM {_TRIGGERS}"""
+_RULES = f"""SELECT r.rulename, c.relname FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+    WHERE {_OUR_TABLES}"""
+_FUNCTIONS = f"""SELECT c.proname, c.prosrc FROM pg_proc c
+    WHERE {_OURS.replace("relnamespace =", "pronamespace =", 1)} AND c.proname = 'refuse_change'"""
+
+
+def changed_schema(read: Callable[[str], list[Any]]) -> Iterator[str]:
+    """Differences from the schema that this program makes, one text each; `read` runs a query.
+
+    Tables of other programs are left alone, and so are further indexes.
+    """
+    made = _made()
+    for what, query, may_have_others in (
+        ("relation", _KINDS, False),
+        ("column", _COLUMNS, False),
+        ("index", _INDEXES, True),
+        ("constraint", _CONSTRAINTS, False),
+        ("trigger", _ACTING, False),
+        ("rule", _RULES, False),
+        ("function", _FUNCTIONS, True),
+    ):
+        found = {str(name): " ".join(str(text).split()) for name, text in read(query)}
+        for name, definition in made[what].items():
+            if name not in found:
+                yield f"the {definition if what == 'relation' else what} {name} is missing"
+            elif found[name] != definition:
+                yield f"the {what} {name} is not defined as this program does"
+        for name in found.keys() - made[what].keys():
+            if not may_have_others:
+                yield f"the {what} {name!r:.80} is not the ledger's"
+
+
+@cache
+def _made() -> dict[str, dict[str, str]]:
+    """What STATEMENTS make, in the words of the queries above: definitions by kind and name."""
+    made: dict[str, dict[str, str]] = {
+        "relation": {"log": "view"},
+        "column": {},
+        "index": {},
+        "constraint": {},
+        "trigger": {f"{table}_refuse_change": table for table in ("events", "blobs")},
+        "rule": {},
+        "function": {},
+    }
+    for statement in map(" ".join, map(str.split, STATEMENTS)):
+        if table := re.match(r"CREATE TABLE (\w+) \((.*?)\)(?: WITH \(.*\))?$", statement):
+            _add_table(made, table[1], table[2])
+        elif index := re.match(r"CREATE (UNIQUE )?INDEX (\w+) ON (.*)$", statement):
+            made["index"][index[2]] = f"{(index[1] or '').lower()}{index[3]}"
+        elif function := re.match(r"CREATE FUNCTION (\w+)\(\).* AS \$\$ (.*) \$\$$", statement):
+            made["function"][function[1]] = function[2]
+    return made
+
+
+def _add_table(made: dict[str, dict[str, str]], table: str, items: str) -> None:
+    made["relation"][table] = "table"
+    made["constraint"][f"{table}_pkey"] = f"{table}: p"
+    for item in re.split(r", (?![^(]*\))", items.strip()):
+        name, definition = item.split(" ", 1)
+        if name == "PRIMARY":
+            made["index"][f"{table}_pkey"] = f"unique {table} {definition.removeprefix('KEY ')}"
+            continue
+        if definition.endswith(" PRIMARY KEY"):
+            made["index"][f"{table}_pkey"] = f"unique {table} ({name})"
+        made["column"][f"{table}.{name}"] = definition.replace(" PRIMARY KEY", " NOT NULL")
+
 
 # --- positions -----------------------------------------------------------------------
 

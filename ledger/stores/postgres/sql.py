@@ -9,10 +9,16 @@ from typing import Any
 
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import NewColumns
-from turnledger.ledger.stores.postgres.schema import FIRST_POSITION, OWN_POSITION
+from turnledger.ledger.stores.postgres.schema import FIRST_POSITION, OWN_POSITION, UNTOUCHED
 from turnledger.ledger.stores.sql import ROW, RUN
 
-_FIRST = f"WITH tx AS MATERIALIZED (SELECT {FIRST_POSITION} + %(ordinal)s AS first)"
+# Nothing is written where a trigger or a rule that is not ours would see it.
+_FIRST = f"""WITH tx AS MATERIALIZED (
+    SELECT {FIRST_POSITION} + %(ordinal)s AS first WHERE {UNTOUCHED})"""
+# What is stored in fact. The digest alone does not move when the data is changed on its way.
+_STORED = """RETURNING events.position, events.run_id, events.version, events.tag,
+    events.event_id, events.recorded_at, events.digest,
+    sha256(convert_to(events.data, 'UTF8'))"""
 _GO_ON = """moved AS (
     UPDATE runs SET version = %(version)s, digest = %(digest)s, recorded_at = %(recorded_at)s,
         status = %(status)s, epoch = %(epoch)s, prompt = %(prompt)s,
@@ -32,13 +38,13 @@ _TAGGED = """tagged AS (
 _ONE_EVENT = f"""INSERT INTO events ({ROW})
     SELECT first, %(run_id)s, %(version)s, %(tag)s, %(event_id)s, %(recorded_at)s, %(digest)s,
         %(data)s
-    FROM moved RETURNING position"""
+    FROM moved {_STORED}"""
 _NEW = """unnest(%(run_ids)s::text[], %(versions)s::bigint[], %(tags)s::text[],
     %(event_ids)s::text[], %(times)s::bigint[], %(digests)s::bytea[], %(datas)s::text[])
     WITH ORDINALITY AS new (run_id, version, tag, event_id, recorded_at, digest, data, place)"""
 _NEW_ROW = """first + place - 1, new.run_id, new.version, tag, event_id, new.recorded_at,
     new.digest, data"""
-_EVENTS = f"INSERT INTO events ({ROW}) SELECT {_NEW_ROW} FROM moved, {_NEW} RETURNING position"
+_EVENTS = f"INSERT INTO events ({ROW}) SELECT {_NEW_ROW} FROM moved, {_NEW} {_STORED}"
 
 # For one run, by: begins it or not, with tags or not, one event or several.
 _ADVANCE = {
@@ -60,7 +66,7 @@ ADVANCE_MANY = f"""{_FIRST}, moved AS (
     WHERE runs.run_id = m.run_id AND runs.version = m.before AND runs.position < first
     RETURNING 1)
     INSERT INTO events ({ROW}) SELECT {_NEW_ROW} FROM tx, {_NEW}
-    WHERE (SELECT count(*) FROM moved) = %(count)s RETURNING position"""
+    WHERE (SELECT count(*) FROM moved) = %(count)s {_STORED}"""
 REBUILT_RUN = f"""INSERT INTO runs ({RUN}, position) VALUES (
     %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,
     (SELECT position FROM events WHERE run_id = %s AND version = %s))"""

@@ -34,7 +34,13 @@ from turnledger.ledger.stores.postgres.errors import (
 )
 from turnledger.ledger.stores.postgres.inspection import RawRows, diagnostics
 from turnledger.ledger.stores.postgres.pool import ConnectionPool
-from turnledger.ledger.stores.postgres.schema import REBASE, RESTORED, SETTLED, prepare_schema
+from turnledger.ledger.stores.postgres.schema import (
+    REBASE,
+    RESTORED,
+    SETTLED,
+    changed_schema,
+    prepare_schema,
+)
 from turnledger.ledger.stores.postgres.transaction import (
     PostgresTransaction,
     TransactionFullError,
@@ -238,6 +244,9 @@ class PostgresStore(SQLStore):
 
     def raw_tags(self) -> Iterator[tuple[Any, Any, Any]]:
         return self._raw.tags()
+
+    def own_findings(self) -> Iterator[str]:
+        return changed_schema(self._all)
 
     def diagnostics(self) -> dict[str, str]:
         self._check_open()

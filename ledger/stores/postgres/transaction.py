@@ -15,7 +15,7 @@ was committed, and looks for it on a new connection.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any
 
 import psycopg
@@ -44,6 +44,7 @@ from turnledger.ledger.stores.postgres.errors import (
 )
 from turnledger.ledger.stores.postgres.leases import PostgresLeases
 from turnledger.ledger.stores.postgres.pool import CONFIRM, Writer
+from turnledger.ledger.stores.postgres.schema import UNTOUCHED
 from turnledger.ledger.stores.postgres.sql import (
     ADVANCE_MANY,
     LOCK_RUN,
@@ -196,7 +197,8 @@ class PostgresTransaction(Transaction):
         self._held = {}
         self._landmark = move.landmark()
         try:
-            first = _first(self._executor.send("appending", *advance_one(move, self._ordinal)))
+            done = self._executor.send("appending", *advance_one(move, self._ordinal))
+            first = _first(done, move.rows, committed=True)
         except LostConnectionError as error:
             last = self._settle(error)
             move.place(last - len(move.rows) + 1)
@@ -348,14 +350,21 @@ class PostgresTransaction(Transaction):
         self._blobs = {}
 
     def _write_one(self, move: Move) -> bool:
-        first = _first(self._execute("appending", *advance_one(move, self._ordinal)))
+        first = _first(self._execute("appending", *advance_one(move, self._ordinal)), move.rows)
         if first is not None:
             self._written([move], first)
+        elif self.careful and not self._one(f"SELECT {UNTOUCHED}")[0]:
+            raise StoreUnavailableError(
+                "The triggers or rules on the ledger's tables are not those that it made, so "
+                "nothing was written. `turnledger verify --all` names them: remove them, make "
+                "those that are missing again, and append the same events again."
+            )
         return first is not None
 
     def _write_many(self, moves: Sequence[Move]) -> None:
         values = advance_many(moves, self._ordinal)
-        first = _first(self._execute("appending", ADVANCE_MANY, values))
+        rows = [row for move in moves for row in move.rows]
+        first = _first(self._execute("appending", ADVANCE_MANY, values), rows)
         if first is None:
             raise RedoError
         self._written(moves, first)
@@ -462,6 +471,29 @@ class PostgresTransaction(Transaction):
             last = as_row(page[-1]).position
 
 
-def _first(inserted: Cursor[tuple[Any, ...]]) -> int | None:
-    """The position of the first event that a statement inserted; None if it moved no run."""
-    return min((position for (position,) in inserted), default=None)
+def _first(
+    inserted: Cursor[tuple[Any, ...]], rows: Sequence[NewColumns], *, committed: bool = False
+) -> int | None:
+    """The position of the first event that a statement inserted; None if it moved no run.
+
+    Args:
+        inserted: The statement's answer: what is stored, with the SHA-256 of the data.
+        rows: What was to be inserted.
+        committed: Whether the statement was the whole transaction.
+
+    Raises:
+        StoreUnavailableError: If something else was stored.
+    """
+    stored = sorted(inserted)
+    if not stored:
+        return None
+    expected = [(*row[:-1], sha256(row[-1].encode()).digest()) for row in rows]
+    if [tuple(row[1:]) for row in stored] != expected:
+        raise StoreUnavailableError(
+            "PostgreSQL stored other events than it was given: something in the database changes "
+            "them on their way. "
+            + ("They are in the ledger, and not acknowledged. " if committed else "")
+            + "Write nothing more to it, and see what `turnledger verify --all` says."
+        )
+    position: int = stored[0][0]
+    return position

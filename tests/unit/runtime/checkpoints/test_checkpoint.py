@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,14 @@ import pytest
 
 from tests.agent import Crash
 from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in
-from turnledger.ledger import CheckpointStored, Ledger, RunClaimedError, new_run_id
+from turnledger.ledger import (
+    CheckpointStored,
+    InvalidInputError,
+    InvalidRunIdError,
+    Ledger,
+    RunClaimedError,
+    new_run_id,
+)
 from turnledger.projections import state_at
 from turnledger.runtime import (
     AdapterResumeState,
@@ -207,6 +216,117 @@ def test_a_corrupt_file_is_skipped_and_reported(
         loop.recover(bad)
     loop.abandon(bad)
     assert not torn.exists()
+
+
+def _as_fifo(path: Path, outside: Path) -> None:
+    os.mkfifo(path)
+
+
+def _as_socket(path: Path, outside: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(path))
+
+
+def _as_device(path: Path, outside: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _as_link(path: Path, outside: Path) -> None:
+    path.symlink_to(outside)
+
+
+def _as_directory(path: Path, outside: Path) -> None:
+    path.mkdir()
+
+
+def _as_huge(path: Path, outside: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    "make", [_as_fifo, _as_socket, _as_device, _as_link, _as_directory, _as_huge]
+)
+def test_what_is_not_a_plain_file_is_skipped_and_reported(
+    make: Callable[[Path, Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither followed nor waited for nor read into memory; a link may lead to a good one."""
+    backend, elsewhere = FilesystemCheckpointBackend(tmp_path / "in"), tmp_path / "out"
+    good, bad = new_run_id(), new_run_id()
+    backend.save(good, checkpoint(good))
+    FilesystemCheckpointBackend(elsewhere).save(bad, checkpoint(bad))
+    name = f"{bad}.checkpoint.json"
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    make(Path("in") / name, elsewhere / name)
+    assert list(backend.list_incomplete()) == [good]
+    assert set(backend.skipped) == {tmp_path / "in" / name}
+    with pytest.raises(CheckpointCorruptedError, match=r"expected (a plain file|at most)"):
+        backend.load(bad)
+    if make is _as_directory:
+        with pytest.raises(CheckpointCorruptedError, match="by hand"):
+            backend.delete(bad)
+    else:
+        backend.delete(bad)
+        assert list(backend.list_incomplete()) == [good]
+        assert backend.skipped == {}
+    assert FilesystemCheckpointBackend(elsewhere).load(bad) is not None
+
+
+@pytest.mark.parametrize(
+    "spelled", ["notes", "", "{}", "{0}", "urn:uuid:{1}", "{2}", "{{{1}}}", "\udcff"]
+)
+def test_a_name_that_is_not_an_id_is_skipped_and_reported(spelled: str, tmp_path: Path) -> None:
+    """Also one that Python takes for an id, but under which the run would not be found."""
+    backend, run_id = FilesystemCheckpointBackend(tmp_path), new_run_id()
+    name = spelled.format(run_id.hex, run_id, str(run_id).upper()) if "{" in spelled else spelled
+    file = tmp_path / f"{name}.checkpoint.json"
+    file.write_text(checkpoint(run_id).to_json())
+    assert list(backend.list_incomplete()) == []
+    assert set(backend.skipped) == {file}
+
+
+@pytest.mark.parametrize("text", ["../out", "/etc/passwd", "..", "", "a/b", "\0", "x" * 300])
+def test_a_run_id_given_as_text_can_not_leave_the_folder(text: Any, tmp_path: Path) -> None:
+    """Neither to read nor to write nor to delete; an id as text is the id."""
+    backend, run_id = FilesystemCheckpointBackend(tmp_path / "in"), new_run_id()
+    backend.save(run_id, checkpoint(run_id))
+    outside = tmp_path / "out.checkpoint.json"
+    outside.write_text(checkpoint(run_id).to_json())
+    before = sorted(tmp_path.rglob("*"))
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: backend.load(text),
+        lambda: backend.delete(text),
+        lambda: backend.save(text, checkpoint(run_id)),
+    )
+    for attempt in attempts:
+        with pytest.raises(InvalidRunIdError):
+            attempt()
+    assert sorted(tmp_path.rglob("*")) == before
+    as_text: Any = str(run_id).upper()
+    assert backend.load(as_text) is not None
+
+
+def test_a_checkpoint_that_would_not_be_read_again_is_not_saved(tmp_path: Path) -> None:
+    """The one before it stays."""
+    run_id = new_run_id()
+    FilesystemCheckpointBackend(tmp_path).save(run_id, checkpoint(run_id))
+    backend = FilesystemCheckpointBackend(tmp_path, max_bytes=2000)
+    with pytest.raises(InvalidInputError, match="max_bytes"):
+        backend.save(run_id, checkpoint(run_id, request_payload=bytes(2000)))
+    assert backend.load(run_id) is not None
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_folder_of_checkpoints_is_for_its_owner_only(private: bool, tmp_path: Path) -> None:
+    """Unless the setting leaves it to the umask; the files are private in any case."""
+    before = os.umask(0o022)
+    try:
+        run_id, folder = new_run_id(), tmp_path / "new"
+        FilesystemCheckpointBackend(folder, private=private).save(run_id, checkpoint(run_id))
+    finally:
+        os.umask(before)
+    assert f"{folder.stat().st_mode:o}" == ("40700" if private else "40755")
+    assert [f"{file.stat().st_mode:o}" for file in folder.iterdir()] == ["100600"]
 
 
 def test_a_file_is_written_whole_or_not_at_all(
