@@ -31,6 +31,7 @@ from turnledger.ledger import (
     SystemClock,
     new_run_id,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import STANDARD
@@ -77,6 +78,7 @@ LEASE = timedelta(seconds=60)
 logger = logger_of("turnledger.loop")
 
 
+@explain_methods()
 @dataclass(frozen=True)
 class MainLoopConfig:
     """Defaults for requests that have no limits of their own.
@@ -97,6 +99,7 @@ class MainLoopConfig:
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
 
 
+@explain_methods()
 class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     """Takes requests, from a bus or by `execute`, and runs each to its end.
 

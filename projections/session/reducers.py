@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from turnledger.ledger import InnerMessage
+from turnledger.ledger.arguments import explain_arguments
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class Reducer(Protocol):
     ) -> tuple[Any, ...]: ...
 
 
+@explain_arguments
 def append_all(slice_values: tuple[T, ...], event: T, *, context: ReducerContext) -> tuple[T, ...]:
     """Append the event to the slice."""
     return (*slice_values, event)
@@ -73,6 +75,7 @@ def replace_latest_by(key: Callable[[Any], Hashable]) -> Reducer:
     return replace
 
 
+@explain_arguments
 def inner_message_append(
     slice_values: tuple[InnerMessage, ...], event: InnerMessage, *, context: ReducerContext
 ) -> tuple[InnerMessage, ...]:

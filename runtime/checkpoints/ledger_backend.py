@@ -21,6 +21,7 @@ from turnledger.ledger import (
     Record,
     RunStarted,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections import CheckpointEntry, CheckpointView, Declarations, fold
 from turnledger.projections.views.checkpoints import CheckpointsState
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
@@ -29,6 +30,7 @@ from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot
 
 
+@explain_methods()
 class LedgerCheckpointBackend:
     """Checkpoint backend over a ledger; `declarations` are the types of session state."""
 

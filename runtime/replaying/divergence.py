@@ -15,6 +15,7 @@ from turnledger.ledger import (
     Event,
     Record,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
 
@@ -70,6 +71,7 @@ _ADVICE: dict[Cause, str] = {
 assert set(_ADVICE) == set(get_args(Cause))
 
 
+@explain_methods()
 @dataclass(frozen=True)
 class Divergence:
     """The first event of a replay that differs from the recorded one."""
