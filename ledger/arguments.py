@@ -26,7 +26,7 @@ Fits = Callable[[Any], bool]
 INT64 = range(-(2**63), 2**63)
 # `canonical_id` checks these, and names the kind of id.
 _CHECKED_ELSEWHERE = ("RunId", "RunId | None")
-_TAKES_REST = 0x04
+_TAKES_REST, _GENERATES = 0x04, 0x20
 
 
 class _Check(NamedTuple):
@@ -66,8 +66,11 @@ def explain_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function that has checks of its own, or is called often.
 
     Its arguments are looked at only when it let an error through that is neither of this project
-    nor a TypeError: if one is not of its annotated type, then that is the error.
+    nor a TypeError: if one is not of its annotated type, then that is the error. A generator
+    raises after its call, so its arguments are checked before.
     """
+    if isinstance(function, types.FunctionType) and function.__code__.co_flags & _GENERATES:
+        return check_arguments(function)
 
     @wraps(function)
     def explained(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -15,6 +15,7 @@ import msgspec
 
 from turnledger.ledger import InnerMessage
 from turnledger.ledger.arguments import explain_arguments
+from turnledger.ledger.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -80,8 +81,13 @@ def inner_message_append(
     slice_values: tuple[InnerMessage, ...], event: InnerMessage, *, context: ReducerContext
 ) -> tuple[InnerMessage, ...]:
     """Append a message, in its evaluation's order; one that is there already is ignored."""
-    if any(message.message_id == event.message_id for message in slice_values):
-        return slice_values
+    try:
+        if any(message.message_id == event.message_id for message in slice_values):
+            return slice_values
+    except AttributeError as error:
+        raise InvalidInputError(
+            "Invalid slice_values: expected a tuple of InnerMessage."
+        ) from error
     for place, message in enumerate(slice_values):
         if message.evaluation_id == event.evaluation_id and message.sequence > event.sequence:
             return (*slice_values[:place], event, *slice_values[place:])
