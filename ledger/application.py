@@ -25,6 +25,7 @@ from eventsourcing.persistence import (
 from eventsourcing.popo import POPOFactory
 from eventsourcing.utils import Environment
 
+from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import ConcurrentAppendError, EventIdConflictError
 from turnledger.ledger.ledger import Ledger
 from turnledger.ledger.runs.append import AppendRequest, append
@@ -196,6 +197,7 @@ class LedgerMapper(Mapper[UUID]):
         return self._ledger.record(stored_event.originator_id, stored_event.originator_version)
 
 
+@check_methods()
 class LedgerApplication(Application[UUID]):
     """The library's application over an open ledger, for its `ProjectionRunner`.
 

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 import uuid_utils
 
-from turnledger.ledger.errors import IntegrityFailureError
+from turnledger.ledger.errors import IntegrityFailureError, short_repr
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The times that a record may have, in microseconds since 1970. They end with the year 9000, so that
@@ -58,10 +58,10 @@ def to_datetime(micros: int) -> datetime:
     """
     try:
         return EPOCH + timedelta(0, micros // 1_000_000, micros % 1_000_000)
-    except (OverflowError, TypeError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise IntegrityFailureError(
-            f"Invalid time {micros!r:.80}: outside the range of dates, so the ledger is damaged. "
-            "Run `turnledger verify`."
+            f"Invalid time {short_repr(micros)}: outside the range of dates, so the ledger is "
+            "damaged. Run `turnledger verify`."
         ) from error
 
 

@@ -72,6 +72,21 @@ def _storable(text: str) -> str:
     return text[:_MAX_ERROR_TEXT].encode(errors="replace").decode()
 
 
+_MOST_SHOWN = 200
+
+
+def short_repr(value: object) -> str:
+    """A value's `repr` for a message, cut where it is long.
+
+    Never raises: a value that has no `repr` is named by its type. An integer of more digits than
+    Python writes has none, nor has deep nesting.
+    """
+    try:
+        return _storable(repr(value[:_MOST_SHOWN] if type(value) is str else value)[:_MOST_SHOWN])
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
 class TurnledgerError(Exception):
     """The root of every error of this project."""
 

@@ -13,6 +13,7 @@ from threading import Event as Flag
 from typing import Literal, Self, TypeAlias
 from uuid import UUID, uuid5
 
+from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.clock import Clock, SystemClock, to_micros
 from turnledger.ledger.errors import (
     BlobNotFoundError,
@@ -24,6 +25,7 @@ from turnledger.ledger.errors import (
     RecordNotFoundError,
     RunNotFoundError,
     StoreUnavailableError,
+    short_repr,
 )
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits
@@ -114,6 +116,7 @@ class Appended:
         return f"<Appended to {run_id}: {len(rows)} events>"
 
 
+@check_methods(skip=("append", "prepare", "redact"))
 class Ledger:
     """An append-only ledger of runs. `Ledger.open` opens one; it is a context manager."""
 
@@ -649,7 +652,7 @@ def _check_text(*wanted: str | None) -> None:
     for text in wanted:
         if text is not None and not is_storable(text):
             raise InvalidInputError(
-                f"Invalid text {text!r:.100}: it has NUL or characters that are not Unicode."
+                f"Invalid text {short_repr(text)}: it has NUL or characters that are not Unicode."
             )
 
 

@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import msgspec
 
 from turnledger.ledger import Event, Record
+from turnledger.ledger.arguments import explain_arguments
+from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.projections.digests import canonical, combine
 
@@ -116,6 +118,7 @@ def tags_of(*reads: type[Event]) -> frozenset[str]:
     return frozenset(tags)
 
 
+@explain_arguments
 def fold(records: Iterable[Record], projection: Projection[S], state: S | None = None) -> S:
     """The state after these records.
 
@@ -128,12 +131,14 @@ def fold(records: Iterable[Record], projection: Projection[S], state: S | None =
     return cast(S, fold_pages(records, (projection,), (current,))[0][0])
 
 
+@explain_arguments
 def fold_together(
     records: Iterable[Record],
     projections: Sequence[Projection[Any]],
     states: Sequence[Any] | None = None,
 ) -> list[Any]:
     """The states of several projections, in one pass over the records (see `fold`)."""
+    _places(tuple(projections))
     current = [p.initial() for p in projections] if states is None else states
     return fold_pages(records, projections, current)[0]
 
@@ -148,6 +153,11 @@ def fold_pages(
     left = iter(records)
     while found := list(islice(left, PAGE)):
         last = found[-1]
+        if not isinstance(last, Record):
+            raise InvalidInputError(
+                f"Invalid records: got {type(last).__name__}, expected the records of a run, such "
+                "as ledger.read(run_id)."
+            )
         if len(found) == 1:  # a step of a loop
             for place in places.get(last.tag, ()):
                 current[place] = projections[place].apply(current[place], last)
@@ -167,6 +177,10 @@ def _places(projections: tuple[Projection[Any], ...]) -> dict[str, tuple[int, ..
     """By tag, the places of the projections that read it."""
     found: dict[str, tuple[int, ...]] = {}
     for place, projection in enumerate(projections):
+        if not isinstance(projection, Projection):
+            raise InvalidInputError(
+                f"Invalid projection: got {type(projection).__name__}, expected a Projection."
+            )
         for tag in tags_read(projection):
             found[tag] = (*found.get(tag, ()), place)
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from turnledger.ledger.errors import InvalidInputError, TurnledgerError, error_text
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError, error_text, short_repr
 from turnledger.ledger.redaction.safe_logging import logger_of
 
 EventT = TypeVar("EventT")
@@ -152,8 +152,8 @@ def _require_class(event_type: object) -> None:
     # would silently never be called.
     if not isinstance(event_type, type):
         raise InvalidInputError(
-            f"Invalid event type {event_type!r}: expected a class. Subscribe to the plain class, "
-            "and look at the event in the handler."
+            f"Invalid event type {short_repr(event_type)}: expected a class. Subscribe to the "
+            "plain class, and look at the event in the handler."
         )
 
 

@@ -31,6 +31,7 @@ from turnledger.ledger import (
     SystemClock,
     new_run_id,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.redaction.events import redacted
@@ -84,6 +85,7 @@ MAX_TURNS = 50
 logger = logger_of("turnledger.loop")
 
 
+@explain_methods()
 @dataclass(frozen=True)
 class MainLoopConfig:
     """Defaults for requests that have no limits of their own.
@@ -107,6 +109,7 @@ class MainLoopConfig:
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
 
 
+@explain_methods()
 class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     """Takes requests, from a bus or by `execute`, and runs each to its end.
 

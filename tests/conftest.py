@@ -8,6 +8,9 @@ import warnings
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Modules beside the tests assert too: with `python -O` their asserts would vanish silently.
+pytest.register_assert_rewrite("tests")
+
 with warnings.catch_warnings():
     # It looks for a runtime folder when it is imported, and complains when there is none.
     warnings.simplefilter("ignore")

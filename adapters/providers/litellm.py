@@ -16,6 +16,7 @@ from turnledger.adapters.providers.retry import InterruptedStreamError
 from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections import ChatTurn, ToolUseBlock
 from turnledger.runtime import Reply
 from turnledger.runtime.agent.models import Sending
@@ -29,6 +30,7 @@ _WANT_REASONING = ("deepseek/", "moonshot/")
 _SIGNED = "__thought__"
 
 
+@explain_methods()
 class LiteLLMAdapter(SdkAdapter[OutputT]):
     """A model by its name in LiteLLM: "anthropic/claude-...", "gemini/gemini-...".
 

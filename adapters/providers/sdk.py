@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
 from turnledger.ledger import InvalidInputError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime import ProviderAdapter, Reply, Request, TextReceived, ThrottlePolicy
 from turnledger.runtime.agent.models import RetryAdvice, ToolChoice
 
@@ -80,6 +81,7 @@ class AdapterOptions(ModelOptions, total=False):
     client_kwargs: Mapping[str, Any] | None
 
 
+@explain_methods()
 class SdkAdapter(ProviderAdapter[OutputT]):
     """A provider that is reached through a client which is given, or made when it is needed.
 

@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from turnledger.ledger.errors import InvalidEventError, InvalidInputError, LimitExceededError
+from turnledger.ledger.arguments import INT64
+from turnledger.ledger.errors import (
+    InvalidEventError,
+    InvalidInputError,
+    LimitExceededError,
+    short_repr,
+)
 from turnledger.ledger.events.types import EvaluationStarted, Event, RunStarted
 
 # PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
@@ -29,8 +35,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise InvalidInputError(f"Limits({name}=...): expected a whole number above 0.")
+            found = getattr(self, name)
+            if not isinstance(found, int) or found not in INT64 or found < 1:
+                raise InvalidInputError(
+                    f"Limits({name}=...): expected a whole number above 0, of at most 64 bits."
+                )
         if self.max_batch_events > BATCH_CEILING:
             raise InvalidInputError(
                 f"Limits(max_batch_events={self.max_batch_events}): the most is {BATCH_CEILING}."
@@ -43,7 +52,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, what: str, found: int, setting: str) -> None:
         """LimitExceededError if more was found than the setting of this name allows."""
-        limit: int = getattr(self, setting)
+        limit = getattr(self, setting, None)
+        if not isinstance(limit, int):
+            raise InvalidInputError(f"Unknown limit {short_repr(setting)}.")
         if found > limit:
             raise LimitExceededError(what, limit=limit, found=found, setting=setting)
 

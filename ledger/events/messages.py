@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger.clock import new_message_id, utc_now
+from turnledger.ledger.errors import InvalidEventError
 
 # Recorded times have a time zone, so that those of different machines can be compared.
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -52,7 +53,7 @@ class MediaContent(Value, frozen=True, tag_field="kind", tag="media"):
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.blob is None):
-            raise ValueError("media has exactly one of url and blob")
+            raise InvalidEventError("media has exactly one of url and blob")
 
 
 class InnerMessage(Value, frozen=True):

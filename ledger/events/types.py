@@ -17,6 +17,7 @@ from uuid import UUID
 
 import msgspec
 
+from turnledger.ledger.errors import InvalidEventError
 from turnledger.ledger.events.messages import Count, InnerMessage, Moment, Value
 
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
@@ -106,11 +107,11 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if isinstance(self.time_limit, float) and not isfinite(self.time_limit):
-            raise ValueError("time_limit is a finite number of seconds")
+            raise InvalidEventError("time_limit is a finite number of seconds")
         if (self.parent is None) != (self.kind == "run"):
-            raise ValueError("a parent goes with kind fork or continuation, and only then")
-        if (self.parent is None) != (self.at == 0):
-            raise ValueError("at is the parent's version to go on from, 1 or more")
+            raise InvalidEventError("a parent goes with kind fork or continuation, and only then")
+        if (self.parent is None) != (type(self.at) is int and self.at == 0):
+            raise InvalidEventError("at is the parent's version to go on from, 1 or more")
 
 
 class RunClaimed(BaseEvent, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Self
 from weakref import WeakSet
 
+from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
 from turnledger.ledger.redaction.json_text import Unescaped, has_escapes, replace_values
@@ -33,6 +34,7 @@ Path = tuple[str, ...]
 WITH_OWN_RULES: WeakSet[Redactor] = WeakSet()
 
 
+@check_methods(skip=("text", "value", "may_hold_secret"))
 class Redactor:
     """Finds secrets and replaces each with a marker, "[redacted: github-token]".
 
@@ -77,7 +79,7 @@ class Redactor:
             raise InvalidInputError(
                 f"The redactor's file {name} can't be read: {error.strerror}."
             ) from error
-        except InvalidInputError as error:
+        except ValueError as error:  # an InvalidInputError, or a name with NUL
             raise InvalidInputError(f"The redactor's file {name}: {error}") from error
 
     def __repr__(self) -> str:
@@ -90,6 +92,8 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Text with its secrets replaced; the same object if there are none."""
+        if not isinstance(text, str):
+            raise InvalidInputError(f"Invalid text: got {type(text).__name__}, expected text.")
         return self._text(text, (), 0)
 
     def value(self, value: Any, path: Path = ()) -> Any:
@@ -97,10 +101,19 @@ class Redactor:
 
         `path` has the names of the fields that the value is in.
         """
-        return self._value(value, path, 0)
+        if not isinstance(path, tuple):
+            raise InvalidInputError(f"Invalid path: got {type(path).__name__}, expected a tuple.")
+        try:
+            return self._value(value, path, 0)
+        except (AttributeError, RecursionError) as error:
+            raise InvalidInputError(
+                "Invalid value: expected JSON, with text as keys and no deep nesting."
+            ) from error
 
     def may_hold_secret(self, data: bytes) -> bool:
         """Whether text, or JSON, has to be searched for secrets."""
+        if not isinstance(data, bytes):
+            raise InvalidInputError(f"Invalid data: got {type(data).__name__}, expected bytes.")
         return self._searches_all or self._prefilter.may_hold_secret(data)
 
     # --- the search ---

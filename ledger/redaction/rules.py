@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, TypedDict
 
-from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.ledger.redaction.patterns import LazyRegex
 
 _NAME = LazyRegex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -26,6 +27,9 @@ Path = tuple[str, ...]
 def marker(name: str) -> str:
     """The text that replaces a secret: its kind, and nothing else of it."""
     return f"[redacted: {name}]"
+
+
+MOST_REGEX = 10_000
 
 
 class Fields:
@@ -71,6 +75,7 @@ class Fields:
         return text
 
 
+@explain_methods(skip=("applies_to", "spans"))
 class SecretPattern:
     """A regular expression for secrets of one's own.
 
@@ -109,8 +114,8 @@ def check_name(name: str, what: str) -> None:
     """Raise InvalidInputError if a name can't be in a marker."""
     if not isinstance(name, str) or not _NAME.regex.fullmatch(name):
         raise InvalidInputError(
-            f"Invalid name of a {what}: got {name!r}, expected up to 64 letters, digits, dots, "
-            "dashes and underscores, the first a letter or digit."
+            f"Invalid name of a {what}: got {short_repr(name)}, expected up to 64 letters, digits, "
+            "dots, dashes and underscores, the first a letter or digit."
         )
 
 
@@ -118,6 +123,11 @@ def _compiled(regex: str, name: str) -> re.Pattern[str]:
     if not isinstance(regex, str):
         raise InvalidInputError(
             f"Pattern {name!r}: the regular expression must be text, got {type(regex).__name__}."
+        )
+    if len(regex) > MOST_REGEX:
+        raise InvalidInputError(
+            f"Pattern {name!r}: the regular expression has {len(regex)} characters, expected at "
+            f"most {MOST_REGEX}: a longer one takes seconds to compile. Split it."
         )
     try:
         compiled = re.compile(regex)

@@ -19,6 +19,7 @@ from turnledger.ledger.errors import (
     ConcurrentAppendError,
     EventIdConflictError,
     ForkPointError,
+    IntegrityFailureError,
     InvalidEventError,
     RunClaimedError,
     RunNotFoundError,
@@ -205,11 +206,12 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
             f"Run {parent} is at version {owner.version}: it has no event {at} to go on from."
         )
     while at <= owner.parent_version:
-        assert owner.parent is not None
-        owner = tx.run(owner.parent)
-        assert owner is not None
+        owner = tx.run(owner.parent) if owner.parent is not None else None
+        if owner is None:
+            raise _damaged(parent, at)
     point = tx.row_at(owner.run_id, at)
-    assert point is not None
+    if point is None:
+        raise _damaged(parent, at)
     following = tx.row_at(owner.run_id, at + 1)
     if following is not None and following.recorded_at == point.recorded_at:
         raise ForkPointError(
@@ -217,3 +219,10 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
             "the end of one. Choose a version whose next event has another recorded_at."
         )
     return child_of(request.run_id, point.digest, point.recorded_at, started)
+
+
+def _damaged(run: str, version: int) -> IntegrityFailureError:
+    return IntegrityFailureError(
+        f"The ledger is damaged: run {run} has no event {version}, though its index says so. "
+        "Run `turnledger verify`."
+    )

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
 from typing import TypeVar
 from uuid import UUID
 
+from turnledger.ledger.arguments import INT64
 from turnledger.ledger.clock import Clock
 from turnledger.ledger.errors import (
     InvalidEventError,
     InvalidInputError,
     InvalidRunIdError,
+    short_repr,
 )
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits, check_indexed
@@ -49,6 +52,7 @@ ANY = Expected.ANY
 _ONE = (BaseEvent, Draft, Entry)
 _NAMED = (Draft, Entry)
 _ID = (UUID, str)
+_VERSIONS = range(INT64.stop)
 _CLAIMED = RunClaimed.tag
 _FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
 
@@ -58,14 +62,14 @@ def _canonical(value: RunId, what: str) -> str:
     try:
         return str(value if isinstance(value, UUID) else UUID(value))
     except ValueError:
-        raise InvalidRunIdError(f"Invalid {what} {value!r}: expected a UUID.") from None
+        raise InvalidRunIdError(f"Invalid {what} {short_repr(value)}: expected a UUID.") from None
 
 
 def canonical_id(value: RunId, what: str = "run id") -> str:
     """The spelling of an id that is stored: lower case, with dashes."""
     if isinstance(value, _ID):
         return _canonical(value, what)
-    raise InvalidRunIdError(f"Invalid {what} {value!r}: expected a UUID.")
+    raise InvalidRunIdError(f"Invalid {what} {short_repr(value)}: expected a UUID.")
 
 
 def build_request(
@@ -88,7 +92,7 @@ def build_request(
         codec: Encodes and checks the events.
         clock: Gives ids to events without one.
     """
-    batch = [events] if isinstance(events, _ONE) else list(_each(events, "events"))
+    batch = [events] if isinstance(events, _ONE) else _batch(events, codec.limits)
     return AppendRequest(
         canonical_id(run_id),
         _entries(batch, codec, clock),
@@ -105,6 +109,13 @@ def _each(things: Iterable[T], name: str) -> Iterator[T]:
         raise InvalidInputError(
             f"Invalid {name}: expected one or a list of them, got {type(things).__name__}."
         ) from None
+
+
+def _batch(events: Iterable[Appendable], limits: Limits) -> list[Appendable]:
+    """The events; of an iterator not many more than are allowed, since it may have no end."""
+    if isinstance(events, list | tuple):
+        return list(events)
+    return list(islice(_each(events, "events"), limits.max_batch_events + 1))
 
 
 def prepare(item: Appendable, codec: Codec, clock: Clock) -> Entry:
@@ -162,12 +173,16 @@ def _version(value: int | Expected) -> int:
         return ANY_VERSION
     if value is NEW:
         return 0
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and value in _VERSIONS:
         return value
-    raise InvalidInputError(f"Invalid expected_version {value!r}: expected a version, NEW or ANY.")
+    raise InvalidInputError(
+        f"Invalid expected_version {short_repr(value)}: expected a version, NEW or ANY."
+    )
 
 
 def _epoch(value: int | None) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value in INT64):
         return value
-    raise InvalidInputError(f"Invalid epoch {value!r}: expected the number that claim() granted.")
+    raise InvalidInputError(
+        f"Invalid epoch {short_repr(value)}: expected the number that claim() granted."
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.clock import Clock
 from turnledger.ledger.errors import (
     IntegrityFailureError,
@@ -29,6 +30,7 @@ class _Claims(Protocol):
     def release(self, claim: Claim) -> None: ...
 
 
+@check_methods()
 class Claim:
     """A worker's right to write to a run; a context manager that releases it."""
 

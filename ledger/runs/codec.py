@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import (
     EventDecodeError,
     IntegrityFailureError,
@@ -18,6 +19,7 @@ from turnledger.ledger.errors import (
     InvalidInputError,
     LimitExceededError,
     UnknownEventTypeError,
+    short_repr,
 )
 from turnledger.ledger.events.limits import Limits, check_json
 from turnledger.ledger.events.messages import InnerMessage
@@ -39,6 +41,7 @@ _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
 _MOST_SHOWN = 10_000
 
 
+@check_methods(skip=("encode", "encode_checked", "decode"))
 class Codec:
     """Encodes and decodes events, within limits.
 
@@ -189,7 +192,7 @@ class Codec:
     def _decode_retired(self, tag: object, data: str | bytes) -> Event:
         if not isinstance(tag, str):
             # The same bytes stored as another type, which no query would find: tampering.
-            raise IntegrityFailureError(f"A record's tag is not stored as text: {tag!r}.")
+            raise IntegrityFailureError(f"A record's tag is not stored as text: {short_repr(tag)}.")
         if tag not in self._upcasters:
             raise UnknownEventTypeError(tag, known=CATALOGUE, written=self.written)
         payload = msgspec.json.decode(data, type=dict[str, Any])

@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnledger.ledger.errors import InvalidInputError, StoreBusyError
+from turnledger.ledger.arguments import check_methods
+from turnledger.ledger.errors import InvalidInputError, StoreBusyError, short_repr
 from turnledger.ledger.runs.transaction import Transaction, Watermark
 
 PAGE = 500
@@ -42,6 +43,7 @@ class DerivedReader(ABC):
         """Rows with key > after, in the order of the keys' code points."""
 
 
+@check_methods()
 class DerivedData:
     """The derived data of one name. `Ledger.derived_data(name)` gives it; it may be empty."""
 
@@ -140,7 +142,7 @@ class DerivedData:
 
 def is_storable(text: str) -> bool:
     """Whether every store can hold this text: PostgreSQL takes no NUL."""
-    if "\0" in text:
+    if not isinstance(text, str) or "\0" in text:
         return False
     try:
         text.encode()
@@ -159,7 +161,7 @@ def _check_rows(rows: Mapping[str, str | None]) -> None:
 def _check_text(what: str, text: str) -> None:
     if not isinstance(text, str) or not is_storable(text):
         raise InvalidInputError(
-            f"Invalid text for {what}: got {str(text)[:100]!r}, expected text without NUL and "
+            f"Invalid text for {what}: got {short_repr(text)}, expected text without NUL and "
             "without lone surrogates."
         )
 

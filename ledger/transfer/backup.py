@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from turnledger.ledger.arguments import check_arguments
 from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.errors import IntegrityFailureError, InvalidInputError, StoreUnavailableError
 from turnledger.ledger.events.limits import BATCH_CEILING, Limits
@@ -64,6 +65,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool
 
 
+@check_arguments
 def back_up(
     ledger: Ledger,
     path: str | os.PathLike[str],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import BinaryIO
 
+from turnledger.ledger.arguments import check_arguments
 from turnledger.ledger.errors import DAMAGE, IntegrityFailureError, RunNotFoundError
 from turnledger.ledger.events.blobs import blob_name, blobs_named
 from turnledger.ledger.events.chain import GENESIS, linker
@@ -31,6 +32,7 @@ from turnledger.ledger.transfer.seal_check import check_exported, seal_line
 from turnledger.ledger.transfer.validate import Lineages
 
 
+@check_arguments
 def export_runs(
     ledger: Ledger,
     out: BinaryIO,

@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from turnledger.ledger.arguments import check_arguments
 from turnledger.ledger.errors import (
     BlobNotFoundError,
     ImportConflictError,
@@ -75,6 +76,7 @@ class ImportReport(msgspec.Struct, frozen=True, kw_only=True):
     rechained: tuple[str, ...] = ()
 
 
+@check_arguments
 def import_runs(
     ledger: Ledger,
     source: BinaryIO,

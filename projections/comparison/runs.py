@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from turnledger.ledger import Ledger, Record
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.lineage import NO_END, lineage
 from turnledger.projections.comparison.align import Pair, align, gaps, whole
@@ -95,6 +96,7 @@ class StateComparison(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
 
 
+@explain_arguments
 def compare(
     ledger: Ledger, first: RunId, second: RunId, *, other_ledger: Ledger | None = None
 ) -> Comparison:

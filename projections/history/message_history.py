@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias, final
 
 from turnledger.ledger import InnerMessage, MediaContent
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.projections.digests import combine
 from turnledger.projections.history.blocks import (
     STUB_TEXT,
@@ -57,6 +59,7 @@ class _System:
 _NO_SYSTEM = _System("")
 
 
+@explain_methods()
 @final
 class MessageHistory:
     """One conversation: the system text, and turns of user and assistant that alternate."""
@@ -155,7 +158,7 @@ class MessageHistory:
         Calls at the end that have no result get a stub, or are left out (`"skip"`).
         """
         if incomplete not in ("stub", "skip"):
-            raise ValueError(f"incomplete is 'stub' or 'skip', not {incomplete!r}")
+            raise InvalidInputError(f"incomplete is 'stub' or 'skip', not {short_repr(incomplete)}")
         tip = self._tip
         if tip is None or not tip.waits:
             return tuple(turns_until(tip))

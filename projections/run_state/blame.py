@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from turnledger.ledger import InvalidInputError, Ledger, Record, RecordNotFoundError
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.lazy_json import (
@@ -33,6 +34,7 @@ class _Page(NamedTuple):
     then: Any
 
 
+@explain_arguments
 def blame(
     ledger: Ledger,
     run_id: RunId,

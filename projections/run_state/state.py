@@ -7,6 +7,8 @@ from copy import deepcopy
 from typing import Any, final
 
 from turnledger.ledger import Ledger, Record, RecordNotFoundError
+from turnledger.ledger.arguments import explain_arguments, explain_methods
+from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import combine
 from turnledger.projections.history.message_history import MessageHistory
@@ -37,6 +39,11 @@ def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any],
     )
 
 
+# Conversation, tools, slices, checkpoints, usage, summary and timeline.
+_VIEWS = 7
+
+
+@explain_methods()
 @final
 class RunState:
     """The state of a run at one version: all built-in views."""
@@ -47,6 +54,11 @@ class RunState:
         self.version = version
         self._projections = projections
         self._states: tuple[Any, ...] = tuple(states)
+        if len(self._states) != _VIEWS:
+            raise InvalidInputError(
+                f"Invalid states: got {len(self._states)}, expected {_VIEWS}. RunState.initial() "
+                "makes them."
+            )
         self.conversation: ConversationState = self._states[0]
         self.tools: ToolsState = self._states[1]
         self.slices: SlicesState = self._states[2]
@@ -112,6 +124,7 @@ def _unpacked(content: bytes) -> RunState:
     return RunState(*unpacked(content))
 
 
+@explain_arguments
 def state_at(
     ledger: Ledger,
     run_id: RunId,
@@ -133,6 +146,7 @@ def state_at(
     return state
 
 
+@explain_arguments
 def diff(
     ledger: Ledger,
     run_id: RunId,

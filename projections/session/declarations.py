@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import InvalidInputError
-from turnledger.ledger.errors import error_text
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import error_text, short_repr
 from turnledger.projections.digests import canonical
 from turnledger.projections.session.reducers import Reducer, declared_reducers
 
 
+@explain_methods()
 class Declarations:
     """The slice and event types of a program, under their names, and their reducers."""
 
@@ -25,6 +27,8 @@ class Declarations:
 
     def declare(self, kind: type, *, name: str | None = None) -> str:
         """Make a type known under a name, by default the one it has here, or the class's own."""
+        if not isinstance(kind, type):
+            raise InvalidInputError(f"Invalid type {short_repr(kind)}: expected a class.")
         known_as = name or self._names.get(kind) or kind.__name__
         other = self._types.get(known_as)
         if other is not None and other is not kind:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from turnledger.ledger import InnerMessage, ToolCallRecord
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.events.messages import ToolCallStatus
 
 
@@ -16,6 +17,7 @@ class HasSlices(Protocol):
     def select_all(self, slice_type: Any, /) -> tuple[Any, ...]: ...
 
 
+@explain_arguments
 def get_inner_messages(
     session: HasSlices, evaluation_id: str | None = None
 ) -> tuple[InnerMessage, ...]:
@@ -25,6 +27,7 @@ def get_inner_messages(
     return tuple(_projected(place, m, closed) for place, m in enumerate(messages))
 
 
+@explain_arguments
 def get_latest_evaluation_id(session: HasSlices) -> str | None:
     """The evaluation whose system message is the latest (of equal times the later one), or None."""
     messages: tuple[InnerMessage, ...] = session.select_all(InnerMessage)
@@ -34,6 +37,7 @@ def get_latest_evaluation_id(session: HasSlices) -> str | None:
     return max(reversed(system), key=lambda message: message.created_at).evaluation_id
 
 
+@explain_arguments
 def get_pending_tool_calls(session: HasSlices, evaluation_id: str) -> tuple[ToolCallRecord, ...]:
     """The calls of an evaluation that no tool message answers."""
     messages = _in_order(session, evaluation_id)

@@ -14,6 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from turnledger.ledger import InnerMessage
+from turnledger.ledger.arguments import explain_arguments
+from turnledger.ledger.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -35,6 +37,7 @@ class Reducer(Protocol):
     ) -> tuple[Any, ...]: ...
 
 
+@explain_arguments
 def append_all(slice_values: tuple[T, ...], event: T, *, context: ReducerContext) -> tuple[T, ...]:
     """Append the event to the slice."""
     return (*slice_values, event)
@@ -73,12 +76,18 @@ def replace_latest_by(key: Callable[[Any], Hashable]) -> Reducer:
     return replace
 
 
+@explain_arguments
 def inner_message_append(
     slice_values: tuple[InnerMessage, ...], event: InnerMessage, *, context: ReducerContext
 ) -> tuple[InnerMessage, ...]:
     """Append a message, in its evaluation's order; one that is there already is ignored."""
-    if any(message.message_id == event.message_id for message in slice_values):
-        return slice_values
+    try:
+        if any(message.message_id == event.message_id for message in slice_values):
+            return slice_values
+    except AttributeError as error:
+        raise InvalidInputError(
+            "Invalid slice_values: expected a tuple of InnerMessage."
+        ) from error
     for place, message in enumerate(slice_values):
         if message.evaluation_id == event.evaluation_id and message.sequence > event.sequence:
             return (*slice_values[:place], event, *slice_values[place:])

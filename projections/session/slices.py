@@ -17,6 +17,7 @@ from turnledger.ledger import (
     SliceEventApplied,
     StateRestored,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import PersistentMap
 from turnledger.projections.persistent.hashed import HashedList
@@ -86,6 +87,7 @@ class SlicesState(msgspec.Struct, frozen=True):
         return found.all() if found is not None else ()
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class SessionSlices(Projection[SlicesState]):
     """Folds session state."""
 

@@ -11,6 +11,7 @@ from threading import Event as Flag
 from typing import Any
 
 from turnledger.ledger import Ledger, Watermark
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.projections.tables.rebuild import rebuild
 from turnledger.projections.tables.storage import (
     TableMark,
@@ -27,6 +28,7 @@ from turnledger.projections.tables.table import RebuildOvertakenError, Table
 BATCH = 500
 
 
+@explain_arguments
 def catch_up(
     ledger: Ledger,
     table: Table[Any],

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from turnledger.ledger import DerivedData, Ledger, Record
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.projections.digests import canonical
 from turnledger.projections.tables.parallel import Portion, Progress, over_runs
 from turnledger.projections.tables.storage import (
@@ -73,6 +74,7 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
         return not self.differences
 
 
+@explain_arguments
 def rebuild(
     ledger: Ledger,
     table: Table[Any],

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from turnledger.ledger import DerivedData, Ledger, Record, Watermark
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.integrity.verify import every_run
 from turnledger.projections.digests import combine, map_add, map_digest, map_remove
 from turnledger.projections.tables.table import (
@@ -140,6 +141,7 @@ def damaged(name: str, what: str) -> TableDamagedError:
     )
 
 
+@explain_arguments
 def table_rows(ledger: Ledger, table: Table[Any]) -> TableRows:
     """A table's rows, sorted by key, as far as it was made; `catch_up` brings it up to date."""
     watermark, texts = data_of(ledger, table).snapshot()

@@ -14,6 +14,7 @@ from turnledger.ledger import (
     Record,
     RunStarted,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
@@ -42,6 +43,7 @@ class CheckpointsState(msgspec.Struct, frozen=True):
     latest: CheckpointEntry | None = None
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class CheckpointView(BulkProjection[CheckpointsState]):
     """Folds checkpoints reached, saved and cleared."""
 

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     RunStarted,
     ToolMessageAmended,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
 from turnledger.projections.history.message_history import MessageHistory, Repairs, add_message
@@ -90,6 +91,7 @@ class ConversationState(msgspec.Struct, frozen=True):
         return self.earlier.get(wanted) or MessageHistory.new()
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class Conversation(BulkProjection[ConversationState]):
     """Folds messages into histories, evaluation by evaluation."""
 

@@ -22,6 +22,7 @@ from turnledger.ledger import (
     TokenLimits,
     ToolCallDecided,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.runs.index import RunStatus
 from turnledger.projections.digests import canonical, combine
 from turnledger.projections.projection import Projection, as_json
@@ -70,6 +71,7 @@ _Read = (
 )
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class RunSummary(Projection[Summary]):
     """Folds a run's start, claims, evaluations and end."""
 

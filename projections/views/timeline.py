@@ -19,6 +19,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
@@ -121,6 +122,7 @@ def _gaps(spans: Iterable[Span]) -> Iterator[Gap]:
         covered = end if covered is None else max(covered, end)
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class Timeline(BulkProjection[TimelineState]):
     """Pairs starts with ends."""
 

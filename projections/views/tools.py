@@ -28,6 +28,7 @@ from turnledger.ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine
 from turnledger.projections.persistent.containers import ListBuilder
 from turnledger.projections.persistent.hashed import open_digest, own_copy, with_item, without_item
@@ -45,6 +46,7 @@ from turnledger.projections.views.tool_calls import (
 __all__ = ["CallStatus", "PendingTools", "ToolCallView", "ToolsState"]
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class PendingTools(BulkProjection[ToolsState]):
     """Folds tool calls from messages and status events."""
 

@@ -7,6 +7,7 @@ from typing import Any, final
 import msgspec
 
 from turnledger.ledger import ModelCallFailed, ModelReplied, Record, RunStarted, TokenUsage
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import canonical, combine
 from turnledger.projections.persistent.hashed import HashedList
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
@@ -55,6 +56,7 @@ class UsageState(msgspec.Struct, frozen=True):
     failed_calls: int = 0
 
 
+@explain_methods(skip=("apply", "apply_all", "begin"))
 class Usage(BulkProjection[UsageState]):
     """Adds up the token usage of model replies."""
 

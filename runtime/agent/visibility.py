@@ -14,7 +14,8 @@ from enum import Enum
 
 import msgspec
 
-from turnledger.ledger.errors import InvalidInputError, TurnledgerError
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError, short_repr
 from turnledger.projections.session.reducers import reducer
 
 
@@ -34,15 +35,17 @@ class SetVisibilityOverride(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
             raise InvalidInputError(
-                f'Invalid path {self.path!r}: expected dotted section keys, such as "reference.api"'
+                f"Invalid path {short_repr(self.path)}: expected dotted section keys, such as "
+                '"reference.api"'
             )
         if not isinstance(self.visibility, SectionVisibility):
             raise InvalidInputError(
-                f"Invalid visibility {self.visibility!r}: expected SectionVisibility.FULL or "
-                "SectionVisibility.SUMMARY"
+                f"Invalid visibility {short_repr(self.visibility)}: expected "
+                "SectionVisibility.FULL or SectionVisibility.SUMMARY"
             )
 
 
+@explain_methods()
 class VisibilityOverrides(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Session state: the visibility of sections by path, where it is not the section's default.
 

@@ -22,6 +22,7 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger import InvalidInputError, InvalidRunIdError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot
 from turnledger.runtime.errors import CheckpointCorruptedError, SnapshotRestoreError
@@ -41,6 +42,7 @@ class CheckpointPhase(Enum):
     FAILED = "failed"
 
 
+@explain_methods()
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
     """A run at a transaction boundary, with everything that is needed to continue it."""
@@ -105,6 +107,7 @@ class CheckpointBackend(Protocol):
         ...
 
 
+@explain_methods()
 @dataclass(slots=True, frozen=True)
 class RecoveryConfig:
     """How checkpoints are made and runs recovered.
@@ -147,6 +150,7 @@ class RecoverableRun:
     created_at: datetime
 
 
+@explain_methods()
 @dataclass(slots=True)
 class FilesystemCheckpointBackend:
     """Checkpoint files in a folder, `{run_id}.checkpoint.json`, each written atomically.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from turnledger.ledger import Event, blob_name
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.checkpoints.filesystem import FilesystemSnapshot, SnapshotableFilesystem
 from turnledger.runtime.errors import SchemaError, SnapshotRestoreError
@@ -46,6 +47,7 @@ class Recording(Protocol):
     def add(self, *events: Event, blobs: Iterable[bytes] = ()) -> object: ...
 
 
+@explain_methods()
 @dataclass(frozen=True, slots=True)
 class CompositeSnapshot:
     """The snapshots of a session and of its resources, by name, as JSON."""
@@ -71,6 +73,7 @@ class CompositeSnapshot:
         return cls(Snapshot.from_plain(form["session"]), resources)
 
 
+@explain_methods()
 class ExecutionState:
     """The state that a run works on: its session, and resources by name."""
 

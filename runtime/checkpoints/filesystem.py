@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from turnledger.ledger import Clock, Limits, ResourceSnapshotted, SystemClock, blob_name
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.checkpoints.file_restore import Wanted, check, restore
 from turnledger.runtime.checkpoints.file_tree import Found, Stamp, look, parsed, read, walk
@@ -98,6 +100,7 @@ class _Cached(NamedTuple):
     is_settled: bool
 
 
+@explain_methods()
 class SnapshotableFilesystem:
     """A directory, with everything in it, as a resource of a run.
 
@@ -120,7 +123,10 @@ class SnapshotableFilesystem:
             clock: Tells whether a file has only just been changed; by default the system's.
             max_file_bytes: The largest file; by default the ledger's limit of blobs.
         """
-        self.root = Path(root).resolve()
+        try:
+            self.root = Path(root).resolve()
+        except ValueError as error:
+            raise InvalidInputError(f"Invalid root {short_repr(root)}: {error}.") from error
         self._clock = clock or SystemClock()
         self._max_file_bytes = max_file_bytes or Limits().max_blob_bytes
         self._lock = Lock()

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     Record,
     RunStarted,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import DAMAGE
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import CheckpointEntry, CheckpointView, Declarations, fold
@@ -33,6 +34,7 @@ from turnledger.runtime.session.snapshot import Snapshot
 logger = logger_of("turnledger.recovery")
 
 
+@explain_methods()
 class LedgerCheckpointBackend:
     """Checkpoint backend over a ledger; `declarations` are the types of session state."""
 

@@ -14,6 +14,7 @@ from threading import Event as Flag
 from typing import Any, ClassVar, Generic, TypeVar
 
 from turnledger.ledger import InnerMessage, InvalidInputError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy, retry_advice
@@ -38,6 +39,7 @@ class AdapterResumeState:
     pending_tool_calls: tuple[ToolCall, ...] = ()
 
 
+@explain_methods()
 class ProviderAdapter(ABC, Generic[OutputT]):
     """A provider. It keeps no state of a conversation: every request holds all of it."""
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import TurnledgerError
 from turnledger.projections import ChatTurn, ToolResultBlock, ToolUseBlock
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
 from turnledger.runtime.agent.models.retry import ThrottlePolicy
@@ -19,10 +21,11 @@ from turnledger.runtime.loop.events import TextReceived
 OutputT = TypeVar("OutputT")
 
 
-class ScriptError(ValueError):
+class ScriptError(TurnledgerError, ValueError):
     """The script has no reply for a turn, or no provider would take the conversation."""
 
 
+@explain_methods()
 class ScriptedAdapter(ProviderAdapter[OutputT]):
     """Replies in the order of the turns, or a function from the request to the reply.
 

@@ -15,6 +15,7 @@ from turnledger.ledger import (
     Event,
     Record,
 )
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import error_text
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.replaying.user_code import Raised
@@ -99,6 +100,7 @@ MAY_DIFFER_BY_PROCESS: frozenset[Cause] = frozenset(
 )
 
 
+@explain_methods()
 @dataclass(frozen=True)
 class Divergence:
     """The first event of a replay that differs from the recorded one.

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     SliceEventApplied,
     TurnledgerError,
 )
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, RunState
 from turnledger.runtime.agent.visibility import VisibilityOverrides
@@ -74,6 +75,7 @@ class Replayed:
         return self
 
 
+@explain_arguments
 def replay(
     ledger: Ledger,
     run_id: RunId,

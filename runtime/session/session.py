@@ -35,6 +35,9 @@ from turnledger.ledger import (
     RunStarted,
     SystemClock,
 )
+from turnledger.ledger.arguments import explain_arguments, explain_methods
+from turnledger.ledger.errors import short_repr
+from turnledger.ledger.runs.append_request import canonical_id
 from turnledger.projections import Declarations, RunState, inner_message_append
 from turnledger.runtime.bus import EventBus, InProcessEventBus
 from turnledger.runtime.errors import ScopeClosedError
@@ -51,6 +54,7 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
+@explain_methods()
 class Session:
     """The state of an agent, by type: `session[Plan].latest()`."""
 
@@ -74,9 +78,11 @@ class Session:
         """
         for key, value in dict(tags or {}).items():
             if not isinstance(key, str) or not isinstance(value, str):
-                raise InvalidInputError(f"Invalid tag {key!r}={value!r}: expected text.")
+                raise InvalidInputError(
+                    f"Invalid tag {short_repr(key)}={short_repr(value)}: expected text."
+                )
         self.clock: Clock = clock or SystemClock()
-        self.session_id = session_id or UUID(self.clock.new_id())
+        self.session_id = session_id or UUID(canonical_id(self.clock.new_id(), "id of the clock"))
         self.tags: Mapping[str, str] = MappingProxyType(dict(tags or {}))
         self.bus: EventBus = bus if bus is not None else InProcessEventBus()
         self.types = SliceTypes()
@@ -342,7 +348,7 @@ class Session:
             if parent is not None and self._journal is not None:
                 at = self._journal.committed.version
                 event = msgspec.structs.replace(event, parent=parent, at=at, kind="continuation")
-            run_id = UUID(self.clock.new_id())
+            run_id = UUID(canonical_id(self.clock.new_id(), "id of the clock"))
             self._own_ledger.append(run_id, event, expected_version=NEW)
             journal = Journal(
                 self._own_ledger, run_id, declarations=self.declarations, clock=self.clock
@@ -403,6 +409,7 @@ class Session:
         self._observers.notify(before.run.slices, now.run.slices)
 
 
+@explain_arguments
 def enable_inner_message_recording(session: Session) -> None:
     """Keep the session's messages as a slice, `session[InnerMessage]`; idempotent."""
     if not session.types.records_messages:

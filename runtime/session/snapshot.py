@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import InnerMessage
+from turnledger.ledger.arguments import explain_methods
 from turnledger.projections import Declarations, get_inner_messages
 from turnledger.projections.session.slices import SlicesState
 from turnledger.runtime.agent.schema.values import read_json, to_plain
@@ -43,6 +44,7 @@ class _Form(msgspec.Struct, frozen=True):
     tag: str | None = None
 
 
+@explain_methods()
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Session state at one version; includes the messages if they are recorded as a slice."""
@@ -85,7 +87,7 @@ class Snapshot:
         """Decode a snapshot from plain JSON; SnapshotRestoreError if it is invalid."""
         try:
             form = msgspec.convert(data, _Form)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeError) as error:
             raise SnapshotRestoreError(f"Invalid snapshot of a session: {error}") from error
         return cls(form.slices, form.tag)
 

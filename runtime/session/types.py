@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any
 
 from turnledger.ledger import InnerMessage, InvalidInputError
-from turnledger.ledger.errors import error_message, error_text
+from turnledger.ledger.errors import error_message, error_text, short_repr
 from turnledger.projections import (
     Declarations,
     Reducer,
@@ -65,7 +65,7 @@ class SliceTypes:
     def knows(self, kind: type) -> bool:
         """Whether a type is declared; InvalidInputError if it is not a class."""
         if not isinstance(kind, type):
-            raise InvalidInputError(f"Invalid slice type {kind!r}: expected a class.")
+            raise InvalidInputError(f"Invalid slice type {short_repr(kind)}: expected a class.")
         return kind in self._installed
 
     def registered(self, slice_type: type, event_type: type) -> Reducer | None:
@@ -107,9 +107,11 @@ class SliceTypes:
     def register(self, slice_type: type, event_type: type, reducer: Reducer) -> None:
         """Register the reducer of a slice for a type of events, in place of an earlier one."""
         if not isinstance(event_type, type):
-            raise InvalidInputError(f"Invalid event type {event_type!r}: expected a class.")
+            raise InvalidInputError(
+                f"Invalid event type {short_repr(event_type)}: expected a class."
+            )
         if not callable(reducer):
-            raise InvalidInputError(f"Invalid reducer {reducer!r}: expected a function.")
+            raise InvalidInputError(f"Invalid reducer {short_repr(reducer)}: expected a function.")
         with self._lock:
             if self._reducers.get((slice_type, event_type)) is reducer:
                 return

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from turnledger.adapters.cli.shared.exit_codes import MEANINGS, ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import REDACTOR, Format, Printer, say, without_secrets
+from turnledger.adapters.cli.shared.output import (
+    GIVEN,
+    REDACTOR,
+    Format,
+    Printer,
+    broken_names,
+    printable,
+    say,
+)
 
 if TYPE_CHECKING:  # imported where they are used: help and usage errors need no ledger
     from click.shell_completion import CompletionItem
@@ -202,6 +210,15 @@ class LedgerGroup(click.Group):
         names = (name for name in sorted(self.table) if name.startswith(incomplete))
         return [*(CompletionItem(name, help=self.table[name][1]) for name in names), *options]
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = (*args, *(os.environ.get(name, "") for name in (DB_VARIABLE, REDACTOR_VARIABLE)))
+        ctx.meta[GIVEN] = broken_names(given)
+        try:
+            return super().parse_args(ctx, args)
+        except click.ClickException as error:
+            _make_printable(error)
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -216,8 +233,7 @@ class LedgerGroup(click.Group):
                 silence_stdout()
             code = ExitCode(done.exit_code)
         except click.ClickException as error:
-            # It quotes the command line, where a secret may be in the wrong place.
-            vars(error)["message"] = without_secrets(error.message)
+            _make_printable(error)
             raise
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
@@ -233,6 +249,13 @@ class LedgerGroup(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+
+def _make_printable(error: click.ClickException) -> None:
+    """What click says quotes the command line: a secret in the wrong place, any file name."""
+    for name in ("message", "ui_filename"):
+        if name in vars(error):
+            vars(error)[name] = printable(vars(error)[name])
 
 
 def _is_ours(error: Exception) -> bool:

@@ -37,6 +37,8 @@ WHOLE = frozenset({"run", "version", "position", "verdict"})
 
 # Key of the command's redactor in click's context.
 REDACTOR = "turnledger.redactor"
+# Key of the names with a line break that the command was given.
+GIVEN = "turnledger.given"
 
 
 class Format(Enum):
@@ -77,7 +79,29 @@ def without_secrets(message: str) -> str:
 
 def say(message: str) -> None:
     """Print a message on stderr."""
-    click.echo(visible_lines(without_secrets(message)), err=True)
+    click.echo(printable(message), err=True)
+
+
+def printable(message: str) -> str:
+    """A message for the terminal: no secrets, no escape codes, and names on one line.
+
+    A message may have several lines of its own. A file name that was given to the command, with
+    a line break in it, must not add one: the rest of the name would look like a message.
+    """
+    ctx = click.get_current_context(silent=True)
+    for name in () if ctx is None else ctx.meta.get(GIVEN, ()):
+        message = message.replace(name, visible(name))
+    return visible_lines(without_secrets(message))
+
+
+def broken_names(words: Iterable[str]) -> tuple[str, ...]:
+    """The names with a line break among words of a command line: `--db=NAME`, a path's parts.
+
+    They end at bytes that are not UTF-8 too, since click shows those as U+FFFD.
+    """
+    ends = "[=/\ud800-\udfff]"
+    parts = (part for word in words if "\n" in word for part in re.split(ends, word))
+    return tuple(sorted({part for part in parts if "\n" in part}, key=len, reverse=True))
 
 
 def to_json(value: Any) -> bytes:

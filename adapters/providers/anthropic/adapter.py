@@ -10,6 +10,7 @@ from turnledger.adapters.providers.anthropic.stream import MessageStream, stream
 from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported, field_of
 from turnledger.ledger import InvalidInputError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models import Sending
 
 OutputT = TypeVar("OutputT")
@@ -19,6 +20,7 @@ OutputT = TypeVar("OutputT")
 _MOST_IN_ONE_PIECE = 128_000 // 6
 
 
+@explain_methods()
 class AnthropicAdapter(SdkAdapter[OutputT]):
     """Anthropic's models.
 

@@ -12,6 +12,7 @@ from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.stream import GeminiStream
 from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models import RetryAdvice, Sending
 
 OutputT = TypeVar("OutputT")
@@ -19,6 +20,7 @@ OutputT = TypeVar("OutputT")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
+@explain_methods()
 class GeminiAdapter(SdkAdapter[OutputT]):
     """Gemini, by its developer API or by Vertex AI.
 

@@ -10,11 +10,13 @@ from turnledger.adapters.providers.openai.responses import Responses, ResponsesS
 from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.ledger import InvalidInputError
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models import Sending
 
 OutputT = TypeVar("OutputT")
 
 
+@explain_methods()
 class OpenAIAdapter(SdkAdapter[OutputT]):
     """OpenAI, and every server that speaks its chat completions.
 

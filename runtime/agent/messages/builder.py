@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import HttpUrl, ValidationError
 
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.clock import Clock, SystemClock
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.ledger.events.blobs import blob_name
@@ -44,6 +45,7 @@ class _Unsaid(Enum):
 _UNSAID = _Unsaid.UNSAID
 
 
+@explain_methods()
 class MessageBuilder:
     """Builds the messages of one step from text, media and option calls.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import error_message
 from turnledger.runtime.agent.messages.builder import MessageBuildError, made
 from turnledger.runtime.agent.messages.message import (
@@ -51,6 +52,7 @@ class OptionMismatchError(MessageBuildError):
         )
 
 
+@explain_methods()
 class OptionResultBuilder:
     """Builds the result of one option call, with the call's id, name and step.
 

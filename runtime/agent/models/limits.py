@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from turnledger.ledger import TokenLimits, TokenUsage
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.clock import Clock, SystemClock, to_datetime
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.projections.views.usage import Tokens
@@ -28,6 +29,7 @@ NO_TIME = timedelta(0)
 _MAX_TOKENS = 2**53  # the largest count that the ledger can record
 
 
+@explain_methods()
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """A point in time after which no further step is begun.
@@ -139,6 +141,7 @@ def deadline_for(
     return limit
 
 
+@explain_methods()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """A limit on the tokens that a run may use; at least one of the three is given."""
@@ -215,6 +218,7 @@ def checked_turns(max_turns: int | None) -> int | None:
     return max_turns
 
 
+@explain_methods()
 class BudgetTracker:
     """Adds up the tokens of model calls and checks them against a budget; thread-safe.
 

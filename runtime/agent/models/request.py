@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from turnledger.ledger import BlobNotFoundError, TokenUsage
+from turnledger.ledger.errors import InvalidInputError
 from turnledger.projections import ChatTurn, MessageHistory
 from turnledger.projections.digests import canonical, combine
 
@@ -36,7 +37,10 @@ class ToolCall:
         if given is None:
             object.__setattr__(self, "arguments", "{}")
         elif isinstance(given, Mapping):
-            object.__setattr__(self, "arguments", canonical(given).decode())
+            try:
+                object.__setattr__(self, "arguments", canonical(given).decode())
+            except (RecursionError, UnicodeError, ValueError) as error:
+                raise InvalidInputError(f"Invalid arguments of a tool call: {error}.") from error
 
 
 _NO_USAGE = TokenUsage()

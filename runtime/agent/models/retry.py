@@ -14,6 +14,7 @@ from random import Random
 from threading import Event
 from typing import TypeVar
 
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError, TurnledgerError
 from turnledger.runtime.agent.models.limits import NO_TIME, Deadline
 from turnledger.runtime.errors import DeadlineExceededError, ThrottledError
@@ -49,6 +50,7 @@ def retry_advice(error: Exception) -> RetryAdvice:
     return RetryAdvice(retryable, _duration(getattr(error, "retry_after", None)))
 
 
+@explain_methods()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottlePolicy:
     """Retry policy: how often a call is tried, and how long to wait between the attempts.
@@ -107,7 +109,7 @@ class ThrottlePolicy:
         if attempt > self.max_attempts:
             return None
         wait = max(retry_after or NO_TIME, NO_TIME) // _MICROSECOND + self._backoff(attempt, random)
-        left = (self.max_total_delay - slept) // _MICROSECOND
+        left = self.max_total_delay // _MICROSECOND - slept // _MICROSECOND
         return None if wait > left else wait * _MICROSECOND
 
     def _backoff(self, attempt: int, random: Random) -> int:

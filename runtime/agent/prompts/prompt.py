@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
+from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt, render
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from turnledger.runtime.agent.messages.message import Message
 
 
+@explain_methods()
 @dataclass(frozen=True)
 class Prompt(Generic[OutputT]):
     """A template and what is bound to it; the conversation begins with `messages`."""

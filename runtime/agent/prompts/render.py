@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 from turnledger.ledger import OfferedTool, blob_name
-from turnledger.ledger.errors import error_text
+from turnledger.ledger.errors import InvalidInputError, error_text
 from turnledger.projections.digests import canonical, combine
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
@@ -137,7 +137,12 @@ def render(
     opening = _digest_text(messages)
     if redact is not None:
         # Another secret in the same place is the same prompt: what is recorded is the same.
-        text, opening = redact(text), tuple(redact(one.decode()).encode() for one in opening)
+        text = redact(text)
+        if not isinstance(text, str):
+            raise InvalidInputError(
+                f"Invalid redact: it returned {type(text).__name__}, expected text."
+            )
+        opening = tuple(redact(one.decode()).encode() for one in opening)
     contents = [_content_of(one, redact) for one in specs]
     return RenderedPrompt(
         ns=template.ns,

@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import short_repr
 from turnledger.runtime.agent.generics import ParamsT, Subscripted
 from turnledger.runtime.agent.prompts.template_text import TemplateText, field_names
 from turnledger.runtime.agent.tools.tool import Tool
@@ -21,6 +23,7 @@ from turnledger.runtime.errors import PromptDefinitionError, TemplateTextError
 _KEY = r"[A-Za-z0-9_-]{1,64}"
 
 
+@explain_methods()
 class Section(Subscripted, ABC, Generic[ParamsT]):
     """Base class of sections; a subclass provides the text.
 
@@ -103,10 +106,10 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
             )
         for child in self.children:
             if not isinstance(child, Section):
-                raise self._error(f"invalid child {child!r}: expected a Section")
+                raise self._error(f"invalid child {short_repr(child)}: expected a Section")
         for tool in self.tools:
             if not isinstance(tool, Tool):
-                raise self._error(f"invalid tool {tool!r}: expected a Tool")
+                raise self._error(f"invalid tool {short_repr(tool)}: expected a Tool")
         if self.params_type is not None and not isinstance(self.params_type, type):
             raise self._error(f"invalid parameters type {self.params_type!r}: expected a class")
         if self.default_params is not None and not (
@@ -123,6 +126,7 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
             raise self._error(f"{what}: {error}") from error
 
 
+@explain_methods()
 class MarkdownSection(Section[ParamsT]):
     """A section of Markdown text, with `${name}` for the fields of its parameters."""
 

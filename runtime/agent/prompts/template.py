@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic
 
+from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.errors import short_repr
 from turnledger.runtime.agent.generics import OutputT, Subscripted
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, OPEN_SECTIONS_NAME
 from turnledger.runtime.agent.prompts.output import OutputSpec
@@ -23,6 +25,7 @@ _NS = rf"{_STEP}(/{_STEP})*"
 _LONGEST = 200
 
 
+@explain_methods()
 class PromptTemplate(Subscripted, Generic[OutputT]):
     """The definition of a prompt: `PromptTemplate[Out](ns=..., key=..., sections=[...])`.
 
@@ -78,7 +81,8 @@ class PromptTemplate(Subscripted, Generic[OutputT]):
         for section in self.sections:
             if not isinstance(section, Section):
                 raise PromptDefinitionError(
-                    f"invalid section {section!r}: expected a Section, such as MarkdownSection",
+                    f"invalid section {short_repr(section)}: expected a Section, such as "
+                    "MarkdownSection",
                     prompt=self.path,
                 )
         seen: set[str] = set()

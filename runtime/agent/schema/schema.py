@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
-from turnledger.ledger.errors import error_text
+from turnledger.ledger.errors import error_text, short_repr
 from turnledger.runtime.agent.schema.extra_keys import refuse_extra_keys
 from turnledger.runtime.agent.schema.refs import Schema, closed, in_stable_order, self_contained
 from turnledger.runtime.agent.schema.values import at_key, pydantic_module, read_json, to_plain
@@ -91,7 +91,7 @@ def decode(kind: type[T], data: Any, *, allow_extra_keys: bool = False) -> T:
 
 
 def _name(kind: Any) -> str:
-    return getattr(kind, "__name__", None) or repr(kind)
+    return getattr(kind, "__name__", None) or short_repr(kind)
 
 
 def _unsupported(kind: Any, error: Exception) -> UnsupportedTypeError:

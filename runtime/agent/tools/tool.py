@@ -23,6 +23,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, get_args, get_type_hints
 
+from turnledger.ledger.arguments import explain_arguments, explain_methods
 from turnledger.runtime.agent.generics import ParamsT, ResultT, Subscripted
 from turnledger.runtime.agent.schema.schema import Schema, json_schema
 from turnledger.runtime.errors import SchemaError, ToolDefinitionError
@@ -61,6 +62,7 @@ class RejectedToolParams:
     error: str
 
 
+@explain_methods()
 class Tool(Subscripted, Generic[ParamsT, ResultT]):
     """A function that a model may call: `Tool[Params, Result](name=..., handler=...)`."""
 
@@ -146,6 +148,7 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
         return schema
 
 
+@explain_arguments
 def tool_to_spec(tool: Tool[Any, Any]) -> dict[str, Any]:
     """Return the tool as providers take it: a function with a JSON schema of its parameters."""
     return {

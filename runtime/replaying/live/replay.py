@@ -21,6 +21,7 @@ from turnledger.ledger import (
     ToolCallStarted,
     TurnledgerError,
 )
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import PendingTools, fold_together
 from turnledger.projections.views.tools import ToolsState
@@ -87,6 +88,7 @@ class LiveReplay:
     error: Exception | None = None
 
 
+@explain_arguments
 def replay_live(
     ledger: Ledger,
     run_id: RunId,

@@ -15,6 +15,7 @@ from turnledger.ledger import (
     Record,
     ToolCallStarted,
 )
+from turnledger.ledger.errors import short_repr
 from turnledger.runtime.bus import EventBus, InProcessEventBus, PublishResult
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
@@ -43,6 +44,8 @@ class Live:
                 "everything from the record."
             )
         for name in names:
+            if not isinstance(name, str):
+                raise InvalidInputError(f"Invalid live part {short_repr(name)}: expected text.")
             if name != MODEL and not name.removeprefix(TOOL):
                 raise InvalidInputError(f"Invalid live part {name!r}: expected `tool:NAME`.")
             if name != MODEL and not name.startswith(TOOL):

@@ -39,6 +39,7 @@ from turnledger.ledger import (
     ToolCallCompleted,
     ToolCallFailed,
 )
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_text
 from turnledger.ledger.runs.append import Entry
@@ -65,6 +66,7 @@ _ABOUT_THE_RUN = (
 )
 
 
+@explain_arguments
 def what_if(
     ledger: Ledger,
     run_id: RunId,
