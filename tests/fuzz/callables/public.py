@@ -75,6 +75,8 @@ def _callables(name: str, thing: Any) -> Iterator[Public]:
         return
     if not inspect.isabstract(thing) and _has_signature(thing):
         yield Public(name, thing)
+    if issubclass(thing, BaseException):  # its methods are for what raises it
+        return
     for method in sorted(_names(thing)):
         raw = inspect.getattr_static(thing, method)
         function = raw.__func__ if isinstance(raw, classmethod | staticmethod) else raw
