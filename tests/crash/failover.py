@@ -15,7 +15,7 @@ from tests.crash.writers import Writers, summary
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from tests.postgres import PostgresServer, new_database
+    from tests.postgres import FAST, PostgresServer, new_database
 
 
 def both(url: str, primary: PostgresServer, standby: PostgresServer) -> str:
@@ -27,7 +27,7 @@ def both(url: str, primary: PostgresServer, standby: PostgresServer) -> str:
 def run(crew: Crew, *, seed: int, failovers: int, between: int) -> dict[str, Any]:
     """The figures, and what was wrong in the end; `between` appends before each fail-over."""
     random = Random(seed)
-    with PostgresServer() as primary, PostgresServer(standby_of=primary) as standby:
+    with PostgresServer(FAST) as primary, PostgresServer(standby_of=primary) as standby:
         primary.require(standby)
         url = both(new_database(primary.url()), primary, standby)
         writers = Writers(crew, url, seed)

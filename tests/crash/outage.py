@@ -15,7 +15,7 @@ from tests.crash.writers import Writers, summary
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    from tests.postgres import PostgresServer, new_database
+    from tests.postgres import FAST, PostgresServer, new_database
 
 
 WAYS: dict[str, Callable[[PostgresServer], None]] = {
@@ -36,7 +36,7 @@ def run(crew: Crew, *, seed: int, ways: Sequence[str], between: int) -> dict[str
     """The figures, and what was wrong in the end; `between` appends before each outage."""
     random = Random(seed)
     # Unlike the other tests' server this one syncs: it has to survive its own death.
-    with PostgresServer() as server:
+    with PostgresServer(FAST) as server:
         writers = Writers(crew, new_database(server.url()), seed)
         writers.begin()
         for way in ways:
