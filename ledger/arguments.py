@@ -207,8 +207,10 @@ def _fits(kind: Any, plain: set[type]) -> Fits | None:
         return _is_number
     if kind is Callable:
         return callable
+    if kind is typing.BinaryIO:  # files do not inherit from it
+        return lambda value: hasattr(value, "read") or hasattr(value, "write")
     # A class as an argument has rules of its own, such as plain classes only.
-    if not isinstance(kind, type) or kind in (object, type, Any):
+    if not isinstance(kind, type) or kind in (object, type) or kind.__module__ == "typing":
         return None
     if getattr(kind, "_is_protocol", False):
         wanted = _protocol_members(kind)

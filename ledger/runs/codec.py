@@ -6,6 +6,7 @@ Both raise only the errors that they document, for any input.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
@@ -39,6 +40,17 @@ _FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
 }
 
 _MOST_SHOWN = 10_000
+# Integers beyond 64 bits have 19 digits at least.
+_LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_NO_INTEGER = frozenset({type(None), str, bool, float})
+
+
+def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data: bytes) -> bool:
+    """Whether the free fields may have an integer beyond 64 bits; large texts are not searched."""
+    return (
+        any(type(getattr(holder, name)) not in _NO_INTEGER for name in names)
+        and _LONG_INTEGER.search(data) is not None
+    )
 
 
 @check_methods(skip=("encode", "encode_checked", "decode"))
@@ -109,10 +121,14 @@ class Codec:
             data = self._encode(event)
             decoded = decode(data)
             changed = decoded != event
-            if free and (changed or data.count(b"[") + data.count(b"{") > self._shallow):
-                self._check_free_fields(
-                    event.message if isinstance(event, MessageAppended) else event, free
-                )
+            if free:
+                holder = event.message if isinstance(event, MessageAppended) else event
+                if (
+                    changed
+                    or data.count(b"[") + data.count(b"{") > self._shallow
+                    or _may_hold_long_integer(holder, free, data)
+                ):
+                    self._check_free_fields(holder, free)
             if changed:
                 self._refuse_changes(decoded, event, kind.__name__)
         except msgspec.ValidationError as error:

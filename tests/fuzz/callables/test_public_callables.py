@@ -21,7 +21,7 @@ from tests.fuzz.callables.hostile import HOSTILE
 from tests.fuzz.callables.public import Public, public_callables
 from tests.fuzz.callables.valid import NoValidValueError, World
 from tests.fuzz.targets import BrokenPromiseError
-from turnledger.ledger import ANY, InvalidInputError, Ledger, TurnledgerError
+from turnledger.ledger import ANY, CustomEvent, InvalidInputError, Ledger, TurnledgerError
 from turnledger.ledger.arguments import check_arguments
 
 _RUNS = "runs an agent: its outcomes, and the errors of the agent's own code, have tests"
@@ -273,3 +273,15 @@ def test_an_append_with_a_broken_clock_is_refused(now: str) -> None:
         with pytest.raises(TurnledgerError):
             ledger.continuation("0195f5a0-0000-7000-8000-000000000000")
         assert next(ledger.tail(), None) is None
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**400])
+def test_an_integer_beyond_64_bits_is_refused_in_every_free_field(number: int) -> None:
+    """However deep it is in an event's free data; the largest that fits are taken."""
+    run = "0195f5a0-0000-7000-8000-000000000000"
+    with Ledger.open("memory://") as ledger:
+        for data in (number, [number], {"a": [{"b": number}]}):
+            with pytest.raises(InvalidInputError, match="64 bits"):
+                ledger.append(run, CustomEvent(kind="a.b", data=data), ANY)
+        ledger.append(run, CustomEvent(kind="a.b", data=[2**64 - 1, -(2**63), "9" * 30]), ANY)
+        assert ledger.head(run) == 1
