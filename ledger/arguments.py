@@ -178,6 +178,8 @@ def _check_of(name: str, annotation: Any, scope: dict[str, Any]) -> _Check | Non
     expected = annotation if isinstance(annotation, str) else getattr(kind, "__name__", str(kind))
     if int in _members(kind):
         expected += " that fits 64 bits"
+    if float in _members(kind):
+        expected += ", not NaN"
     return _Check(name, expected, frozenset(plain), fits)
 
 
