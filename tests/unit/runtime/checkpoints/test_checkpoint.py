@@ -273,7 +273,9 @@ def test_what_is_not_a_plain_file_is_skipped_and_reported(
 
 
 @pytest.mark.parametrize(
-    "spelled", ["notes", "", "{}", "{0}", "urn:uuid:{1}", "{2}", "{{{1}}}", "\udcff"], ids=ascii
+    "spelled",
+    ["notes", "", "{}", "{0}", "urn:uuid:{1}", "{2}", "{{{1}}}", "\udcff"],
+    ids=["text", "nothing", "braces", "hex", "urn", "upper case", "in braces", "odd bytes"],
 )
 def test_a_name_that_is_not_an_id_is_skipped_and_reported(spelled: str, tmp_path: Path) -> None:
     """Also one that Python takes for an id, but under which the run would not be found."""
