@@ -227,7 +227,7 @@ class FilesystemCheckpointBackend:
                 checkpoint = self.load(run_id)
             except (ValueError, CheckpointCorruptedError) as error:
                 self.skipped[path] = str(error)
-                logger.warning("%s is skipped: %s", path, error)
+                logger.warning("%r is skipped: %s", str(path), error)
                 continue
             if checkpoint is not None and checkpoint.phase is not CheckpointPhase.COMPLETED:
                 found.append(run_id)
