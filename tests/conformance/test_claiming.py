@@ -237,7 +237,7 @@ def test_an_older_epoch_is_fenced_off(store: StoreUnderTest) -> None:
     assert new.append(run, message(), 4, epoch=second.epoch).version == 5
 
 
-@pytest.mark.parametrize("epoch", [1, 2, -1, 2**70])
+@pytest.mark.parametrize("epoch", [1, 2, -1, 2**63 - 1])
 def test_an_epoch_that_was_never_granted_is_stale(ledger: Ledger, epoch: int) -> None:
     """Also on a run that nobody has claimed, and on one that does not exist."""
     run = a_run(ledger)

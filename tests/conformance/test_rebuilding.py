@@ -67,7 +67,7 @@ def test_a_rebuild_gives_what_catching_up_gave(ledger: Ledger) -> None:
         position, rows = table_rows(ledger, table)
         assert rows == clean_fold(ledger, table)
         assert report.ok
-        assert (report.name, report.version) == (table.name, 1)
+        assert (report.name, report.version) == (table.name, table.version)
         assert (report.position, report.events) == (position, sum(1 for _ in ledger.tail()))
         assert report.rows == len(rows)
 

@@ -24,7 +24,7 @@ from turnledger.projections.tables import parallel as over_runs
 from turnledger.projections.tables import rebuild as rebuilding
 
 TABLE = ToolStatistics()
-READS = ("rows_after", "rows", "list_runs", "last_position")
+READS = ("rows_after", "rows_as_found", "list_runs", "last_position")
 WRITES = ("watermark", "set_watermark", "put", "clear")
 BATCH = 9
 MOST = 500

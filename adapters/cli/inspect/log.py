@@ -20,7 +20,13 @@ import click
 from turnledger.adapters.cli.inspect.runs import show_run
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer, silence_stdout
 from turnledger.adapters.cli.shared.output import Format, Printer, line_width, shortened
-from turnledger.adapters.cli.shared.parameters import TYPE, flag, run_argument, version_option
+from turnledger.adapters.cli.shared.parameters import (
+    TYPE,
+    flag,
+    number_from,
+    run_argument,
+    version_option,
+)
 from turnledger.adapters.cli.shared.views import RecordView, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger, Record
@@ -99,7 +105,7 @@ turnledger show 01890a5d-ac96-774b-bcce-b302099a8057
 turnledger show 01890a5d-ac96-774b-bcce-b302099a8057 3""",
 )
 @run_argument
-@click.argument("version", type=click.IntRange(min=1), required=False)
+@click.argument("version", type=number_from(1), required=False)
 def show(run: UUID, version: int | None) -> None:
     """Show a run or, with VERSION, one of its events in full."""
     with open_ledger() as ledger:

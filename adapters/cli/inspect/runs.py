@@ -15,7 +15,7 @@ import msgspec
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer, print_traceback, say
-from turnledger.adapters.cli.shared.parameters import as_moment, tag_option
+from turnledger.adapters.cli.shared.parameters import as_moment, number_from, tag_option
 from turnledger.ledger import Ledger, RunFailed, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.runs.index import RunStatus
@@ -79,7 +79,7 @@ def _tags(tags: dict[str, str]) -> str:
 @click.option("--until", type=as_moment, metavar="TIME", help="Only runs started before this time.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=number_from(1),
     metavar="N",
     help=f"At most N runs. Default: {TABLE_LIMIT} in a table, else all.",
 )

@@ -17,7 +17,7 @@ from turnledger.adapters.cli.shared.output import (
     say,
     shortened,
 )
-from turnledger.adapters.cli.shared.parameters import at_option, run_argument
+from turnledger.adapters.cli.shared.parameters import at_option, number_from, run_argument
 from turnledger.adapters.cli.shared.views import records_until, view_at, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import InvalidInputError, Ledger
@@ -124,8 +124,8 @@ turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 7 12
 turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 0 12 -o json > patch.json""",
 )
 @run_argument
-@click.argument("a", type=click.IntRange(min=0))
-@click.argument("b", type=click.IntRange(min=0))
+@click.argument("a", type=number_from(0))
+@click.argument("b", type=number_from(0))
 def diff(run: UUID, a: int, b: int) -> None:
     """Show how the state changed from version A to version B.
 

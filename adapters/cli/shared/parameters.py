@@ -116,11 +116,16 @@ run_argument = click.argument("run", type=RUN)
 optional_run_argument = click.argument("run", type=RUN, required=False)
 
 
+def number_from(least: int) -> click.IntRange:
+    """The type of a version, a position or a count: stores hold 64 bits."""
+    return click.IntRange(min=least, max=2**63 - 1)
+
+
 def version_option(
     *names: str, least: int = 0, metavar: str = "N", **more: Any
 ) -> Callable[[F], F]:
     """An option whose value is a version, a position or an epoch."""
-    return click.option(*names, type=click.IntRange(min=least), metavar=metavar, **more)
+    return click.option(*names, type=number_from(least), metavar=metavar, **more)
 
 
 def flag(*names: str, **more: Any) -> Callable[[F], F]:

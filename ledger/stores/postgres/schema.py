@@ -136,7 +136,8 @@ _TRIGGERS = f"""pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p
     WHERE {_OUR_TABLES} AND NOT t.tgisinternal"""
 # Whether the triggers and rules on our tables are those that this program makes, and no others.
 # Asked in every append: by the tables' numbers, for which the catalogues have indexes.
-_NUMBERS = ", ".join(f"'{name}'::regclass" for name in _TABLES if name != "log")
+# A table that was dropped has none.
+_NUMBERS = ", ".join(f"to_regclass('{name}')" for name in _TABLES if name != "log")
 UNTOUCHED = f"""((SELECT count(*) = 2 AND bool_and(
         (tgrelid = 'events'::regclass AND tgname = 'events_refuse_change'
             OR tgrelid = 'blobs'::regclass AND tgname = 'blobs_refuse_change')

@@ -25,8 +25,11 @@ from turnledger.runtime.loop.perform.record_result import add_result
 logger = logger_of("turnledger.tools")
 # Recorded words: a replay compares them, so they stay as they are.
 INTERRUPTED = "it was started, and nothing was heard of it since"
-UNKNOWN = "The outcome of this call is unknown: {why}. It may or may not have happened. Find out "
-UNKNOWN += "before you try it again."
+_UNKNOWN = (
+    "The outcome of this call is unknown: {why}. It may or may not have happened. Find out before "
+    "you try it again."
+)
+UNKNOWN = _UNKNOWN.format(why="the process that ran it was interrupted")
 
 
 def doubt(
@@ -71,9 +74,7 @@ def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> No
 
 
 def _unknown(call: ToolCallView) -> str:
-    is_interrupted = call.doubt in ("", INTERRUPTED)
-    why = "the process that ran it was interrupted" if is_interrupted else call.doubt
-    return UNKNOWN.format(why=why)
+    return UNKNOWN if call.doubt in ("", INTERRUPTED) else _UNKNOWN.format(why=call.doubt)
 
 
 def _changes(context: EvaluationContext[Any], call: ToolCallView) -> list[SliceEventApplied]:
