@@ -21,10 +21,12 @@ from turnledger.ledger.errors import (
     ForkPointError,
     IntegrityFailureError,
     InvalidEventError,
+    InvalidInputError,
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
     TurnledgerError,
+    short_repr,
 )
 from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
@@ -158,8 +160,14 @@ def _write(
     tx: Transaction, request: AppendRequest, row: RunRow | None, clock: Clock
 ) -> Outcome | None:
     start = row or _origin(tx, request)
+    now = clock.micros()
+    if type(now) is not int:
+        raise InvalidInputError(
+            f"Invalid time {short_repr(now)} of the clock: expected microseconds, an integer. "
+            "Nothing was written."
+        )
     # Strictly later than the commit before: equal times mean "the same commit".
-    recorded_at = max(clock.micros(), start.recorded_at + 1)
+    recorded_at = max(now, start.recorded_at + 1)
     run_id = request.run_id
     if recorded_at > LAST_MOMENT:
         raise AppendRefusedError(

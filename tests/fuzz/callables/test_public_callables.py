@@ -21,7 +21,7 @@ from tests.fuzz.callables.hostile import HOSTILE
 from tests.fuzz.callables.public import Public, public_callables
 from tests.fuzz.callables.valid import NoValidValueError, World
 from tests.fuzz.targets import BrokenPromiseError
-from turnledger.ledger import ANY, CustomEvent, InvalidInputError, Ledger, TurnledgerError
+from turnledger.ledger import ANY, CustomEvent, Draft, InvalidInputError, Ledger, TurnledgerError
 from turnledger.ledger.arguments import check_arguments
 
 _RUNS = "runs an agent: its outcomes, and the errors of the agent's own code, have tests"
@@ -268,10 +268,9 @@ def test_an_append_with_a_broken_clock_is_refused(now: str) -> None:
     """A clock that gives what is not a time, or an id that is not one, writes nothing."""
     with Ledger.open("memory://") as ledger:
         ledger._clock = HOSTILE[now]()
+        draft = Draft(CustomEvent(kind="a.b"), "0195f5a0-0000-7000-8000-000000000001")
         with pytest.raises(TurnledgerError):
-            ledger.append("0195f5a0-0000-7000-8000-000000000000", [], ANY)
-        with pytest.raises(TurnledgerError):
-            ledger.continuation("0195f5a0-0000-7000-8000-000000000000")
+            ledger.append("0195f5a0-0000-7000-8000-000000000000", draft, ANY)
         assert next(ledger.tail(), None) is None
 
 
