@@ -100,7 +100,7 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
     deadline: Moment | None = None
     time_limit: Annotated[float, msgspec.Meta(ge=0)] | None = None
     budget: TokenLimits | None = None
-    # The most replies of the model; None is no limit, as in runs of catalogue 2 and before.
+    # The most replies of the model; None means no limit, as in runs of catalogue 2 and before.
     max_turns: Annotated[Count | None, since(3, describes=True)] = None
     # The event catalogue of the program that writes what follows; 0 is one before catalogue 2.
     catalogue: Annotated[Count, since(2)] = 0

@@ -142,11 +142,11 @@ class Journal:
         self.commits = 0
         # A checkpoint after so many completed tools; 0 means no checkpoints.
         self.checkpoint_interval = 0
-        # Seconds for tools that have no time-out of their own; None is no limit.
+        # Seconds for tools that have no time-out of their own; None means no limit.
         self.tool_timeout: float | None = None
         # Whether the claim's lease was lost to another worker.
         self.is_lost: Callable[[], bool] = bool
-        # The most replies of the model, while a loop runs the run; None is no limit.
+        # The most replies of the model, while a loop runs the run; None means no limit.
         self.turn_limit: TurnLimit | None = None
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()

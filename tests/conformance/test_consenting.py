@@ -181,7 +181,7 @@ def test_a_decision_to_retry_is_used_up_by_one_attempt(ledger: Ledger) -> None:
 
 
 def test_consent_does_not_replace_a_decision(ledger: Ledger) -> None:
-    """That the call happened stays on record, whoever consents to run it again after that."""
+    """That the call happened stays on record, also after consent to run it again."""
     run_id = interrupted(ledger, on_interrupt="ask")
     ledger.append(run_id, ToolCallDecided(call_id="c2", decision="completed", attempt=1), ANY)
     consent = ToolCallDecided(call_id="c2", decision="retry", attempt=1, until_resumed=True)

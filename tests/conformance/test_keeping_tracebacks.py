@@ -62,7 +62,7 @@ def test_a_tool_that_raises_keeps_its_traceback(
 def test_a_run_that_fails_keeps_its_traceback(
     ledger: Ledger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where the user's code failed; a replay that fails alike is no divergence."""
+    """Where the user's code failed; a replay that fails alike is not a divergence."""
 
     class Broken(Planner):
         def create_prompt(self, request: Goal) -> Any:

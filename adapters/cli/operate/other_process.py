@@ -40,7 +40,7 @@ class OtherProcess:
 
     Attributes:
         db: The ledger's URL or path.
-        rules: The redactor's file; "" is the standard one, None is none.
+        rules: The redactor's file; "" is the standard one, None means no redactor.
         run: The run.
         app: The loop's factory, as `module:name`.
         until: The last version to follow.
@@ -144,6 +144,6 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    with redirect_stdout(sys.stderr):  # what the user's code prints is no answer
+    with redirect_stdout(sys.stderr):  # what the user's code prints is not the answer
         answer = _answer(json.load(sys.stdin))
     print(json.dumps(answer))

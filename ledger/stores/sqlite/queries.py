@@ -45,7 +45,7 @@ class Queries:
     def all_lenient(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """All rows of a query; text that can't be decoded is given as bytes.
 
-        So one damaged row does not hide the others of its page: whoever reads it finds a value
+        So one damaged row does not hide the others of its page: its reader finds a value
         of the wrong type.
         """
         try:

@@ -1,4 +1,4 @@
-"""What somebody can do to a ledger who owns its tables: verify finds it, no append serves it."""
+"""What an owner of the tables can do to a ledger: verify finds it, no append serves it."""
 
 from __future__ import annotations
 

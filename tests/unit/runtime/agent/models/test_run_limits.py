@@ -176,7 +176,7 @@ def test_however_often_a_run_is_interrupted_it_runs_no_longer_than_its_limit(
 
 
 def test_a_config_says_a_moment_or_a_running_time() -> None:
-    """X22: a Deadline stays absolute, a timedelta counts on, and None is no limit."""
+    """X22: a Deadline stays absolute, a timedelta counts on, and None means no limit."""
     clock = StandingClock()
     deadline = Deadline(BEGIN, clock=clock)
     assert deadline_for(deadline, used=MINUTE, clock=clock) is deadline
