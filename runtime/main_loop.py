@@ -92,9 +92,9 @@ class MainLoopConfig:
 
     A `deadline` is a moment, or a timedelta of running time: a recovered run has what is left
     of it. `max_turns` is the most replies of the model in one run, over all of its evaluations
-    and attempts; None means no limit. `tool_timeout` is for tools that have no time-out of their own,
-    in seconds. By default there is none: a time-out moves handlers to other threads, where SQLite
-    connections and event loops of the caller's thread can't be used.
+    and attempts; None means no limit. `tool_timeout` is for tools that have no time-out of their
+    own, in seconds. By default there is none: a time-out moves handlers to other threads, where
+    SQLite connections and event loops of the caller's thread can't be used.
     """
 
     deadline: Deadline | timedelta | None = None
