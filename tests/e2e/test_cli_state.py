@@ -141,7 +141,7 @@ def test_projections_lists_the_views(cli: InProcess) -> None:
         (("diff", "RUN", "20", "1"), 3, "from 1 to 19"),
         (("blame", "RUN", "/usage", "--at", "20"), 3, "from 1 to 19"),
         (("messages", "RUN", "--at", "20"), 3, "from 1 to 19"),
-        (("tools", "RUN", "--at", "99999999999999999999999"), 3, "from 1 to 19"),
+        (("tools", "RUN", "--at", "9223372036854775807"), 3, "from 1 to 19"),
         (("timeline", "RUN", "--at", "20"), 3, "from 1 to 19"),
         (("messages", "RUN", "--evaluation", "second"), 3, "'second'"),
         (("state", "RUN", "--path", "/usage/nothing"), 1, "no value at"),
