@@ -119,6 +119,16 @@ def test_a_wrong_version_is_a_conflict_that_names_both(ledger: Ledger, expected:
     assert ledger.head(run) == 2
 
 
+@pytest.mark.parametrize("expected", [2**63, 2**70])
+def test_a_version_beyond_64_bits_is_refused(ledger: Ledger, expected: int) -> None:
+    """No run can be there: it is a wrong argument, not a conflict; nothing is written."""
+    run = new_run_id()
+    ledger.append(run, notes(2), NEW)
+    with pytest.raises(InvalidInputError, match="expected_version"):
+        ledger.append(run, note(), expected)
+    assert ledger.head(run) == 2
+
+
 def test_a_version_of_a_run_that_does_not_exist_is_a_conflict(ledger: Ledger) -> None:
     """Expecting a version where there is no run finds 0."""
     run = new_run_id()

@@ -249,7 +249,7 @@ def test_an_epoch_that_was_never_granted_is_stale(ledger: Ledger, epoch: int) ->
     assert ledger.append(run, note(), ANY, epoch=0).version == 2
 
 
-@pytest.mark.parametrize("epoch", ["1", 1.0, True, object()])
+@pytest.mark.parametrize("epoch", ["1", 1.0, True, object(), 2**63, 2**70])
 def test_what_is_no_epoch_is_refused(ledger: Ledger, epoch: object) -> None:
     """An epoch is the number that claim() granted."""
     with pytest.raises(InvalidInputError, match="epoch"):
