@@ -1,6 +1,8 @@
 """The redactor: replaces secrets in text, JSON and events with markers, before hashing and storing.
 
-The bytes of blobs are not searched: a blob is named by its hash.
+The bytes of blobs are not searched: a blob is named by its hash. The tables of formats are built
+on the first search, and what only some texts need is imported for the first of them: a program
+that opens a ledger to read it needs neither.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.errors import InvalidInputError
-from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
-from turnledger.ledger.redaction.json_text import Unescaped, has_escapes, replace_values
-from turnledger.ledger.redaction.patterns import SecretFormat
-from turnledger.ledger.redaction.prefilter import Prefilter
 from turnledger.ledger.redaction.rules import Fields, SecretPattern, marker, read_rules
+
+if TYPE_CHECKING:
+    from turnledger.ledger.redaction.patterns import SecretFormat
+    from turnledger.ledger.redaction.prefilter import Prefilter
 
 # JSON in a JSON string, nested deeper than this, is searched as text only: each level of escapes
 # doubles its length, so it is rare.
@@ -57,16 +59,21 @@ class Redactor:
         patterns: Iterable[SecretPattern] = (),
         fields: Iterable[str] = (),
     ) -> None:
-        self.formats = _formats(formats, also)
+        self._names = None if formats is None else _checked(formats, "formats")
+        self._more = _checked(also, "also")
         self.patterns = _patterns(patterns)
         self.fields = Fields(fields)
-        self._keyed = tuple(one for one in self.formats if one.keyed)
-        # The prefilter can't rule out what may be short, or what it does not know.
-        self._has_short = any(one.short for one in self.formats)
-        self._searches_all = bool(self.patterns or self.fields or self._has_short)
-        self._prefilter = Prefilter(self.formats)
         if self.patterns or self.fields:
             WITH_OWN_RULES.add(self)
+
+    @cached_property
+    def formats(self) -> tuple[SecretFormat, ...]:
+        """The formats that it finds."""
+        from turnledger.ledger.redaction.contextual import BY_NAME, KNOWN
+
+        names = {one.name for one in KNOWN} if self._names is None else {*self._names}
+        names.update(self._more)
+        return tuple(one for group in BY_NAME.values() for one in group if one.name in names)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -117,6 +124,25 @@ class Redactor:
         return self._searches_all or self._prefilter.may_hold_secret(data)
 
     # --- the search ---
+
+    @cached_property
+    def _keyed(self) -> tuple[SecretFormat, ...]:
+        return tuple(one for one in self.formats if one.keyed)
+
+    @cached_property
+    def _has_short(self) -> bool:
+        return any(one.short for one in self.formats)
+
+    @cached_property
+    def _searches_all(self) -> bool:
+        """The prefilter can't rule out what may be short, or what it does not know."""
+        return bool(self.patterns or self.fields or self._has_short)
+
+    @cached_property
+    def _prefilter(self) -> Prefilter:
+        from turnledger.ledger.redaction.prefilter import Prefilter
+
+        return Prefilter(self.formats)
 
     @cached_property
     def _marker(self) -> re.Pattern[str]:
@@ -189,6 +215,8 @@ class Redactor:
         return text if found == text else found
 
     def _by_formats(self, text: str) -> str:
+        from turnledger.ledger.redaction.json_text import Unescaped, has_escapes
+
         # Resolve escapes first: the part before an escape may look like a whole secret.
         if has_escapes(text):
             plain = Unescaped(text)
@@ -227,6 +255,7 @@ class Redactor:
 
     def _json_text(self, text: str, path: Path, depth: int) -> str:
         """Apply the rules for fields to JSON, and fragments of JSON, within text."""
+        from turnledger.ledger.redaction.json_text import replace_values
 
         def change(value: str | float, names: Path) -> str | None:
             made = self._value(value, (*path, *names), depth + 1)
@@ -250,21 +279,21 @@ class Redactor:
         return [span for span in spans if not touches(*span)]
 
 
-def _formats(names: Iterable[str] | None, also: Iterable[str]) -> tuple[SecretFormat, ...]:
-    wanted = {one.name for one in KNOWN} if names is None else {*_checked(names, "formats")}
-    wanted |= {*_checked(also, "also")}
-    return tuple(one for group in BY_NAME.values() for one in group if one.name in wanted)
-
-
-def _checked(given: Iterable[str], key: str) -> Iterator[str]:
+def _checked(given: Iterable[str], key: str) -> tuple[str, ...]:
+    """Names of formats, each known."""
     if isinstance(given, str):
         raise InvalidInputError(f'{key}: expected a list of names, ["{given}"], got text.')
-    for name in given:
-        if name not in BY_NAME:
-            raise InvalidInputError(
-                f"{key}: unknown format {name!r}. Expected one of: {', '.join(sorted(BY_NAME))}."
-            )
-        yield name
+    names = tuple(given)
+    if names:
+        from turnledger.ledger.redaction.contextual import BY_NAME
+
+        for name in names:
+            if name not in BY_NAME:
+                raise InvalidInputError(
+                    f"{key}: unknown format {name!r}. "
+                    f"Expected one of: {', '.join(sorted(BY_NAME))}."
+                )
+    return names
 
 
 def _patterns(given: Iterable[SecretPattern]) -> tuple[SecretPattern, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_type_hints
 
 import msgspec
@@ -29,20 +30,17 @@ from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
 from turnledger.ledger.redaction.events import redacted
 from turnledger.ledger.redaction.redactor import Redactor
 
-# The fields of each kind that take any JSON; a message's are those of what it holds.
-_FREE_FIELDS: Mapping[type, tuple[str, ...]] = {
-    kind: tuple(
-        name
-        for name, hint in get_type_hints(InnerMessage if kind is MessageAppended else kind).items()
-        if hint is Any
-    )
-    for kind in EVENT_TYPES.values()
-}
-
 _MOST_SHOWN = 10_000
 # Integers beyond 64 bits have 19 digits at least.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 _NO_INTEGER = frozenset({type(None), str, bool, float})
+
+
+@cache
+def _free_fields(kind: type[Event]) -> tuple[str, ...]:
+    """The fields of an event type that take any JSON; a message's are those of what it holds."""
+    hints = get_type_hints(InnerMessage if kind is MessageAppended else kind)
+    return tuple(name for name, hint in hints.items() if hint is Any)
 
 
 def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data: bytes) -> bool:
@@ -82,7 +80,7 @@ class Codec:
             tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
         }
         self._plans: dict[type[Event], tuple[str, Callable[[bytes], Event], tuple[str, ...]]] = {
-            kind: (tag, self._decoders[tag].decode, _FREE_FIELDS[kind])
+            kind: (tag, self._decoders[tag].decode, _free_fields(kind))
             for tag, kind in EVENT_TYPES.items()
         }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from turnledger.ledger.errors import InvalidInputError, InvalidUrlError, MissingDependencyError
 from turnledger.ledger.redaction.redactor import STANDARD
@@ -39,6 +37,8 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
     path, query = split_sqlite(text)
     if not path:
         raise InvalidUrlError(f"No file in {url!s}: expected a path or sqlite:///FILE.")
+    from pathlib import Path
+
     from turnledger.ledger.stores.sqlite.open import open_sqlite
 
     return open_sqlite(Path(path), wait=wait, create=create, **_settings(query))
@@ -67,8 +67,12 @@ def _settings(query: str) -> dict[str, bool]:
 
 
 def _scheme(text: str) -> str:
+    if "://" not in text:
+        return ""
+    from urllib.parse import urlsplit
+
     try:
-        return urlsplit(text).scheme if "://" in text else ""
+        return urlsplit(text).scheme
     except ValueError:  # whose own text may name the password
         raise InvalidUrlError(
             f"Invalid address {STANDARD.text(text)}: check its host and port."
