@@ -1,0 +1,1 @@
+"""Sandboxes: runners that execute commands in podman or bubblewrap."""
