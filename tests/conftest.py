@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import warnings
 
@@ -30,6 +31,9 @@ settings.load_profile("stable")
 # children. What is tested here has to hear it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Options for this run, which a pytest that a test starts would take for its own.
+os.environ.pop("PYTEST_ADDOPTS", None)
 
 # A module that has one of these starts a server or a process: all of its tests are `process`.
 STARTERS = {"PostgresServer", "new_database", "StrictServer", "Project", "Providers", "no_network"}
