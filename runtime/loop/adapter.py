@@ -139,6 +139,7 @@ class ProviderAdapter(ABC, Generic[OutputT]):
                 execution_state=execution_state,
             ),
             LiveEffects(),
+            resume=resume,
         )
         if resume_from is not None:
             evaluation.bring(resume_from.conversation_prefix)

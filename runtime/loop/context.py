@@ -30,6 +30,7 @@ from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
+from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
 
 OutputT = TypeVar("OutputT")
@@ -96,6 +97,7 @@ class EvaluationContext(Generic[OutputT]):
         deadline: The caller's, or the prompt's; None where effects know no time.
         calls_before: Numbers of the calls that were asked for before this process took part.
         used_before: Tokens that the run had used before this evaluation.
+        base: The state that the prompt is rendered from; None is the present one.
     """
 
     evaluation_id: str
@@ -109,6 +111,7 @@ class EvaluationContext(Generic[OutputT]):
     deadline: Deadline | None
     calls_before: frozenset[int]
     used_before: Tokens
+    base: Known | None
     notes: ProcessNotes = field(default_factory=ProcessNotes)
 
     @property
@@ -145,7 +148,7 @@ class EvaluationContext(Generic[OutputT]):
 
     def rendering_of(self, prompt: Prompt[OutputT]) -> RenderedPrompt[OutputT]:
         """A prompt as this evaluation renders it."""
-        return render(self.adapter, prompt, self.session, self.options)
+        return render(self.adapter, prompt, self.session, self.options, self.base)
 
     # --- messages ---
 
@@ -233,15 +236,29 @@ class EvaluationContext(Generic[OutputT]):
 
 
 def render(
-    adapter: Provider, prompt: Prompt[OutputT], session: Session, options: EvaluationOptions
+    adapter: Provider,
+    prompt: Prompt[OutputT],
+    session: Session,
+    options: EvaluationOptions,
+    base: Known | None = None,
 ) -> RenderedPrompt[OutputT]:
-    """Render a prompt with the session's visibility and the caller's overrides."""
+    """Render a prompt with the session's state and the caller's overrides.
+
+    Args:
+        adapter: Says whether the output's format is part of the prompt.
+        prompt: The prompt.
+        session: Its state decides which sections are open, and sections may show it.
+        options: The overrides.
+        base: An earlier state of the session, to be read instead of the present one.
+    """
     native = adapter.use_native_response_format and options.parse_output
     wanted = prompt.template.output is not None
-    return prompt.render(
-        overrides_store=options.overrides_store,
-        overrides_tag=options.overrides_tag,
-        visibility=session[VisibilityOverrides].latest(),
-        inject_output_instructions=False if native and wanted else None,
-        redact=session.journal.ledger.redact_text,
-    )
+    with session.scope(Overlay(session.journal, known=base)):
+        return prompt.render(
+            overrides_store=options.overrides_store,
+            overrides_tag=options.overrides_tag,
+            visibility=session[VisibilityOverrides].latest(),
+            state=session,
+            inject_output_instructions=False if native and wanted else None,
+            redact=session.journal.ledger.redact_text,
+        )

@@ -90,7 +90,8 @@ def evaluate_with(effects: Effects, adapter: Provider) -> Evaluate:
     ) -> PromptResponse[Any]:
         asked = EvaluationOptions(execution_state=execution_state, **options)
         session = execution_state.session
-        return Evaluation(adapter, prompt, session, asked, effects).run(resume=resume)
+        evaluation = Evaluation(adapter, prompt, session, asked, effects, resume=resume)
+        return evaluation.run(resume=resume)
 
     return evaluate
 
@@ -105,12 +106,16 @@ class Evaluation(Generic[OutputT]):
         session: Session,
         options: EvaluationOptions,
         effects: Effects,
+        *,
+        resume: bool = False,
     ) -> None:
+        """Render the prompt: with `resume`, from the state in which the evaluation began."""
         self._adapter = adapter
         self._prompt = prompt
         self._session = session
         self._options = options
         self._effects = effects
+        self._base = session.journal.known.evaluation_base if resume else None
         self._rendered = self._render()
 
     def bring(self, messages: Iterable[InnerMessage]) -> None:
@@ -173,7 +178,7 @@ class Evaluation(Generic[OutputT]):
 
     def _render(self) -> RenderedPrompt[OutputT]:
         try:
-            return render(self._adapter, self._prompt, self._session, self._options)
+            return render(self._adapter, self._prompt, self._session, self._options, self._base)
         except PromptError as error:
             raise PromptEvaluationError(
                 self._session.journal.ledger.redact_text(str(error)),
@@ -216,6 +221,7 @@ class Evaluation(Generic[OutputT]):
             deadline=self._options.deadline or self._rendered.deadline,
             calls_before=frozenset(call.number for call in pending if call.evaluation_id == known),
             used_before=journal.state.usage.total,
+            base=self._base,
         )
 
     def _record_resources(self) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from turnledger.ledger.arguments import explain_methods
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt, render
@@ -100,6 +101,7 @@ class Prompt(Generic[OutputT]):
         overrides_store: PromptOverridesStore | None = None,
         overrides_tag: str = "latest",
         visibility: VisibilityOverrides | None = None,
+        state: HasSlices | None = None,
         inject_output_instructions: bool | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> RenderedPrompt[OutputT]:
@@ -110,6 +112,7 @@ class Prompt(Generic[OutputT]):
             overrides_store: Has texts that replace those of sections.
             overrides_tag: Which of the store's texts.
             visibility: Which sections are shown in full, beside their defaults.
+            state: The session, for sections that show something of its state.
             inject_output_instructions: Overrides the template's setting.
             redact: Removes secrets from the text, and from what the digest covers.
         """
@@ -126,12 +129,20 @@ class Prompt(Generic[OutputT]):
             deadline=bound.deadline,
             visibility=visibility or VisibilityOverrides(),
             templates=templates or {},
+            state=_NoSlices() if state is None else state,
             output_instructions=inject_output_instructions,
             redact=redact,
         )
 
     def _error(self, why: str) -> PromptRenderError:
         return PromptRenderError(why, prompt=self.template.path)
+
+
+class _NoSlices:
+    """The state of a prompt that is rendered without a session."""
+
+    def select_all(self, kind: Any, /) -> tuple[Any, ...]:
+        return ()
 
 
 def _takes(section: Section[Any], params: object) -> bool:

@@ -1,8 +1,8 @@
 """Renders a prompt: from sections and parameters to the text and tools that a model gets.
 
-Rendering is a pure function: the same template, parameters and overrides give the same text,
-tools and digest in every process. It reads no clock, no environment and no set order. Each
-section has a heading one `#` deeper than its parent's, from `##` to at most `######`.
+Rendering is a pure function: the same template, parameters, overrides and session state give the
+same text, tools and digest in every process. It reads no clock, no environment and no set order.
+Each section has a heading one `#` deeper than its parent's, from `##` to at most `######`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 from turnledger.ledger import OfferedTool, blob_name
 from turnledger.ledger.errors import InvalidInputError, error_text
 from turnledger.projections.digests import canonical, combine
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, hint
@@ -117,12 +118,13 @@ def render(
     deadline: Deadline | None,
     visibility: VisibilityOverrides,
     templates: Mapping[str, str],
+    state: HasSlices,
     output_instructions: bool,
     redact: Callable[[str], str] | None = None,
 ) -> RenderedPrompt[OutputT]:
     """Render a template with parameters; `templates` replace those of sections, by path."""
     page = _Page()
-    renderer = _Renderer(template.path, params, visibility, templates, page)
+    renderer = _Renderer(template.path, params, visibility, templates, state, page)
     for section in template.sections:
         renderer.add(section, "", 1)
     output: OutputSpec[Any] | None = template.output
@@ -176,6 +178,7 @@ class _Renderer:
     bound: tuple[Any, ...]
     visibility: VisibilityOverrides
     templates: Mapping[str, str]
+    state: HasSlices
     page: _Page
 
     def add(self, section: Section[Any], above: str, depth: int) -> None:
@@ -247,7 +250,7 @@ class _Renderer:
             if is_summary and section.summary is not None:
                 text = section.summary.fill(params)
             else:
-                text = section.body(params, override)
+                text = section.body_in(self.state, params, override)
             text.encode()
         except (TemplateTextError, UnicodeEncodeError) as error:
             whose = "the text of the overrides store: " if override is not None else ""

@@ -13,6 +13,7 @@ from typing import Any, Generic
 
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import short_repr
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import ParamsT, Subscripted
 from turnledger.runtime.agent.prompts.template_text import TemplateText, field_names
 from turnledger.runtime.agent.tools.tool import Tool
@@ -74,6 +75,16 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
     @abstractmethod
     def body(self, params: Any, override: str | None = None) -> str:
         """Return the section's text; `override` is a template to use instead of its own."""
+
+    def body_in(self, state: HasSlices, params: Any, override: str | None = None) -> str:
+        """Return the text; by default `body`, which depends on nothing of the session.
+
+        Args:
+            state: The session's slices as they were when the evaluation began, to be read only.
+            params: The parameters that are bound for the section.
+            override: A template to use instead of the section's own.
+        """
+        return self.body(params, override)
 
     @property
     def takes_override(self) -> bool:
