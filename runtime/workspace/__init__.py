@@ -1,1 +1,6 @@
 """A workspace for agents: files, a sandbox, a plan and a digest, as sections of a prompt."""
+
+from turnledger.runtime.workspace.mounts import HostMount
+from turnledger.runtime.workspace.sections import VfsToolsSection, WorkspaceSection
+
+__all__ = ["HostMount", "VfsToolsSection", "WorkspaceSection"]
