@@ -46,8 +46,11 @@ CustomKind = Annotated[
 ]
 CheckpointPhaseName = Literal["initialized", "post_tool", "completed", "failed"]
 RunKind = Literal["run", "fork", "continuation"]
-# The tag that every prompt stream has: its last version.
+# The tag that every prompt stream has: its last version. It is never moved.
 LATEST = "latest"
+# The name of another tag; it can be the name of a file.
+TAG_NAME = r"^(?!latest\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z"
+TagName = Annotated[str, msgspec.Meta(max_length=200, pattern=TAG_NAME)]
 # The namespace of the ids of prompt streams; permanent.
 _PROMPTS = UUID("9b6208e9-9ad1-5472-8ee5-21daf4a831d3")
 OnInterruptName = Literal["", "retry", "fail", "ask"]
@@ -468,21 +471,10 @@ class ResourceSnapshotted(BaseEvent, frozen=True, kw_only=True):
     digest: str = ""
 
 
-# --- prompts -----------------------------------------------------------------------
+# --- prompts: a stream for each, with id prompt_stream_id(prompt_ns, prompt_key) ------
 
 
-class PromptEvent(BaseEvent, frozen=True, kw_only=True):
-    """The base of events in a prompt stream, which holds nothing else.
-
-    The stream's id is `prompt_stream_id(prompt_ns, prompt_key)`. The two may have 2,500 bytes
-    together.
-    """
-
-    prompt_ns: Key
-    prompt_key: Key
-
-
-class PromptOverrideSet(PromptEvent, frozen=True, kw_only=True):
+class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
     """A text of a prompt was overridden: that of a section, or a tool's description.
 
     `path` is a section's path, or "tool:NAME". `replaces` is the digest of the authored text: the
@@ -491,6 +483,8 @@ class PromptOverrideSet(PromptEvent, frozen=True, kw_only=True):
 
     tag = "prompt.override_set"
 
+    prompt_ns: Key
+    prompt_key: Key
     path: Key
     body: str
     replaces: str
@@ -498,35 +492,33 @@ class PromptOverrideSet(PromptEvent, frozen=True, kw_only=True):
     set_by: str = ""
 
 
-class PromptOverrideCleared(PromptEvent, frozen=True, kw_only=True):
+class PromptOverrideCleared(BaseEvent, frozen=True, kw_only=True):
     """The override of a text was removed: the authored text counts again."""
 
     tag = "prompt.override_cleared"
 
+    prompt_ns: Key
+    prompt_key: Key
     path: Key
     note: str = ""
     cleared_by: str = ""
 
 
-class PromptTagMoved(PromptEvent, frozen=True, kw_only=True):
-    """A tag names a version of the prompt stream from now on; "latest" is always the head.
+class PromptTagMoved(BaseEvent, frozen=True, kw_only=True):
+    """A tag names a version of the prompt stream from now on.
 
-    Version 0 is before the first override: the authored texts.
+    "latest" is always the last version, and can't be moved. Version 0 is before the first
+    override: the authored texts.
     """
 
     tag = "prompt.tag_moved"
 
-    tag_name: Key
+    prompt_ns: Key
+    prompt_key: Key
+    tag_name: TagName
     version: Count
     note: str = ""
     moved_by: str = ""
-
-    def __post_init__(self) -> None:
-        if self.tag_name in ("", LATEST):
-            raise InvalidEventError(
-                f"Invalid tag_name {self.tag_name!r}: expected the name of a tag other than "
-                f"{LATEST!r}, which is always the last version and can't be moved"
-            )
 
 
 # --- custom events -----------------------------------------------------------------
@@ -576,8 +568,9 @@ Event: TypeAlias = (
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event)}
-# The tags of the events that a prompt stream consists of, and that no run has.
-PROMPT_TAGS = frozenset(tag for tag, kind in EVENT_TYPES.items() if issubclass(kind, PromptEvent))
+# The events that a prompt stream consists of, and that no run has.
+PromptEvent: TypeAlias = PromptOverrideSet | PromptOverrideCleared | PromptTagMoved
+PROMPT_TAGS = frozenset(kind.tag for kind in get_args(PromptEvent))
 
 
 @check_arguments

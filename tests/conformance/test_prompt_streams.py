@@ -121,11 +121,11 @@ def test_of_two_who_set_at_once_the_second_gets_the_conflict(store: StoreUnderTe
     assert (1, 2) in outcomes
 
 
-@pytest.mark.parametrize("tag", ["latest", ""])
-def test_latest_can_not_be_moved(tag: str) -> None:
-    """It is always the last version."""
+@pytest.mark.parametrize("tag", ["latest", "", "a/b", ".."])
+def test_latest_can_not_be_moved(ledger: Ledger, prompt: UUID, tag: str) -> None:
+    """It is always the last version; a tag has the name of a file."""
     with pytest.raises(InvalidEventError, match="tag_name"):
-        moved(tag, 1)
+        ledger.append(prompt, moved(tag, 1), ANY)
 
 
 def test_a_tag_names_a_version_that_there_is(ledger: Ledger, prompt: UUID) -> None:
