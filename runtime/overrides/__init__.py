@@ -1,1 +1,1 @@
-"""Prompt overrides: texts that replace those of a prompt's sections and tools, with their history."""
+"""Prompt overrides: texts that replace those of sections and tools, with their history."""
