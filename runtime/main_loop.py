@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -46,9 +47,13 @@ from turnledger.runtime.checkpoints.checkpoint import (
     RecoverableRun,
     RecoveryConfig,
 )
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
 from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.journal.heartbeat import LEASE, claimed, worker_name
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import (
     MainLoopCompleted,
@@ -58,9 +63,14 @@ from turnledger.runtime.loop.events import (
     RecoveryFailed,
 )
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.optimize import (
+    Caller,
+    WorkspaceOptimization,
+    optimization_prompt,
+    optimize,
+)
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import recoverable
-from turnledger.runtime.recovery.heartbeat import claimed, worker_name
 from turnledger.runtime.recovery.recover import (
     RecoveryOptions,
     recover_from_checkpoint,
@@ -73,13 +83,13 @@ from turnledger.runtime.recovery.request_types import (
     request_type_of,
 )
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
+from turnledger.runtime.workspace.file_tools import WORKSPACE
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
 # Resources by name, or what makes them for each run.
 Resources: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any] | None]"
 
-LEASE = timedelta(seconds=60)
 # Enough for long tasks, and an end for a model that calls the same tool for ever.
 MAX_TURNS = 50
 logger = logger_of("turnledger.loop")
@@ -167,6 +177,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     def create_session(self) -> Session:
         """Return the session for a run: a new one, or one that continues."""
 
+    def needs_optimization(self, session: Session) -> bool:
+        """Whether the adapter is to optimize the prompt before an evaluation of it begins.
+
+        By default never. A prompt with a workspace may want to have a digest of it first:
+        `return session[WorkspaceDigest].latest() is None`. The session alone may decide it.
+        """
+        return False
+
     # --- for callers ---
 
     def execute(
@@ -228,7 +246,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
-                with claimed(self.loop_host, run_id) as journal:
+                with claimed(self._ledger, run_id, lease=self._lease, clock=self._clock) as journal:
                     if journal.state.summary.status not in ("completed", "abandoned"):
                         journal.add(RunAbandoned(reason=reason))
                     if journal.state.checkpoints.latest is not None:
@@ -271,7 +289,13 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             backend=None if in_ledger else backend,
             lease=self._lease,
             tool_timeout=self._config.tool_timeout,
+            needs_optimization=self.needs_optimization,
+            optimize=self._optimize,
         )
+
+    def _optimize(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Optimize a prompt as a step of its run."""
+        optimize(self._adapter, prompt, Caller.of(None, state), call_id=OPTIMIZE)
 
     def _made_resources(self) -> Mapping[str, Any]:
         given = self._given_resources
@@ -384,9 +408,52 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with claimed(self.loop_host, run, session, claim=claim) as journal:
+        with claimed(
+            self._ledger, run, declarations=session.declarations, clock=self._clock, claim=claim
+        ) as journal:
             session.attach(journal)
             yield journal
+
+
+class OptimizationLoop(MainLoop[WorkspaceOptimization, Any]):
+    """The loop of the runs that `optimize` makes for a prompt: to replay one, or recover it alone.
+
+    The recovery of the run that it serves goes on with it, so that is rarely needed.
+    """
+
+    def __init__(
+        self,
+        *,
+        adapter: ProviderAdapter[Any],
+        bus: ControlBus,
+        prompt: Prompt[Any],
+        ledger: Ledger,
+    ) -> None:
+        """Make a loop for the optimizations of a prompt.
+
+        Args:
+            adapter: The provider.
+            bus: Where events are published.
+            prompt: The prompt that is optimized.
+            ledger: Where the runs are.
+        """
+        super().__init__(
+            adapter=adapter, bus=bus, ledger=ledger, resources=self._directory_for_files
+        )
+        self._prompt = optimization_prompt(prompt)
+        self._directories: list[TemporaryDirectory[str]] = []
+
+    def create_prompt(self, request: WorkspaceOptimization) -> Prompt[Any]:
+        """Return the prompt by which the digest is written."""
+        return self._prompt
+
+    def create_session(self) -> Session:
+        """Return a session for the run alone."""
+        return Session(bus=self._bus, clock=self._clock)
+
+    def _directory_for_files(self) -> Mapping[str, Any]:
+        self._directories.append(TemporaryDirectory(prefix="turnledger-"))
+        return {WORKSPACE: SnapshotableFilesystem(self._directories[-1].name)}
 
 
 def _ledger_of(backend: CheckpointBackend | None) -> Ledger | None:

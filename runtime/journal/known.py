@@ -13,7 +13,7 @@ from typing import NamedTuple
 from turnledger.ledger import EvaluationStarted, Record, RunStarted, SliceEventApplied
 from turnledger.projections import Declarations, RunState, SessionSlices, fold, fold_together
 from turnledger.projections.projection import PAGE, tags_of
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
+from turnledger.runtime.journal.loop_progress import BY_PROMPT, Progress, ProgressState
 from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
 
 _INTERNAL = (Progress(), SessionIndex())
@@ -138,7 +138,7 @@ def _comes_of_prompt(record: Record) -> bool:
     if record.tag not in _MAY_COME_OF_PROMPT:
         return False
     event = record.event
-    return not isinstance(event, SliceEventApplied) or event.call_id == CREATE_PROMPT
+    return not isinstance(event, SliceEventApplied) or event.call_id in BY_PROMPT
 
 
 _RUN_STARTED = tags_of(RunStarted)

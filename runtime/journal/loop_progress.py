@@ -34,8 +34,11 @@ from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
 
 change = msgspec.structs.replace
-# The call id of session changes that `create_prompt` made.
+# The call ids of session changes that `create_prompt` made, and of those by which the loop had a
+# workspace digest written for the prompt.
 CREATE_PROMPT = "create_prompt"
+OPTIMIZE = "optimize"
+BY_PROMPT = frozenset({CREATE_PROMPT, OPTIMIZE})
 
 
 @final
@@ -154,7 +157,7 @@ class Progress(Projection[ProgressState]):
             case CheckpointStored():
                 return change(state, tool_calls_completed=event.tool_calls_completed)
             case SliceEventApplied():
-                if state.prompted_at is None and event.call_id == CREATE_PROMPT:
+                if state.prompted_at is None and event.call_id in BY_PROMPT:
                     return change(state, prompted_at=record.version - 1)
                 return state
             case RunFailed():

@@ -16,7 +16,7 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
-from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.loop.context import Provider
 from turnledger.runtime.loop.evaluation import Evaluate
 from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.session.session import Session
@@ -38,9 +38,11 @@ class LoopHost:
         lease: How long a claim lasts without a heartbeat.
         prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
+        needs_optimization: Whether a workspace digest is written before an evaluation begins.
+        optimize: Has it written by a run of its own, for the prompt and its state.
     """
 
-    adapter: ProviderAdapter[Any]
+    adapter: Provider
     evaluate: Evaluate
     bus: EventBus
     clock: Clock
@@ -54,3 +56,5 @@ class LoopHost:
     lease: timedelta
     prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None
+    needs_optimization: Callable[[Session], bool] = lambda session: False
+    optimize: Callable[[Prompt[Any], ExecutionState], object] = lambda prompt, state: None

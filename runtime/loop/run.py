@@ -7,7 +7,7 @@ already, and that is not done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -51,10 +51,10 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, OPTIMIZE
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
-from turnledger.runtime.loop.failures import error_type
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.perform.failures import error_type
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
@@ -197,6 +197,8 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
     while True:
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
+        if not goes_on:
+            _optimize_if_needed(work, replace(prompt, deadline=limit), state)
         try:
             return work.host.evaluate(
                 prompt,
@@ -217,6 +219,22 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
                 work.session[VisibilityOverrides].apply(
                     SetVisibilityOverride(path=path, visibility=visibility)
                 )
+
+
+def _optimize_if_needed(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
+    """Have a workspace digest written before an evaluation begins, within the run's deadline."""
+    if not work.host.needs_optimization(work.session):
+        return
+    try:
+        work.host.optimize(prompt, state)
+    except PromptEvaluationError as error:
+        raise PromptEvaluationError(
+            error.message,
+            prompt_name=error.prompt_name,
+            phase=error.phase,
+            provider_payload=error.provider_payload,
+            step=OPTIMIZE,
+        ) from error
 
 
 def _complete(work: RunWork) -> None:

@@ -44,8 +44,9 @@ from turnledger.runtime.errors import (
     PromptEvaluationError,
     TurnLimitExceededError,
 )
+from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.context import EvaluationContext
-from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
+from turnledger.runtime.loop.perform.failures import EvaluationEnded, RecordedCause, RecordedError
 from turnledger.runtime.loop.perform.prepare import PREPARE
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
 from turnledger.runtime.replaying.journal import Diverged, ReplayJournal
@@ -78,6 +79,22 @@ class RecordedEffects:
         event = record.event if record is not None else None
         if isinstance(event, RunFailed) and event.step == PREPARE:
             _fail(event)
+
+    def optimize(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Take what an optimization recorded: that it began, and the digest that came of it.
+
+        Its own run is another record, which this one does not need.
+        """
+        journal, is_first = self._journal, True
+        while isinstance(event := journal.expected().event, SliceEventApplied):
+            if event.call_id != OPTIMIZE:
+                break
+            journal.take()
+            is_first = False
+        if isinstance(event, RunFailed) and event.step == OPTIMIZE:
+            _fail(event)
+        if is_first:
+            journal.diverged("an optimization of the workspace")
 
     # --- limits ---
 

@@ -91,6 +91,7 @@ class Execution:
             self._host,
             evaluate=evaluate_with(effects, self._host.adapter),
             prepare=effects.prepare,
+            optimize=effects.optimize,
         )
         # What create_session recorded, if the run has to be handed it.
         self._session_changes: Sequence[Event] = ()

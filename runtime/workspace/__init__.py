@@ -2,6 +2,7 @@
 
 from turnledger.runtime.agent.plan import Plan, PlanStep
 from turnledger.runtime.workspace.digest import (
+    OptimizationScope,
     WorkspaceDigest,
     WorkspaceDigestSection,
     clear_workspace_digest,
@@ -14,6 +15,7 @@ from turnledger.runtime.workspace.sections import VfsToolsSection, WorkspaceSect
 
 __all__ = [
     "HostMount",
+    "OptimizationScope",
     "Plan",
     "PlanStep",
     "PlanningStrategy",

@@ -7,6 +7,7 @@ write it; tools and programs may set it themselves.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from turnledger.ledger.arguments import explain_arguments, explain_methods
@@ -21,6 +22,13 @@ PLACEHOLDER = (
     "There is no digest of the workspace yet. Look at its files before you rely on what they hold."
 )
 logger = logger_of("turnledger.workspace")
+
+
+class OptimizationScope(Enum):
+    """Where `optimize` stores a digest: in the caller's session, or in an overrides store."""
+
+    SESSION = "session"
+    GLOBAL = "global"
 
 
 @dataclass(frozen=True)

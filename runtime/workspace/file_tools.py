@@ -27,7 +27,7 @@ from turnledger.runtime.workspace.search import (
 
 ParamsT = TypeVar("ParamsT")
 
-_RESOURCE = "workspace"
+WORKSPACE = "workspace"
 _MOST_LISTED = 500
 _MOST_MATCHES = 200
 _MOST_LINES = 2000
@@ -100,13 +100,13 @@ class Rm:
 
 def workspace_of(resources: Mapping[str, Any] | None) -> SnapshotableFilesystem:
     """Return the workspace among the resources of a loop; WorkspaceError if it has none."""
-    found = (resources or {}).get(_RESOURCE)
+    found = (resources or {}).get(WORKSPACE)
     if isinstance(found, SnapshotableFilesystem):
         return found
     what = "has no resource" if found is None else f"has a {type(found).__name__} as the resource"
     raise WorkspaceError(
-        f"The loop {what} {_RESOURCE!r}: expected a directory for the workspace. Give the loop "
-        f"resources={{{_RESOURCE!r}: SnapshotableFilesystem(directory)}}."
+        f"The loop {what} {WORKSPACE!r}: expected a directory for the workspace. Give the loop "
+        f"resources={{{WORKSPACE!r}: SnapshotableFilesystem(directory)}}."
     )
 
 
