@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from turnledger.ledger import InvalidInputError, Ledger, RunResumed, RunStarted, new_run_id
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore
 from turnledger.runtime.agent.prompts.sections import MarkdownSection, Section
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.schema.values import to_plain
@@ -168,8 +168,10 @@ def optimize(
         call_id: The call id of the changes of the caller's session, if its loop makes them.
     """
     found = Found.of(prompt)
-    if scope is OptimizationScope.GLOBAL and (overrides_store is None or not overrides_tag):
-        raise _failed(prompt, "the scope GLOBAL needs overrides_store and overrides_tag", "request")
+    set_override = getattr(overrides_store, "set_section_override", None)
+    if scope is OptimizationScope.GLOBAL and (set_override is None or not overrides_tag):
+        why = "the scope GLOBAL needs overrides_tag, and an overrides_store that can be written"
+        raise _failed(prompt, why, "request")
     if scope_of(caller.session) is not None:
         raise InvalidInputError(
             "A tool can't optimize the session that it runs in. Call optimize before the "
@@ -183,14 +185,16 @@ def optimize(
     inner = optimization_prompt(prompt)
     key, session = found.digest.key, caller.session
     run_id = _begun(session, key, call_id)
-    options = {"overrides_store": overrides_store, "overrides_tag": overrides_tag or "latest"}
-    with _host(adapter, inner, caller, optimization_session, options) as host:
+    with _host(adapter, inner, caller, optimization_session) as whole:
+        host = replace(
+            whole, overrides_store=overrides_store, overrides_tag=overrides_tag or "latest"
+        )
         request = WorkspaceOptimization(prompt.template.path, key)
         response = _ran(host, caller, run_id, inner, request)
     digest = _digest_of(response)
-    if digest and scope is OptimizationScope.GLOBAL:
-        store: Any = overrides_store
-        store.set_section_override(prompt, tag=overrides_tag, path=found.path, body=digest)
+    if digest and scope is OptimizationScope.GLOBAL and set_override is not None:
+        template = digest.replace("${", "$${")  # an override is a template, a digest is text
+        set_override(prompt, tag=overrides_tag, path=found.path, body=template)
 
     def store_digest() -> None:
         session[OptimizationStarted].seed(_under_way(session, but=key))
@@ -270,16 +274,11 @@ def _host(
     prompt: Prompt[Any],
     caller: Caller,
     given: Session | None,
-    options: dict[str, Any],
 ) -> Iterator[LoopHost]:
     """The loop of an optimization's run, with a directory for its copy of the workspace."""
     journal = caller.session.journal
     session = given if given is not None else Session(clock=caller.session.clock)
     enable_inner_message_recording(session)
-
-    def evaluate(prompt: Prompt[Any], /, **more: Any) -> PromptResponse[Any]:
-        response: PromptResponse[Any] = adapter.evaluate(prompt, **more, **options)
-        return response
 
     def prepare(prompt: Prompt[Any], state: ExecutionState) -> None:
         if WORKSPACE not in caller.resources:
@@ -291,7 +290,7 @@ def _host(
     with TemporaryDirectory(prefix="turnledger-") as directory:
         yield LoopHost(
             adapter=adapter,
-            evaluate=evaluate,
+            evaluate=adapter.evaluate,
             bus=session.bus,
             clock=session.clock,
             create_prompt=lambda request: prompt,
@@ -395,6 +394,8 @@ def _answer_again(
         bus=host.bus,
         deadline=None,
         budget_tracker=None,
+        overrides_store=host.overrides_store,
+        overrides_tag=host.overrides_tag,
         resume=True,
     )
 

@@ -15,6 +15,7 @@ from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.prompts.sections import Section
+from turnledger.runtime.agent.prompts.template_text import TemplateText
 from turnledger.runtime.session.session import Session
 
 DIGEST_KEY = "workspace-digest"
@@ -101,9 +102,9 @@ class WorkspaceDigestSection(Section[None]):
         return True
 
     def body(self, params: Any, override: str | None = None) -> str:
-        """Return the override as it is, `$` included: a digest is text, not a template."""
+        """Return the override, filled like that of any section, else a placeholder."""
         if override is not None:
-            return override
+            return TemplateText(override, fields=self.fields).fill(params)
         logger.warning("section %s has no workspace digest to show", self.key)
         return PLACEHOLDER
 

@@ -91,6 +91,11 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
         """Whether an overrides store can replace its text."""
         return False
 
+    @property
+    def authored(self) -> str:
+        """The text that an override replaces; empty if the section makes it when rendered."""
+        return ""
+
     def prepare(self, resources: Mapping[str, Any]) -> None:
         """Put into the resources, by name, what the section's tools need there, such as files.
 
@@ -179,6 +184,10 @@ class MarkdownSection(Section[ParamsT]):
     @property
     def takes_override(self) -> bool:
         return True
+
+    @property
+    def authored(self) -> str:
+        return self.template.text
 
     def body(self, params: Any, override: str | None = None) -> str:
         """Fill the parameters into the template, or into the override."""

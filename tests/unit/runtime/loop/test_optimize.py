@@ -28,7 +28,8 @@ from turnledger.runtime import (
     ToolInvoked,
     replay,
 )
-from turnledger.runtime.loop.optimize import SERVES_TAG
+from turnledger.runtime.loop.optimize import SERVES_TAG, optimization_prompt
+from turnledger.runtime.overrides import LedgerOverridesStore
 from turnledger.runtime.workspace import (
     HostMount,
     Plan,
@@ -38,6 +39,7 @@ from turnledger.runtime.workspace import (
     set_workspace_digest,
 )
 
+STORE = LedgerOverridesStore(Ledger.open("memory://"))
 TASK = MarkdownSection[None](title="Task", template="Do it.", key="task")
 DIGEST = WorkspaceDigest("workspace-digest", "A package of one file.")
 EXPLORE = [
@@ -60,21 +62,6 @@ def state_in(folder: Path, session: Session | None = None) -> ExecutionState:
 
 def inner_runs(ledger: Ledger) -> list[Any]:
     return [info for info in ledger.runs() if SERVES_TAG in info.tags]
-
-
-class Store:
-    """An overrides store of two methods."""
-
-    def __init__(self) -> None:
-        self.texts: dict[tuple[str, str, str], dict[str, str]] = {}
-        self.asked: list[tuple[str, str, str]] = []
-
-    def section_overrides(self, ns: str, key: str, tag: str) -> dict[str, str]:
-        self.asked.append((ns, key, tag))
-        return self.texts.get((ns, key, tag), {})
-
-    def set_section_override(self, prompt: Any, *, tag: str, path: str, body: str) -> None:
-        self.texts.setdefault((prompt.ns, prompt.key, tag), {})[path] = body
 
 
 def test_the_digest_that_a_model_writes_is_set_in_the_callers_session(tmp_path: Path) -> None:
@@ -142,24 +129,39 @@ def test_an_optimization_session_is_used_with_its_bus(tmp_path: Path) -> None:
 
 def test_the_global_scope_stores_the_digest_and_clears_the_sessions_copy(tmp_path: Path) -> None:
     """S4-23: the next evaluation shows the override; the store serves the inner prompt too."""
-    store, state = Store(), state_in(tmp_path)
+    state = state_in(tmp_path)
+    store = LedgerOverridesStore(state.session.journal.ledger)
+    prompt, inner = prompt_of(), optimization_prompt(prompt_of())
+    store.set_section_override(inner, tag="stable", path="goal", body="Be brief.")
     set_workspace_digest(state.session, "workspace-digest", "old")
-    adapter: ScriptedAdapter[Any] = ScriptedAdapter(EXPLORE)
-    result = adapter.optimize(
-        prompt_of(),
+    systems: list[str] = []
+
+    def reply(request: Any) -> Any:
+        systems.append(request.system)
+        return says("It costs ${price}.")
+
+    result = ScriptedAdapter(reply).optimize(
+        prompt,
         execution_state=state,
         store_scope=OptimizationScope.GLOBAL,
         overrides_store=store,
         overrides_tag="stable",
     )
     assert result.scope is OptimizationScope.GLOBAL
-    assert store.texts == {("reviews", "review", "stable"): {"workspace-digest": DIGEST.body}}
-    assert store.asked[0] == ("reviews.optimization", "review-workspace-digest", "stable")
+    assert "Be brief." in systems[0]
+    assert store.section_overrides("reviews", "review", "stable") == {
+        "workspace-digest": "It costs $${price}."
+    }
     assert state.session[WorkspaceDigest].all() == ()
-    rendered = prompt_of().render(
-        state=state.session, overrides_store=store, overrides_tag="stable"
-    )
-    assert rendered.text.endswith(DIGEST.body)
+    rendered = prompt.render(state=state.session, overrides_store=store, overrides_tag="stable")
+    assert rendered.text.endswith("It costs ${price}.")
+
+
+class ReadOnly:
+    """An overrides store that can't be written."""
+
+    def section_overrides(self, ns: str, key: str, tag: str) -> dict[str, str]:
+        return {}
 
 
 @pytest.mark.parametrize(
@@ -167,8 +169,9 @@ def test_the_global_scope_stores_the_digest_and_clears_the_sessions_copy(tmp_pat
     [
         (prompt_of(VfsToolsSection()), {}, "no WorkspaceDigestSection"),
         (prompt_of(WorkspaceDigestSection()), {}, "no WorkspaceSection"),
-        (prompt_of(), {"overrides_store": Store()}, "needs overrides_store and overrides_tag"),
-        (prompt_of(), {"overrides_tag": "x"}, "needs overrides_store and overrides_tag"),
+        (prompt_of(), {"overrides_tag": "x"}, "GLOBAL needs"),
+        (prompt_of(), {"overrides_store": ReadOnly(), "overrides_tag": "x"}, "can be written"),
+        (prompt_of(), {"overrides_store": STORE}, "GLOBAL needs overrides_tag"),
         (
             prompt_of(VfsToolsSection(key="goal"), WorkspaceDigestSection()),
             {},

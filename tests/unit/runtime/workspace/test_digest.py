@@ -71,10 +71,10 @@ def test_a_digest_without_text_or_key_is_refused(key: Any, body: Any) -> None:
 def test_a_section_shows_the_sessions_digest_else_the_override_else_a_placeholder(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A digest is text: a `$` in it means nothing. Only the last case is worth a warning."""
+    """The session's is text, the override a template. Only the last case is worth a warning."""
     prompt, session = prompt_of(), Session()
     set_workspace_digest(session, "workspace-digest", "costs ${price}")
-    store = Overrides("overridden ${text}")
+    store = Overrides("overridden $${text}")
     assert prompt.render(state=session, overrides_store=store).text.endswith("costs ${price}")
     assert prompt.render(state=Session(), overrides_store=store).text.endswith("overridden ${text}")
     assert caplog.messages == []
