@@ -149,7 +149,7 @@ def test_the_global_scope_stores_the_digest_and_clears_the_sessions_copy(tmp_pat
     )
     assert result.scope is OptimizationScope.GLOBAL
     assert "Be brief." in systems[0]
-    assert store.section_overrides("reviews", "review", "stable") == {
+    assert dict(store.section_overrides("reviews", "review", "stable") or {}) == {
         "workspace-digest": "It costs $${price}."
     }
     assert state.session[WorkspaceDigest].all() == ()
