@@ -96,6 +96,7 @@ class WorkspaceDigestSection(Section[None]):
     def __init__(self, *, key: str = DIGEST_KEY) -> None:
         """Make a section; `key` says which of the session's digests it shows."""
         super().__init__(title="Workspace digest", key=key)
+        self._warns = True
 
     @property
     def takes_override(self) -> bool:
@@ -105,7 +106,8 @@ class WorkspaceDigestSection(Section[None]):
         """Return the override, filled like that of any section, else a placeholder."""
         if override is not None:
             return TemplateText(override, fields=self.fields).fill(params)
-        logger.warning("section %s has no workspace digest to show", self.key)
+        if self._warns:
+            logger.warning("section %s has no workspace digest to show", self.key)
         return PLACEHOLDER
 
     def body_in(self, state: HasSlices, params: Any, override: str | None = None) -> str:
@@ -114,5 +116,7 @@ class WorkspaceDigestSection(Section[None]):
         return self.body(params, override) if found is None else found.body
 
     def clone(self) -> WorkspaceDigestSection:
-        """Return an equal section, for another prompt."""
-        return WorkspaceDigestSection(key=self.key)
+        """Return the section for the prompt that has the digest written: it need not warn."""
+        twin = WorkspaceDigestSection(key=self.key)
+        twin._warns = False
+        return twin
