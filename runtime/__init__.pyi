@@ -88,12 +88,10 @@ from turnledger.runtime.loop.events import RecoveryStarted as RecoveryStarted
 from turnledger.runtime.loop.events import TextReceived as TextReceived
 from turnledger.runtime.loop.events import ToolInvoked as ToolInvoked
 from turnledger.runtime.loop.events import ToolStillRunning as ToolStillRunning
-from turnledger.runtime.loop.optimize import OptimizationResult as OptimizationResult
 from turnledger.runtime.loop.scripted import ScriptedAdapter as ScriptedAdapter
 from turnledger.runtime.loop.scripted import ScriptError as ScriptError
 from turnledger.runtime.main_loop import MainLoop as MainLoop
 from turnledger.runtime.main_loop import MainLoopConfig as MainLoopConfig
-from turnledger.runtime.main_loop import OptimizationLoop as OptimizationLoop
 from turnledger.runtime.replaying.divergence import Divergence as Divergence
 from turnledger.runtime.replaying.live.replay import LiveReplay as LiveReplay
 from turnledger.runtime.replaying.live.replay import NotRecordedError as NotRecordedError
@@ -108,4 +106,3 @@ from turnledger.runtime.session import Snapshot as Snapshot
 from turnledger.runtime.session import (
     enable_inner_message_recording as enable_inner_message_recording,
 )
-from turnledger.runtime.workspace.digest import OptimizationScope as OptimizationScope

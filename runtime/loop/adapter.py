@@ -26,9 +26,9 @@ from turnledger.runtime.loop.context import EvaluationOptions
 from turnledger.runtime.loop.evaluation import Evaluation
 from turnledger.runtime.loop.events import PromptResponse, TextReceived
 from turnledger.runtime.loop.live_effects import LiveEffects
-from turnledger.runtime.loop.optimize import Caller, OptimizationResult, optimize
+from turnledger.runtime.loop.optimize import Caller, optimize
 from turnledger.runtime.session.session import Session
-from turnledger.runtime.workspace.digest import OptimizationScope
+from turnledger.runtime.workspace.digest import OptimizationResult, OptimizationScope
 
 OutputT = TypeVar("OutputT")
 

@@ -41,6 +41,7 @@ from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.session.overlay import Overlay, scope_of
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
 from turnledger.runtime.workspace.digest import (
+    OptimizationResult,
     OptimizationScope,
     WorkspaceDigestSection,
     clear_workspace_digest,
@@ -69,23 +70,6 @@ _EXPECTATIONS = """
 - Leave the files as they are.
 - Answer with the digest alone, in Markdown, of at most 400 words.
 """
-
-
-@dataclass(frozen=True)
-class OptimizationResult:
-    """What an optimization came to.
-
-    Attributes:
-        response: The model's answer, with the tool results that led to it.
-        digest: The digest, as it was stored.
-        scope: Where it was stored.
-        section_key: The key of the WorkspaceDigestSection that shows it.
-    """
-
-    response: PromptResponse[Any]
-    digest: str
-    scope: OptimizationScope
-    section_key: str
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from turnledger.runtime.agent.plan import Plan, PlanStep
 from turnledger.runtime.workspace.digest import (
+    OptimizationResult,
     OptimizationScope,
     WorkspaceDigest,
     WorkspaceDigestSection,
@@ -15,6 +16,7 @@ from turnledger.runtime.workspace.sections import VfsToolsSection, WorkspaceSect
 
 __all__ = [
     "HostMount",
+    "OptimizationResult",
     "OptimizationScope",
     "Plan",
     "PlanStep",

@@ -33,6 +33,23 @@ class OptimizationScope(Enum):
 
 
 @dataclass(frozen=True)
+class OptimizationResult:
+    """What an optimization came to.
+
+    Attributes:
+        response: The PromptResponse: the model's answer, and the tool results that led to it.
+        digest: The digest, as it was stored.
+        scope: Where it was stored.
+        section_key: The key of the WorkspaceDigestSection that shows it.
+    """
+
+    response: Any
+    digest: str
+    scope: OptimizationScope
+    section_key: str
+
+
+@dataclass(frozen=True)
 class WorkspaceDigest:
     """A text about the workspace, for the digest section with this key."""
 

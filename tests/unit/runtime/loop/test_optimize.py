@@ -16,8 +16,6 @@ from turnledger.runtime import (
     ExecutionState,
     InProcessEventBus,
     MarkdownSection,
-    OptimizationLoop,
-    OptimizationScope,
     Prompt,
     PromptEvaluationError,
     PromptResponse,
@@ -29,9 +27,11 @@ from turnledger.runtime import (
     replay,
 )
 from turnledger.runtime.loop.optimize import SERVES_TAG, optimization_prompt
+from turnledger.runtime.main_loop import OptimizationLoop
 from turnledger.runtime.overrides import LedgerOverridesStore
 from turnledger.runtime.workspace import (
     HostMount,
+    OptimizationScope,
     Plan,
     VfsToolsSection,
     WorkspaceDigest,
