@@ -241,7 +241,7 @@ class CommandLine(Target):
         elif source == 3:
             file = Seals().draw(dice)
         stdin = file if dice.random() < 0.7 else dice.randbytes(dice.choice((0, 5, 200)))
-        return Given([*before, name, *args], stdin, file, damage)
+        return Given([*before, *name.split(" "), *args], stdin, file, damage)
 
     def lay_out(self, given: Given) -> None:
         """Write the files that a call may name."""
