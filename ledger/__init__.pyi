@@ -72,6 +72,7 @@ from turnledger.ledger.events.types import ToolCallFailed as ToolCallFailed
 from turnledger.ledger.events.types import ToolCallInDoubt as ToolCallInDoubt
 from turnledger.ledger.events.types import ToolCallStarted as ToolCallStarted
 from turnledger.ledger.events.types import ToolMessageAmended as ToolMessageAmended
+from turnledger.ledger.events.types import UsedOverrides as UsedOverrides
 from turnledger.ledger.events.types import prompt_stream_id as prompt_stream_id
 from turnledger.ledger.integrity.run_check import Problem as Problem
 from turnledger.ledger.integrity.verify import Report as Report

@@ -238,6 +238,26 @@ class OfferedTool(Value, frozen=True):
     spec: Annotated[str, since(3, describes=True)] = ""
 
 
+class UsedOverrides(Value, frozen=True):
+    """The overrides that a prompt was rendered with, and where they came from.
+
+    Attributes:
+        store: The name of the store.
+        tag: The tag that was asked for.
+        digest: Of the texts that were applied.
+        authored: Digest of the prompt without these texts: what only the program decides.
+        version: The store's version of the prompt's texts; None if it keeps no versions.
+        paths: The section paths, and "tool:NAME", whose texts were replaced.
+    """
+
+    store: str
+    tag: str
+    digest: str
+    authored: str
+    version: Count | None = None
+    paths: tuple[str, ...] = ()
+
+
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     """The evaluation of a prompt started. Its text is the system message that follows.
 
@@ -254,6 +274,8 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     tools_digest: str = ""
     adapter: str = ""
     tools: tuple[OfferedTool, ...] = ()
+    # None if no overrides store was asked; before catalogue 4 that is not recorded.
+    overrides: Annotated[UsedOverrides | None, since(4)] = None
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):
@@ -478,7 +500,7 @@ class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
     """A text of a prompt was overridden: that of a section, or a tool's description.
 
     `path` is a section's path, or "tool:NAME". `replaces` is the digest of the authored text: the
-    override is applied only while the prompt still has that text.
+    override is applied only while the prompt has that text. Empty, it is applied in any case.
     """
 
     tag = "prompt.override_set"
@@ -487,7 +509,7 @@ class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
     prompt_key: Key
     path: Key
     body: str
-    replaces: str
+    replaces: str = ""
     note: str = ""
     set_by: str = ""
 

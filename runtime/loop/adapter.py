@@ -18,8 +18,8 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy, retry_advice
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.loop.context import EvaluationOptions

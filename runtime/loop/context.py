@@ -19,8 +19,9 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt
+from turnledger.runtime.agent.prompts.render import RenderedPrompt
 from turnledger.runtime.agent.tools.tool import ToolRegistry
 from turnledger.runtime.agent.visibility import VisibilityOverrides
 from turnledger.runtime.bus import EventBus

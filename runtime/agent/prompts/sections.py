@@ -80,6 +80,11 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
         """Whether an overrides store can replace its text."""
         return False
 
+    @property
+    def authored(self) -> str:
+        """The text that an override replaces; empty if the section makes it when rendered."""
+        return ""
+
     def walk(self, above: str = "", depth: int = 1) -> Iterator[tuple[str, int, Section[Any]]]:
         """Iterate over this section and all below it, with path and depth."""
         path = f"{above}.{self.key}" if above else self.key
@@ -161,6 +166,10 @@ class MarkdownSection(Section[ParamsT]):
     @property
     def takes_override(self) -> bool:
         return True
+
+    @property
+    def authored(self) -> str:
+        return self.template.text
 
     def body(self, params: Any, override: str | None = None) -> str:
         """Fill the parameters into the template, or into the override."""
