@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.e2e.driving import InProcess
 from turnledger.ledger import (
+    ANY,
     NEW,
+    EvaluationStarted,
     PromptOverrideCleared,
     PromptOverrideSet,
     PromptTagMoved,
     RunStarted,
+    UsedOverrides,
     new_run_id,
     prompt_stream_id,
 )
@@ -169,6 +174,29 @@ def test_blame_names_the_event_that_set_a_text(cli: InProcess, changed: str) -> 
     assert shown == cli("show", STREAM, "4", "-o", "json").json
     earlier = cli("prompts", "blame", changed, "tone", "--at", "stable", "-o", "json").json
     assert (earlier["version"], earlier["data"]["replaces"]) == (1, "d1")
+
+
+def test_runs_lists_each_use_of_a_prompt_with_its_pin(cli: InProcess, changed: str) -> None:
+    """Every evaluation of it, also in a run that went on with another prompt."""
+    pin = UsedOverrides("ledger", "stable", "d" * 64, "a" * 64, 2, ("tone", "tool:search"))
+    runs = [new_run_id() for _ in range(3)]
+    other = EvaluationStarted(
+        evaluation_id="e2", prompt_ns="acme", prompt_key="other", prompt_digest="p"
+    )
+    with cli.ledger() as ledger:
+        for run, used in zip(runs, (pin, None, None), strict=True):
+            use = EvaluationStarted(evaluation_id="e1", prompt_digest="p", overrides=used, **NAMED)
+            ledger.append(run, [RunStarted(), use] if run is not runs[2] else [RunStarted()], NEW)
+            ledger.append(run, other, ANY)
+    uses = cli("prompts", "runs", changed, "-o", "jsonl").lines
+    found = [(use["run_id"], use["version"], use["prompt_digest"]) for use in uses]
+    assert found == [(str(run), 2, "p") for run in runs[:2]]
+    assert [use["overrides"] for use in uses] == [json.loads(msgspec.json.encode(pin)), None]
+    _, first, second = cli("prompts", "runs", changed).out.splitlines()
+    pinned = ["ledger", "stable", "2", "tone", "tool:search", "d" * 12]
+    assert first.split() == [str(runs[0]), uses[0]["recorded_at"], *pinned]
+    assert second.split() == [str(runs[1]), uses[1]["recorded_at"]]
+    assert cli("prompts", "runs", "acme/unheard-of", "-o", "json").json == []
 
 
 @pytest.mark.parametrize(

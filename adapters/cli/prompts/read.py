@@ -22,10 +22,13 @@ from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer, say
 from turnledger.adapters.cli.shared.views import RecordView, view_at, view_of
 from turnledger.adapters.terminal_text import visible
-from turnledger.ledger import EvaluationStarted, Ledger, PromptOverrideSet, RunInfo
+from turnledger.ledger import EvaluationStarted, Ledger, PromptOverrideSet, RunInfo, UsedOverrides
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.errors import DAMAGE
 from turnledger.projections.views.prompt import PromptOverride, PromptOverrides
+
+# Characters of a digest in a table.
+SHORT = 12
 
 # --- list ---------------------------------------------------------------------------
 
@@ -239,6 +242,7 @@ class UseView(msgspec.Struct, frozen=True):
     version: int
     recorded_at: str
     prompt_digest: str
+    overrides: UsedOverrides | None
 
 
 @command("runs", example="turnledger prompts runs acme/support/answer -o jsonl")
@@ -246,17 +250,25 @@ class UseView(msgspec.Struct, frozen=True):
 def runs(prompt: PromptName) -> None:
     """List the runs that used a prompt, and with which overrides.
 
-    One line for each evaluation, in the ledger's order, which is read as a whole. Records that
-    can't be read are skipped: their runs are named, and the exit code is 5.
+    One line for each evaluation, in the order of the ledger, which is read as a whole: the tag
+    that was asked for, the version that it named then, the texts that were replaced, and the
+    digest of what replaced them. Without an overrides store these are empty. Records that can't
+    be read are skipped: their runs are named, and the exit code is 5.
     """
     out, skipped = printer(), SkippedRuns()
     with open_ledger() as ledger:
         out.listing(
             _uses(ledger, prompt, skipped),
-            ("run", "version", "started", "digest"),
-            lambda use: (use.run_id, use.version, use.recorded_at, use.prompt_digest),
+            ("run", "evaluated", "store", "tag", "version", "overrides", "digest"),
+            lambda use: (use.run_id, use.recorded_at, *_pin(use.overrides)),
         )
     finish(skipped.code)
+
+
+def _pin(used: UsedOverrides | None) -> tuple[Any, ...]:
+    if used is None:
+        return (None,) * 5
+    return used.store, used.tag, used.version, " ".join(used.paths), used.digest[:SHORT]
 
 
 def _uses(ledger: Ledger, prompt: PromptName, skipped: SkippedRuns) -> Iterator[UseView]:
@@ -271,4 +283,6 @@ def _uses(ledger: Ledger, prompt: PromptName, skipped: SkippedRuns) -> Iterator[
         assert isinstance(event, EvaluationStarted)
         if (event.prompt_ns, event.prompt_key) == (prompt.ns, prompt.key):
             view = view_of(record)
-            yield UseView(view.run_id, view.version, view.recorded_at, event.prompt_digest)
+            yield UseView(
+                view.run_id, view.version, view.recorded_at, event.prompt_digest, event.overrides
+            )
