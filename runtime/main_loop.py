@@ -39,6 +39,7 @@ from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
 from turnledger.runtime.checkpoints.checkpoint import (
@@ -122,6 +123,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         resources: What else is snapshotted with the session and handed to tools, files say: a
             mapping by name, or a function that makes one for each run.
         request_type: The type of the requests, if the class does not say it.
+        overrides_store: Has texts that replace those of the prompt's sections and tools. A run
+            goes on with the texts that it was begun with.
+        overrides_tag: Which of the store's texts new runs are begun with.
         clock: Time and ids.
         lease: How long a claim lasts without a heartbeat.
     """
@@ -136,6 +140,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         ledger: Ledger | None = None,
         resources: Resources | None = None,
         request_type: Any = None,
+        overrides_store: PromptOverridesStore | None = None,
+        overrides_tag: str = "latest",
         clock: Clock | None = None,
         lease: timedelta = LEASE,
     ) -> None:
@@ -147,6 +153,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self._ledger = ledger
         self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
         self._given_resources = resources
+        self._overrides_store = overrides_store
+        self._overrides_tag = overrides_tag
         self._clock = clock or SystemClock()
         self._lease = lease
         self.request_type = request_type_of(self, MainLoop, request_type)
@@ -271,6 +279,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             backend=None if in_ledger else backend,
             lease=self._lease,
             tool_timeout=self._config.tool_timeout,
+            overrides_store=self._overrides_store,
+            overrides_tag=self._overrides_tag,
         )
 
     def _made_resources(self) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy
-from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
 from turnledger.runtime.agent.tools.tool import ToolRegistry
@@ -31,6 +31,7 @@ from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
+from turnledger.runtime.overrides.recorded import render_as_recorded, tell_stale
 from turnledger.runtime.session.session import Session
 
 OutputT = TypeVar("OutputT")
@@ -97,6 +98,7 @@ class EvaluationContext(Generic[OutputT]):
         deadline: The caller's, or the prompt's; None where effects know no time.
         calls_before: Numbers of the calls that were asked for before this process took part.
         used_before: Tokens that the run had used before this evaluation.
+        recorded: The prompt that it was begun with; None if it is begun here.
     """
 
     evaluation_id: str
@@ -110,6 +112,7 @@ class EvaluationContext(Generic[OutputT]):
     deadline: Deadline | None
     calls_before: frozenset[int]
     used_before: Tokens
+    recorded: RecordedPrompt | None = None
     notes: ProcessNotes = field(default_factory=ProcessNotes)
 
     @property
@@ -146,7 +149,7 @@ class EvaluationContext(Generic[OutputT]):
 
     def rendering_of(self, prompt: Prompt[OutputT]) -> RenderedPrompt[OutputT]:
         """A prompt as this evaluation renders it."""
-        return render(self.adapter, prompt, self.session, self.options)
+        return render(self.adapter, prompt, self.session, self.options, self.recorded)
 
     # --- messages ---
 
@@ -234,15 +237,32 @@ class EvaluationContext(Generic[OutputT]):
 
 
 def render(
-    adapter: Provider, prompt: Prompt[OutputT], session: Session, options: EvaluationOptions
+    adapter: Provider,
+    prompt: Prompt[OutputT],
+    session: Session,
+    options: EvaluationOptions,
+    recorded: RecordedPrompt | None = None,
 ) -> RenderedPrompt[OutputT]:
-    """Render a prompt with the session's visibility and the caller's overrides."""
+    """Render a prompt with the session's visibility and the caller's overrides.
+
+    With the prompt that the evaluation has `recorded`, those that it was begun with.
+    """
     native = adapter.use_native_response_format and options.parse_output
     wanted = prompt.template.output is not None
-    return prompt.render(
-        overrides_store=options.overrides_store,
-        overrides_tag=options.overrides_tag,
-        visibility=session[VisibilityOverrides].latest(),
-        inject_output_instructions=False if native and wanted else None,
-        redact=session.journal.ledger.redact_text,
-    )
+    ledger = session.journal.ledger
+
+    def rendered(store: PromptOverridesStore | None, tag: str) -> RenderedPrompt[OutputT]:
+        return prompt.render(
+            overrides_store=store,
+            overrides_tag=tag,
+            visibility=session[VisibilityOverrides].latest(),
+            inject_output_instructions=False if native and wanted else None,
+            redact=ledger.redact_text,
+        )
+
+    store, tag = options.overrides_store, options.overrides_tag
+    if recorded is not None:
+        return render_as_recorded(rendered, recorded, store, tag, ledger)
+    made = rendered(store, tag)
+    tell_stale(made)
+    return made

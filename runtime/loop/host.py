@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from turnledger.ledger import Clock, Ledger
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
@@ -35,6 +36,8 @@ class LoopHost:
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
         tool_timeout: Seconds for tools that have no time-out of their own.
+        overrides_store: Has texts that replace those of the prompt; None if there is none.
+        overrides_tag: Which of the store's texts new evaluations are begun with.
     """
 
     adapter: ProviderAdapter[Any]
@@ -50,3 +53,5 @@ class LoopHost:
     backend: CheckpointBackend | None
     lease: timedelta
     tool_timeout: float | None = None
+    overrides_store: PromptOverridesStore | None = None
+    overrides_tag: str = "latest"

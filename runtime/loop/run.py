@@ -191,6 +191,8 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
                 bus=work.host.bus,
                 deadline=limit,
                 budget_tracker=tracker,
+                overrides_store=work.host.overrides_store,
+                overrides_tag=work.host.overrides_tag,
                 resume=goes_on,
             )
         except VisibilityExpansionRequired as wanted:

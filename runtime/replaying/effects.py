@@ -67,6 +67,8 @@ class RecordedEffects:
 
     def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
         self._journal.evaluation = context  # for finding causes
+        if context.rendered.from_record:
+            self._journal.recorded_prompts[context.evaluation_id] = None
         return context
 
     # --- limits ---

@@ -99,6 +99,11 @@ class Execution:
         return tuple(self._journal.taken_calls)
 
     @property
+    def recorded_prompts(self) -> tuple[str, ...]:
+        """Evaluations whose prompt was taken from the record."""
+        return tuple(self._journal.recorded_prompts)
+
+    @property
     def last_known(self) -> RunState:
         """The state where the replay ended."""
         return self._journal.last_known().run

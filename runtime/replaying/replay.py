@@ -63,6 +63,9 @@ class Replayed:
     # Checkpoints whose state was compared, and those whose reducers were not given.
     compared: int = 0
     not_compared: int = 0
+    # Ids of evaluations whose overridden texts are not to be had any more: their prompt was
+    # taken from the record, and the rest of it compared.
+    recorded_prompts: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,7 +109,14 @@ def replay(
     divergence = done.run()
     state = done.last_known
     return Replayed(
-        run, "execute", state.version, state, divergence, done.attempts, done.taken_calls
+        run,
+        "execute",
+        state.version,
+        state,
+        divergence,
+        done.attempts,
+        done.taken_calls,
+        recorded_prompts=done.recorded_prompts,
     )
 
 

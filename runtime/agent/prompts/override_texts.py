@@ -14,12 +14,14 @@ from typing import Any, NamedTuple, Protocol
 
 from turnledger.ledger.arguments import check_arguments
 from turnledger.ledger.errors import InvalidInputError, short_repr
-from turnledger.ledger.events.types import OfferedTool, UsedOverrides
+from turnledger.ledger.events.types import EvaluationStarted, OfferedTool, UsedOverrides
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.prompts.template_text import TemplateText
 from turnledger.runtime.errors import PromptRenderError, TemplateTextError
 
 TOOL = "tool:"
+# Stands in for overridden texts in the digest of what the program alone decides; permanent.
+LEFT_OUT = "(overridden)"
 
 
 class PromptOverridesStore(Protocol):
@@ -73,6 +75,13 @@ class RecordedPrompt(NamedTuple):
     tools_digest: str
     tools: tuple[OfferedTool, ...]
     overrides: UsedOverrides | None
+
+    @classmethod
+    def of(cls, started: EvaluationStarted, text: str) -> RecordedPrompt:
+        """The prompt of an evaluation, from its first event and the system message after it."""
+        return cls(
+            text, started.prompt_digest, started.tools_digest, started.tools, started.overrides
+        )
 
 
 class Choice(NamedTuple):

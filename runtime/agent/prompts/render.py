@@ -20,7 +20,7 @@ from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, hint
 from turnledger.runtime.agent.prompts.output import OutputSpec
-from turnledger.runtime.agent.prompts.override_texts import TOOL, OverrideTexts, choose
+from turnledger.runtime.agent.prompts.override_texts import LEFT_OUT, TOOL, OverrideTexts, choose
 from turnledger.runtime.agent.prompts.sections import Section
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.tools.tool import Tool, tool_to_spec
@@ -128,7 +128,7 @@ def render_overridden(
     """
     chosen = choose(template, given)
     made = rendered(chosen.applied)
-    without = rendered(dict.fromkeys(chosen.applied, "")) if chosen.applied else made
+    without = rendered(dict.fromkeys(chosen.applied, LEFT_OUT)) if chosen.applied else made
     return replace(
         made,
         unused_overrides=chosen.unused,
