@@ -10,17 +10,20 @@ from typing import Any
 
 import pytest
 
-from tests.agent import says
-from turnledger.ledger import InvalidInputError
+from tests.agent import Crash, ScriptedLoop, calls, says
+from turnledger.ledger import InvalidInputError, Ledger, new_run_id
 from turnledger.runtime import (
     MarkdownSection,
     Prompt,
     PromptDefinitionError,
     PromptEvaluationError,
     PromptTemplate,
+    Reply,
+    Request,
     ScriptedAdapter,
     Session,
     Tool,
+    replay,
 )
 from turnledger.runtime.agent.prompts.override_texts import text_digest
 from turnledger.runtime.overrides import FilesystemOverridesStore, OverridesFileError
@@ -163,6 +166,49 @@ def test_a_file_that_can_not_be_written_stays_as_it_was(
         store.set_section_override(PROMPT, path="tone", body="Be long.")
     assert dict(store.section_overrides(NS, KEY) or {}) == {"tone": "Be brief."}
     assert files(root) == [FILE]
+
+
+class Reviewer(ScriptedLoop[None, str]):
+    """Calls its tool, and dies in it if it is to; keeps what was sent to the model."""
+
+    dies, sent = False, ""
+
+    def __init__(self, ledger: Ledger, store: FilesystemOverridesStore) -> None:
+        super().__init__(self._reply, ledger=ledger, overrides_store=store, request_type=None)
+
+    def _reply(self, request: Request) -> Reply:
+        self.sent += request.system
+        return says("Done.") if request.turn > 1 else calls(("c1", "look", "{}"))
+
+    def _look(self, *, context: object) -> str:
+        if self.dies:
+            raise Crash
+        return "seen"
+
+    def create_prompt(self, request: None) -> Prompt[str]:
+        tool = Tool[None, str](name="look", description="Looks.", handler=self._look)
+        section = MarkdownSection(title="Tone", key="tone", template="Be polite.", tools=[tool])
+        return Prompt(PromptTemplate[str](ns=NS, key=KEY, sections=[section]))
+
+
+@pytest.mark.parametrize("after", ['{"tone": {"body": "Be rude."}}', "<<<<<<< HEAD\n", None])
+def test_a_run_goes_on_with_the_text_that_it_was_begun_with(
+    ledger: Ledger, root: Path, store: FilesystemOverridesStore, after: str | None
+) -> None:
+    """Whatever became of the file in the meantime: edited, damaged or removed; replayed too."""
+    store.set_section_override(PROMPT, path="tone", body="Be brief.")
+    run_id, dying = new_run_id(), Reviewer(ledger, store)
+    dying.dies = True
+    with pytest.raises(Crash):
+        dying.execute(None, run_id=run_id)
+    if after is None:
+        (root / FILE).unlink()
+    else:
+        put(root, after)
+    loop = Reviewer(ledger, store)
+    loop.recover(run_id)
+    assert "Be brief." in loop.sent
+    assert replay(ledger, run_id, loop=Reviewer(ledger, store)).divergence is None
 
 
 # --- hostile names and damaged files ------------------------------------------------------
