@@ -152,6 +152,14 @@ def test_texts_that_are_set_at_once_are_all_there(store: FilesystemOverridesStor
     assert files(store.root) == [FILE]
 
 
+def test_a_file_is_replaced_as_a_whole(root: Path, store: FilesystemOverridesStore) -> None:
+    """A reader that has opened it before the change reads the old content to its end."""
+    store.set_section_override(PROMPT, path="tone", body="Be brief.")
+    with (root / FILE).open() as before:
+        store.set_section_override(PROMPT, path="tone", body="Be long.")
+        assert json.load(before)["tone"]["body"] == "Be brief."
+
+
 def test_a_file_that_can_not_be_written_stays_as_it_was(
     root: Path, store: FilesystemOverridesStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
