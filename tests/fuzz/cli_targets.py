@@ -102,6 +102,8 @@ TEXTS = (
     "c1",
     "model",
     "tool:x",
+    "acme/support/answer",
+    "latest",
     "usage-by-day",
     "tool-statistics",
     "projection:X",
