@@ -78,6 +78,7 @@ class Agent(MainLoop[Order, Any]):
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
         adapter: ProviderAdapter[Any] | None = None,
+        **options: Any,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -89,7 +90,7 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
+        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, **options)
 
     # --- what it says ---
 
