@@ -198,7 +198,7 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
         if not goes_on:
-            _optimize_if_needed(work, replace(prompt, deadline=limit), state)
+            _optimize_if_needed(work, replace(prompt, deadline=limit or prompt.deadline), state)
         try:
             return work.host.evaluate(
                 prompt,
