@@ -17,6 +17,7 @@ from turnledger.ledger import (
     EventDecodeError,
     IntegrityFailureError,
     InvalidInputError,
+    RunClaimedError,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -69,6 +70,7 @@ _NO_FAILURE = (
     IntegrityFailureError,
     PromptMismatch,
     RetryCancelledError,
+    RunClaimedError,  # of an optimization that another worker still has
     StaleEpochError,
 )
 

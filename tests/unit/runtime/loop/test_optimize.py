@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent import Crash, ScriptedLoop, calls, says
-from turnledger.ledger import InvalidInputError, Ledger, RunStarted, new_run_id
+from turnledger.ledger import InvalidInputError, Ledger, RunClaimedError, RunStarted, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
     Deadline,
@@ -384,6 +384,23 @@ def test_an_optimization_that_was_abandoned_is_begun_again_as_another_run(tmp_pa
         loop.abandon(inner.run_id)
         loop.recover(run)
         assert sorted(one.status for one in inner_runs(ledger)) == ["abandoned", "completed"]
+
+
+def test_an_optimization_that_another_worker_has_is_left_to_it(tmp_path: Path) -> None:
+    """The run that it serves has not failed: it can be recovered later."""
+    with Ledger.open("memory://") as ledger:
+        run = new_run_id()
+        with pytest.raises(Crash):
+            Reviewer(model([EXPLORE[0], Crash()]), tmp_path, ledger).execute(Job(), run_id=run)
+        [inner] = inner_runs(ledger)
+        claim = ledger.claim(inner.run_id, worker="another")
+        loop = Reviewer(model(), tmp_path, ledger)
+        with pytest.raises(RunClaimedError):
+            loop.recover(run)
+        assert ledger.run(run).status == "running"
+        claim.release()
+        loop.recover(run)
+        assert ledger.run(run).status == "completed"
 
 
 def test_a_loop_may_optimize_the_session_that_it_keeps_between_its_runs(tmp_path: Path) -> None:
