@@ -41,6 +41,7 @@ from turnledger.runtime.errors import (
     RecoveryError,
     TurnLimitExceededError,
 )
+from turnledger.runtime.journal.heartbeat import claimed
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.loop_progress import ProgressState
 from turnledger.runtime.loop.events import (
@@ -51,10 +52,10 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
-from turnledger.runtime.recovery.heartbeat import claimed
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
+from turnledger.runtime.session.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,14 @@ def recover_from_ledger(
     _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
-    with claimed(host, run_id, session, reader=reader) as journal:
+    with claimed(
+        ledger,
+        run_id,
+        declarations=session.declarations,
+        clock=host.clock,
+        lease=host.lease,
+        known=lambda: reader.declare(session.declarations),
+    ) as journal:
         started = journal.progress.started
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
@@ -182,7 +190,12 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
         journal.add(saved.evaluation)  # its prompt is made from the state before it
     state.restore(checkpoint.composite_snapshot)
     if saved.evaluation is not None:
+        session, snapshot = state.session, checkpoint.composite_snapshot.session
+        if saved.began_in is not None:
+            session.restore(Snapshot.from_plain(saved.began_in), undeclared="keep")
         journal.add(saved.evaluation)  # and it is the one that goes on
+        if saved.began_in is not None:
+            session.restore(snapshot, undeclared="keep")
     if saved.superseded:
         journal.add(EvaluationSuperseded(evaluation_id=saved.superseded, reason="restored"))
     for call in saved.under_way:
