@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple
+from unicodedata import category
 
 from turnledger.runtime.checkpoints.file_tree import UNFINISHED
 from turnledger.runtime.errors import WorkspaceError
@@ -67,8 +68,12 @@ class Entry(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """Escape what can't be printed: control characters, bytes of a name that are not UTF-8."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Escape what is not text: control characters, bytes of a name that are not UTF-8."""
+    return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def steps_of(path: str) -> list[str]:
@@ -76,7 +81,7 @@ def steps_of(path: str) -> list[str]:
     shown = printable(path if len(path) <= 100 else f"{path[:100]}…")
     if len(path) > _MOST_CHARACTERS:
         raise WorkspaceError(f"longer than {_MOST_CHARACTERS} characters", path=shown)
-    if not path.isprintable():
+    if any(map(_is_control, path)):
         raise WorkspaceError("has characters that a path can't have", path=shown)
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
