@@ -18,8 +18,8 @@ from threading import Lock
 from typing import NamedTuple
 from unicodedata import category
 
+from turnledger.ledger.errors import TurnledgerError
 from turnledger.runtime.checkpoints.file_tree import UNFINISHED
-from turnledger.runtime.errors import WorkspaceError
 
 MOST_ENTRIES = 50_000  # of one directory, and of one walk
 MOST_STEPS = 32  # of a path; deeper directories are not walked
@@ -33,6 +33,14 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | _OPEN
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
 # For the one temporary name that snapshots leave out.
 _REPLACING = Lock()
+
+
+class WorkspaceError(TurnledgerError, ValueError):
+    """A workspace is missing, or a file of it or of a mount can't be used; `path` is which."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
 
 
 class Place(NamedTuple):

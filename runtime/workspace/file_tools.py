@@ -15,8 +15,12 @@ from typing import Any, TypeVar
 from turnledger.runtime.agent.tool_context import ToolContext
 from turnledger.runtime.agent.tools.tool import Tool, ToolResult
 from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
-from turnledger.runtime.errors import WorkspaceError
-from turnledger.runtime.workspace.directory import Directory, printable, steps_of
+from turnledger.runtime.workspace.directory import (
+    Directory,
+    WorkspaceError,
+    printable,
+    steps_of,
+)
 from turnledger.runtime.workspace.search import (
     MOST_FILE_BYTES,
     PathPattern,

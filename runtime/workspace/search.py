@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnledger.runtime.errors import WorkspaceError
 from turnledger.runtime.workspace.directory import (
     MOST_ENTRIES,
     MOST_STEPS,
     Directory,
     Entry,
+    WorkspaceError,
     steps_of,
 )
 
