@@ -28,6 +28,7 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   ├── ScopeClosedError (RuntimeError)
     │   └── ResourceSnapshotError (ValueError)
     ├── DecisionRequiredError
+    ├── SandboxUnavailableError (RuntimeError)
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
         ├── CheckpointExpiredError
@@ -256,6 +257,10 @@ class DecisionRequiredError(TurnledgerError):
             f"happened. Find out, then run `turnledger resolve {run_id} CALL_ID` with "
             "--completed JSON, --failed TEXT or --retry."
         )
+
+
+class SandboxUnavailableError(TurnledgerError, RuntimeError):
+    """No sandbox can execute commands here; the message says what failed in each."""
 
 
 class RecoveryError(TurnledgerError, RuntimeError):
