@@ -63,6 +63,7 @@ from turnledger.runtime.errors import ReducerFailedError as ReducerFailedError
 from turnledger.runtime.errors import ReducerNotFoundError as ReducerNotFoundError
 from turnledger.runtime.errors import RequestTypeMismatchError as RequestTypeMismatchError
 from turnledger.runtime.errors import ResourceSnapshotError as ResourceSnapshotError
+from turnledger.runtime.errors import SandboxUnavailableError as SandboxUnavailableError
 from turnledger.runtime.errors import SchemaError as SchemaError
 from turnledger.runtime.errors import ScopeClosedError as ScopeClosedError
 from turnledger.runtime.errors import SessionError as SessionError
@@ -72,6 +73,7 @@ from turnledger.runtime.errors import ThrottledError as ThrottledError
 from turnledger.runtime.errors import ToolDefinitionError as ToolDefinitionError
 from turnledger.runtime.errors import TurnLimitExceededError as TurnLimitExceededError
 from turnledger.runtime.errors import UnsupportedTypeError as UnsupportedTypeError
+from turnledger.runtime.errors import WorkspaceError as WorkspaceError
 from turnledger.runtime.loop.adapter import AdapterResumeState as AdapterResumeState
 from turnledger.runtime.loop.adapter import ProviderAdapter as ProviderAdapter
 from turnledger.runtime.loop.events import CheckpointSaved as CheckpointSaved

@@ -54,6 +54,7 @@ from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.events import PromptRendered, PromptResponse
 from turnledger.runtime.loop.perform.call_model import call_model
 from turnledger.runtime.loop.perform.finish import finish
+from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.loop.perform.tool_in_doubt import doubt, settle, wait_for_decision
 from turnledger.runtime.session.overlay import scope_of
 from turnledger.runtime.session.session import Session
@@ -219,10 +220,14 @@ class Evaluation(Generic[OutputT]):
         )
 
     def _record_resources(self) -> None:
-        """Have it on record what they are, so that a tool that fails can be undone."""
+        """Have it on record what they are, so that a tool that fails can be undone.
+
+        In a run of a loop they are on record already.
+        """
         state, journal = self._options.execution_state, self._session.journal
         recorded = journal.known.session.resources
         if state is not None and any(name not in recorded for name in state.resources):
+            prepare_resources(self._prompt, state)
             state.record(journal)
 
     def _publish_rendered(self) -> None:

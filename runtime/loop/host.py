@@ -15,8 +15,10 @@ from turnledger.ledger import Clock, Ledger
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.evaluation import Evaluate
+from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.session.session import Session
 
 
@@ -34,6 +36,7 @@ class LoopHost:
         recovery: None if there is neither a ledger nor a checkpoint backend.
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
+        prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
     """
 
@@ -49,4 +52,5 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
+    prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None

@@ -141,10 +141,9 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     stop = journal.on_commit(_saving(work, state))
     try:
         prompt = _prompt(work)
-        if journal.state.checkpoints.latest is None:
-            state.record(journal)
-            if recovery is not None:
-                journal.add(checkpoint(journal, "initialized"))
+        _record_resources(work, prompt, state)
+        if journal.state.checkpoints.latest is None and recovery is not None:
+            journal.add(checkpoint(journal, "initialized"))
         response = _answered(work, prompt, state)
         _complete(work)
     except _NO_FAILURE:
@@ -176,6 +175,20 @@ def _prompt(work: RunWork) -> Prompt[Any]:
     if base is None:
         journal.add(overlay.changes, blobs=overlay.blobs)
     return prompt
+
+
+def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
+    """Prepare the resources of a run that starts, and record them.
+
+    A recovered run has what was recorded, and so has a fork: nothing is prepared again.
+    """
+    journal = work.journal
+    is_recorded = bool(journal.known.session.resources)
+    is_first = journal.state.checkpoints.latest is None
+    if not is_recorded or (is_first and work.started.kind != "fork"):
+        work.host.prepare(prompt, state)
+    if not is_recorded or is_first:
+        state.record(journal)
 
 
 def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:

@@ -33,8 +33,10 @@ from turnledger.ledger.events.types import CATALOGUE
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.request import Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
+from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.tools.call import Invocation
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import (
     BudgetExceededError,
     DeadlineExceededError,
@@ -44,6 +46,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
+from turnledger.runtime.loop.perform.prepare import PREPARE
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
 from turnledger.runtime.replaying.journal import Diverged, ReplayJournal
 from turnledger.runtime.replaying.older_records import with_failure_fields
@@ -68,6 +71,13 @@ class RecordedEffects:
     def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
         self._journal.evaluation = context  # for finding causes
         return context
+
+    def prepare(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Prepare nothing: what was prepared is on record, and so is a failure of it."""
+        record = self._peek()
+        event = record.event if record is not None else None
+        if isinstance(event, RunFailed) and event.step == PREPARE:
+            _fail(event)
 
     # --- limits ---
 
@@ -309,7 +319,7 @@ def _ended_by(failed: RunFailed) -> EvaluationEnded:
 
 
 def _fail(failed: RunFailed) -> NoReturn:
-    """End the evaluation by the limit that ended it when it was live."""
+    """End the evaluation by the failure that ended it when it was live."""
     ended = _ended_by(failed)
     raise ended.error from ended.cause
 

@@ -86,9 +86,11 @@ class Execution:
             )
         self._cursor = RecordCursor(records)
         self._journal = _Journal(ledger, run, self._cursor, self._session, self._host)
+        effects = RecordedEffects(self._journal)
         self._host = replace(
             self._host,
-            evaluate=evaluate_with(RecordedEffects(self._journal), self._host.adapter),
+            evaluate=evaluate_with(effects, self._host.adapter),
+            prepare=effects.prepare,
         )
         # What create_session recorded, if the run has to be handed it.
         self._session_changes: Sequence[Event] = ()

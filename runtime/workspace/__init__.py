@@ -1,5 +1,6 @@
 """A workspace for agents: files, a sandbox, a plan and a digest, as sections of a prompt."""
 
+from turnledger.runtime.workspace.mounts import HostMount
 from turnledger.runtime.workspace.sandbox import (
     LIMITS,
     SandboxCommand,
@@ -8,12 +9,18 @@ from turnledger.runtime.workspace.sandbox import (
     SandboxRunner,
     default_runner,
 )
+from turnledger.runtime.workspace.sandbox_section import PodmanSandboxSection
+from turnledger.runtime.workspace.sections import VfsToolsSection, WorkspaceSection
 
 __all__ = [
+    "HostMount",
     "LIMITS",
+    "PodmanSandboxSection",
     "SandboxCommand",
     "SandboxLimits",
     "SandboxOutcome",
     "SandboxRunner",
+    "VfsToolsSection",
+    "WorkspaceSection",
     "default_runner",
 ]

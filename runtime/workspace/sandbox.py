@@ -77,7 +77,7 @@ class SandboxCommand:
                     f"The command has {len(text):,} characters: expected at most "
                     f"{LIMITS.command_characters:,}. Write it to a file and execute that."
                 )
-            if "\0" in text or not text.isascii() and _has_surrogates(text):
+            if "\0" in text or (not text.isascii() and _has_surrogates(text)):
                 raise InvalidInputError(
                     "The command has a NUL or half a surrogate pair: expected Unicode text."
                 )

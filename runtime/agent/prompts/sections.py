@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic
 
 from turnledger.ledger.arguments import explain_methods
@@ -79,6 +79,13 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
     def takes_override(self) -> bool:
         """Whether an overrides store can replace its text."""
         return False
+
+    def prepare(self, resources: Mapping[str, Any]) -> None:
+        """Put into the resources, by name, what the section's tools need there, such as files.
+
+        Called once, when a run starts, before its resources are recorded. A resumed run has them
+        as they were recorded, and a replay calls nothing.
+        """
 
     def walk(self, above: str = "", depth: int = 1) -> Iterator[tuple[str, int, Section[Any]]]:
         """Iterate over this section and all below it, with path and depth."""
