@@ -42,9 +42,9 @@ class SandboxLimits:
     memory_bytes: int = 1024**3
     file_bytes: int = 64 * 1024**2
     workspace_bytes: int = 1024**3
-    workspace_files: int = 100_000
+    workspace_files: int = 50_000
     temporary_bytes: int = 64 * 1024**2
-    processes: int = 256
+    processes: int = 128
     open_files: int = 256
 
 
