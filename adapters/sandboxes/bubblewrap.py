@@ -21,7 +21,7 @@ from turnledger.adapters.sandboxes.supervision import (
     ENVIRONMENT,
     UNPRIVILEGED,
     WorkspaceSpace,
-    give_to,
+    prepared,
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
@@ -47,8 +47,7 @@ class BubblewrapRunner:
 
     def run(self, directory: Path, command: SandboxCommand) -> SandboxOutcome:
         """Execute a command; SandboxUnavailableError if the sandbox can't start it."""
-        if os.geteuid() == 0:
-            give_to(directory, UNPRIVILEGED)
+        directory = prepared(directory)
         status, status_for_bwrap = os.pipe()
         stdin = os.memfd_create("stdin")
         try:
@@ -56,7 +55,7 @@ class BubblewrapRunner:
             os.lseek(stdin, 0, os.SEEK_SET)
             try:
                 process = subprocess.Popen(  # noqa: S603 - it is what a sandbox is for
-                    _bwrap(directory.resolve(), command, status_for_bwrap),
+                    _bwrap(directory, command, status_for_bwrap),
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from turnledger.adapters.sandboxes.bubblewrap import BubblewrapRunner
-from turnledger.adapters.sandboxes.podman import PodmanRunner
+from turnledger.adapters.sandboxes.podman import IMAGE, PodmanRunner
 from turnledger.runtime.errors import SandboxUnavailableError
 from turnledger.runtime.workspace import SandboxCommand, SandboxRunner
 
@@ -47,7 +47,7 @@ def first_that_works(runners: Sequence[SandboxRunner]) -> SandboxRunner | str:
         failures.append(f"{runner.name}: {failure}")
     return (
         "No sandbox works here, and commands never run without one. Install the package podman "
-        f"(and pull {PodmanRunner().image}) or the package bubblewrap. "
+        f"(and pull the image {IMAGE}) or the package bubblewrap. "
         f"{' '.join(failures)}"
     )
 

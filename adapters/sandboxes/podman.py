@@ -10,13 +10,14 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from turnledger.adapters.sandboxes.supervision import (
     ENVIRONMENT,
     UNPRIVILEGED,
     WorkspaceSpace,
-    give_to,
+    prepared,
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
@@ -57,15 +58,20 @@ class PodmanRunner:
 
     def run(self, directory: Path, command: SandboxCommand) -> SandboxOutcome:
         """Execute a command; SandboxUnavailableError if the sandbox can't start it."""
-        if os.geteuid() == 0:
-            give_to(directory, UNPRIVILEGED)
+        directory = prepared(directory)
+        # podman's monitor writes a file into its working directory when memory is exceeded.
+        with TemporaryDirectory(prefix="turnledger-podman-") as scratch:
+            return self._run(directory, command, scratch)
+
+    def _run(self, directory: Path, command: SandboxCommand, scratch: str) -> SandboxOutcome:
         container = f"turnledger-{uuid4()}"
         try:
             process = subprocess.Popen(  # noqa: S603 - it is what a sandbox is for
-                self._podman_run(container, directory.resolve(), command),
+                self._podman_run(container, directory, command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                cwd=scratch,
             )
         except OSError as error:
             raise SandboxUnavailableError(f"podman can't be started: {error}") from error
@@ -111,6 +117,7 @@ class PodmanRunner:
             argv += ["--userns=keep-id", f"--user={os.geteuid()}:{os.getegid()}"]
         argv += [f"--env={name}={value}" for name, value in ENVIRONMENT.items()]
         argv += [f"--tmpfs=/tmp:rw,size={mebibytes}m,mode=1777"]
-        argv += ["--mount", f"type=bind,source={directory},target=/workspace"]
+        source = str(directory).replace('"', '""')
+        argv += ["--mount", f'type=bind,"source={source}",target=/workspace']
         argv += ["--workdir=/workspace", "--entrypoint=python3", self.image]
         return [*argv, "-I", "-c", _INIT, command.stdin, *command.argv]

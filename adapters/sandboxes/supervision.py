@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 
+from turnledger.runtime.errors import SandboxUnavailableError
 from turnledger.runtime.workspace import LIMITS, SandboxCommand, SandboxOutcome
 
 # The user that commands run as if this process is root: nobody.
@@ -34,7 +35,6 @@ _LOOK_SECONDS = 0.1
 # How much of the disk is taken before the workspace is measured again.
 _MEASURE_BYTES = 64 * 1024**2
 _MEASURE_FILES = 10_000
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def supervise(
@@ -158,12 +158,28 @@ class WorkspaceSpace:
         return ""
 
 
-def give_to(directory: Path, user: int) -> None:
-    """Make everything in a directory belong to a user; links are not followed."""
-    top = os.open(directory, _OPEN_DIRECTORY)
-    for _, folders, files, folder in os.fwalk(dir_fd=top, follow_symlinks=False):
-        for name in (".", *folders, *files):
-            with suppress(FileNotFoundError):
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid != user:
-                    os.chown(name, user, user, dir_fd=folder, follow_symlinks=False)
-    os.close(top)
+def prepared(directory: Path) -> Path:
+    """Return the path of a workspace; as root, make everything in it belong to nobody.
+
+    SandboxUnavailableError if that is not possible. Links are not followed.
+    """
+    try:
+        found = directory.resolve(strict=True)
+        if os.geteuid() == 0:
+            _give_to_nobody(found)
+    except OSError as error:
+        raise SandboxUnavailableError(f"The workspace can't be used: {error}") from error
+    return found
+
+
+def _give_to_nobody(directory: Path) -> None:
+    top = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for _, folders, files, folder in os.fwalk(dir_fd=top):
+            for name in (".", *folders, *files):
+                with suppress(FileNotFoundError):
+                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid != UNPRIVILEGED:
+                        owner = UNPRIVILEGED, UNPRIVILEGED
+                        os.chown(name, *owner, dir_fd=folder, follow_symlinks=False)
+    finally:
+        os.close(top)

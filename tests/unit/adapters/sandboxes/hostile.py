@@ -68,13 +68,14 @@ MORE = [
     # --- processes ---
     _python(
         "fork bomb with sessions",
-        "import os\nwhile True:\n    try:\n        if os.fork() == 0: os.setsid()\n    except OSError: pass",
+        "import os\nwhile True:\n    try: os.fork() or os.setsid()\n    except OSError: pass",
         "2 seconds",
         2,
     ),
     _python(
         "thread bomb",
-        "import threading, time\nwhile True:\n    try: threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "import threading, time\nwhile True:\n"
+        "    try: threading.Thread(target=time.sleep, args=(60,)).start()\n"
         "    except RuntimeError: pass",
         "2 seconds",
         2,
@@ -102,9 +103,10 @@ MORE = [
     Hostile("find processes of the host", "cat /proc/@PID/status && exit 42; true"),
     # --- memory ---
     _attempt("10 GB of memory", "bytearray(10 * 2**30)"),
-    Hostile(
+    _python(
         "memory of many processes",
-        "for i in 1 2 3 4 5 6; do python3 -c 'x = b\"x\" * 300000000; input()' & done; sleep 30",
+        "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n"
+        "        x = b'x' * 300_000_000; time.sleep(60); os._exit(0)\nprint(os.wait())",
         "memory",
         30,
     ),
@@ -169,13 +171,16 @@ MORE = [
     ),
     Hostile(
         "mount in another namespace",
-        "unshare -Urm sh -c 'umount -l /workspace /usr; mount -t proc p /proc; cat @SECRET /proc/@PID/status' && exit 42; true",
+        "unshare -Urm sh -c 'umount -l /workspace /usr; mount -t proc p /proc; "
+        "cat @SECRET /proc/@PID/status' && exit 42; true",
     ),
     Hostile("unmount", "umount -l /workspace && exit 42; umount /dev/null && exit 42; true"),
     _attempt("change its root", 'os.chroot("/usr")'),
     Hostile(
         "change the kernel's settings",
-        "for file in kernel/core_pattern kernel/hostname vm/drop_caches; do echo 1 > /proc/sys/$file && exit 42; done; echo h > /proc/sysrq-trigger && exit 42; true",
+        "for file in kernel/core_pattern kernel/hostname vm/drop_caches; "
+        "do echo 1 > /proc/sys/$file && exit 42; done; "
+        "echo h > /proc/sysrq-trigger && exit 42; true",
     ),
     Hostile(
         "use control groups",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -75,18 +76,18 @@ def check_contained(runner: str, hostile: Hostile, host: Host, tmp_path: Path) -
     outcome = works.run(files.root, command)
 
     assert outcome.exit_code != 42, outcome
-    assert hostile.stopped in outcome.stopped, outcome
-    assert bool(outcome.stopped) == bool(hostile.stopped), outcome
+    # In a container the kernel ends one of its processes, and the command goes on.
+    stopped = "" if (runner, hostile.stopped) == ("podman", "memory") else hostile.stopped
+    assert stopped in outcome.stopped, outcome
+    assert bool(outcome.stopped) == bool(stopped), outcome
     assert len(outcome.stdout) + len(outcome.stderr) <= LIMITS.output_bytes
     assert sandboxed_processes(files.root) == []
     assert host.secret.read_text() == "secret"
     assert os.stat("/dev/null").st_mode == null
     folders = [tmp_path, Path("/"), Path("/tmp"), Path("/dev/shm"), Path("/usr/bin"), Path("/etc")]
     assert [folder for folder in folders if (folder / host.token).exists()] == []
-    try:
+    with suppress(ResourceSnapshotError):  # the loop makes that a failed call
         files.snapshot(before.files)
-    except ResourceSnapshotError:
-        pass  # the loop makes that a failed call; in any case its files can be restored
     files.restore(before)
     assert contents(files.root) == {str(files.root / "kept.txt"): b"kept"}
 
