@@ -7,7 +7,7 @@ is called at every moment where a process may die; whoever runs the agent decide
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,19 @@ from turnledger.runtime import (
     MainLoop,
     MarkdownSection,
     Prompt,
+    PromptTemplate,
     ProviderAdapter,
     RecoveryConfig,
     Reply,
     ScriptedAdapter,
     SectionVisibility,
     Session,
+    SnapshotableFilesystem,
     Tool,
     ToolContext,
     ToolResult,
 )
+from turnledger.runtime.workspace import HostMount, VfsToolsSection
 
 
 def no_point(name: str) -> None:
@@ -78,6 +81,7 @@ class Agent(MainLoop[Order, Any]):
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
         adapter: ProviderAdapter[Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -89,7 +93,9 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
+        super().__init__(
+            adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, resources=resources
+        )
 
     # --- what it says ---
 
@@ -159,6 +165,37 @@ class Agent(MainLoop[Order, Any]):
         return [line.split()[0] for line in self._effects.read_text().splitlines()]
 
 
+class Clerk(Agent):
+    """An agent whose effects are the files of a workspace: a new, empty folder for each process."""
+
+    def __init__(self, folder: Path, ledger: Ledger | None, **options: Any) -> None:
+        self.host, self._folder = folder / "host", folder
+        self.host.mkdir(exist_ok=True)
+        (self.host / "prices.txt").write_text("tea 1\n" * 1000)
+        workspace = folder / f"workspace-{len(self._workspaces()):03}"
+        workspace.mkdir()
+        resources = {"workspace": SnapshotableFilesystem(workspace)}
+        super().__init__("workspace", folder / "effects", ledger, resources=resources, **options)
+
+    def _workspaces(self) -> list[Path]:
+        return sorted(self._folder.glob("workspace-*"))
+
+    def effects(self) -> list[str]:
+        """Paths and blob names of all files that the last process left which had any."""
+        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self._workspaces()]
+        last = next(filter(None, reversed(manifests)), {})
+        return [f"{path} {name}" for path, name in last.items()]
+
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        section = VfsToolsSection(
+            mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent]
+        )
+        template: PromptTemplate[Any] = PromptTemplate(
+            ns="crash", key=self.kind, sections=[section]
+        )
+        return Prompt(template)
+
+
 def _effect(context: ToolContext) -> str:
     """A call, and for whom if that is not the usual customer."""
     assert context.prompt is not None
@@ -191,6 +228,20 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+_EDIT = (
+    '{"file_path": "/host/prices.txt", "replace_all": true, "old_string": "tea", '
+    '"new_string": "mate"}'
+)
+SCRIPTS["workspace"] = [
+    calls(("w1", "write_file", '{"file_path": "/a/b.txt", "content": "one two three"}')),
+    calls(("w2", "write_file", '{"file_path": "/a/b.txt", "content": "again"}')),
+    calls(
+        ("w3", "edit_file", _EDIT),
+        ("w4", "rm", '{"path": "/a/b.txt"}'),
+        ("w5", "write_file", '{"file_path": "/c.txt", "content": "done"}'),
+    ),
+    says("Done."),
+]
 
 
 def reply_of(kind: str, turn: int, asked: str) -> Reply:
