@@ -49,3 +49,16 @@ def working_runner(name: str) -> SandboxRunner:
     if failure:
         pytest.skip(f"{name} does not work here: {failure}")
     return RUNNERS[name]()
+
+
+def sandboxed_processes(directory: Path) -> list[str]:
+    """The processes that have this directory mounted: all in its sandbox, whatever they are."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            mounts = Path(f"/proc/{process}/mountinfo").read_text()
+        except OSError:
+            continue
+        if f"{directory} " in mounts:
+            found.append(process)
+    return found

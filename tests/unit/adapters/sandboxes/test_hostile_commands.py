@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.sandboxes import working_runner
+from tests.sandboxes import sandboxed_processes, working_runner
 from tests.unit.adapters.sandboxes.hostile import COMMON, MORE, Hostile
 from turnledger.runtime import ResourceSnapshotError, SnapshotableFilesystem
 from turnledger.runtime.workspace import LIMITS, SandboxCommand
@@ -38,19 +38,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
         local.bind(f"\0{token}")
         local.listen()
         yield Host(secret, server.getsockname()[1], token)
-
-
-def sandboxed_processes(directory: Path) -> list[str]:
-    """The processes that have this directory mounted: all in its sandbox, whatever they are."""
-    found = []
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            mounts = Path(f"/proc/{process}/mountinfo").read_text()
-        except OSError:
-            continue
-        if f"{directory} " in mounts:
-            found.append(process)
-    return found
 
 
 def contents(root: Path) -> dict[str, bytes]:
