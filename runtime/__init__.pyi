@@ -63,7 +63,6 @@ from turnledger.runtime.errors import ReducerFailedError as ReducerFailedError
 from turnledger.runtime.errors import ReducerNotFoundError as ReducerNotFoundError
 from turnledger.runtime.errors import RequestTypeMismatchError as RequestTypeMismatchError
 from turnledger.runtime.errors import ResourceSnapshotError as ResourceSnapshotError
-from turnledger.runtime.errors import SandboxUnavailableError as SandboxUnavailableError
 from turnledger.runtime.errors import SchemaError as SchemaError
 from turnledger.runtime.errors import ScopeClosedError as ScopeClosedError
 from turnledger.runtime.errors import SessionError as SessionError

@@ -29,7 +29,6 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   └── ResourceSnapshotError (ValueError)
     ├── WorkspaceError (ValueError)
     ├── DecisionRequiredError
-    ├── SandboxUnavailableError (RuntimeError)
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
         ├── CheckpointExpiredError
@@ -266,10 +265,6 @@ class DecisionRequiredError(TurnledgerError):
             f"happened. Find out, then run `turnledger resolve {run_id} CALL_ID` with "
             "--completed JSON, --failed TEXT or --retry."
         )
-
-
-class SandboxUnavailableError(TurnledgerError, RuntimeError):
-    """No sandbox can execute commands here; the message says what failed in each."""
 
 
 class RecoveryError(TurnledgerError, RuntimeError):

@@ -25,8 +25,12 @@ from turnledger.adapters.sandboxes.supervision import (
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
-from turnledger.runtime.errors import SandboxUnavailableError
-from turnledger.runtime.workspace import LIMITS, SandboxCommand, SandboxOutcome
+from turnledger.runtime.workspace import (
+    LIMITS,
+    SandboxCommand,
+    SandboxOutcome,
+    SandboxUnavailableError,
+)
 
 _NAMESPACES = ("ipc", "pid", "net", "uts", "cgroup-try")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")

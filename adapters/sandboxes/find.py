@@ -13,8 +13,7 @@ from pathlib import Path
 
 from turnledger.adapters.sandboxes.bubblewrap import BubblewrapRunner
 from turnledger.adapters.sandboxes.podman import IMAGE, PodmanRunner
-from turnledger.runtime.errors import SandboxUnavailableError
-from turnledger.runtime.workspace import SandboxCommand, SandboxRunner
+from turnledger.runtime.workspace import SandboxCommand, SandboxRunner, SandboxUnavailableError
 
 _TRIAL = SandboxCommand(
     ("sh", "-c", "echo it works > trial && python3 -B -"), stdin='print(open("trial").read())'

@@ -21,8 +21,12 @@ from turnledger.adapters.sandboxes.supervision import (
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
-from turnledger.runtime.errors import SandboxUnavailableError
-from turnledger.runtime.workspace import LIMITS, SandboxCommand, SandboxOutcome
+from turnledger.runtime.workspace import (
+    LIMITS,
+    SandboxCommand,
+    SandboxOutcome,
+    SandboxUnavailableError,
+)
 
 IMAGE = "docker.io/library/python:3.12-slim"
 # Process 1 of the container. It ends, and with it the container, when standard input does: when

@@ -15,8 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from stat import S_ISDIR
 
-from turnledger.runtime.errors import SandboxUnavailableError
-from turnledger.runtime.workspace import LIMITS, SandboxCommand, SandboxOutcome
+from turnledger.runtime.workspace import (
+    LIMITS,
+    SandboxCommand,
+    SandboxOutcome,
+    SandboxUnavailableError,
+)
 
 # The user that commands run as if this process is root: nobody.
 UNPRIVILEGED = 65534

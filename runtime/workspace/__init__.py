@@ -7,6 +7,7 @@ from turnledger.runtime.workspace.sandbox import (
     SandboxLimits,
     SandboxOutcome,
     SandboxRunner,
+    SandboxUnavailableError,
     default_runner,
 )
 from turnledger.runtime.workspace.sandbox_section import PodmanSandboxSection
@@ -20,6 +21,7 @@ __all__ = [
     "SandboxLimits",
     "SandboxOutcome",
     "SandboxRunner",
+    "SandboxUnavailableError",
     "VfsToolsSection",
     "WorkspaceSection",
     "default_runner",

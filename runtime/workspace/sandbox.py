@@ -12,10 +12,14 @@ from pkgutil import resolve_name
 from typing import Protocol
 
 from turnledger.ledger.arguments import check_methods
-from turnledger.ledger.errors import InvalidInputError, short_repr
+from turnledger.ledger.errors import InvalidInputError, TurnledgerError, short_repr
 
 # Named by text, as in an entry point: runtime imports nothing from adapters.
 _FIND_RUNNER = "turnledger.adapters.sandboxes:find_runner"
+
+
+class SandboxUnavailableError(TurnledgerError, RuntimeError):
+    """A sandbox can't execute a command here; the message says what failed."""
 
 
 @dataclass(frozen=True)

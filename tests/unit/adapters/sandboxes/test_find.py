@@ -11,8 +11,7 @@ import pytest
 from tests.sandboxes import RunnerDouble
 from turnledger.adapters.sandboxes import BubblewrapRunner, PodmanRunner, trial
 from turnledger.adapters.sandboxes.find import first_that_works
-from turnledger.runtime import SandboxUnavailableError
-from turnledger.runtime.workspace import SandboxCommand, SandboxOutcome
+from turnledger.runtime.workspace import SandboxCommand, SandboxOutcome, SandboxUnavailableError
 
 WORKS = SandboxOutcome(exit_code=0, stdout="it works\n")
 

@@ -8,8 +8,13 @@ import pytest
 
 from tests.matrices import further
 from tests.sandboxes import RUNNERS, working_runner
-from turnledger.runtime import SandboxUnavailableError
-from turnledger.runtime.workspace import LIMITS, SandboxCommand, SandboxOutcome, SandboxRunner
+from turnledger.runtime.workspace import (
+    LIMITS,
+    SandboxCommand,
+    SandboxOutcome,
+    SandboxRunner,
+    SandboxUnavailableError,
+)
 
 pytestmark = pytest.mark.process
 

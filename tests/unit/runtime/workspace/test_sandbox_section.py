@@ -12,11 +12,12 @@ from tests.sandboxes import Deed, RunnerDouble
 from tests.unit.runtime.workspace.agents import Clerk, Job, uses
 from turnledger.adapters.sandboxes import find
 from turnledger.ledger import InvalidInputError, Ledger, ToolCallFailed
-from turnledger.runtime import SandboxUnavailableError, SnapshotableFilesystem, ToolContext, replay
+from turnledger.runtime import SnapshotableFilesystem, ToolContext, replay
 from turnledger.runtime.workspace import (
     PodmanSandboxSection,
     SandboxCommand,
     SandboxOutcome,
+    SandboxUnavailableError,
     VfsToolsSection,
     default_runner,
 )
