@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.workspace.agents import TOOLS, use
 from turnledger.runtime import ToolContext
-from turnledger.runtime.workspace import search
+from turnledger.runtime.workspace import directory, search
 
 # What a file of text may hold: anything but NUL.
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
@@ -150,6 +151,25 @@ def test_links_within_the_workspace_are_followed(tmp_path: Path) -> None:
     assert done(tmp_path, "edit_file", file_path="/a/b/up", **edit)
     assert (tmp_path / "c").read_text() == "there"
     assert (tmp_path / "a/b/up").is_symlink()
+
+
+def test_an_absolute_link_leads_outside_even_if_the_workspace_has_that_path(tmp_path: Path) -> None:
+    """It means a path of the host, which is not looked at."""
+    (tmp_path / "c").write_text("here")
+    (tmp_path / "link").symlink_to("/c")
+    assert refused(tmp_path, "read_file", file_path="link") == "link: a link leads outside"
+
+
+def test_what_is_not_a_file_is_named_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory, a pipe, and a pipe that takes a file's place after the look at it."""
+    os.mkfifo(tmp_path / "pipe")
+    assert refused(tmp_path, "read_file", file_path="/") == "/: is a directory"
+    told = refused(tmp_path, "read_file", file_path="pipe")
+    assert told == "pipe: is neither a file nor a directory"
+    monkeypatch.setattr(directory, "_mode", lambda name, parent: stat.S_IFREG)
+    assert refused(tmp_path, "read_file", file_path="pipe") == told
 
 
 def test_glob_finds_paths_by_pattern(tmp_path: Path) -> None:
