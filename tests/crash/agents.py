@@ -31,7 +31,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
-from turnledger.runtime.workspace import HostMount, VfsToolsSection
+from turnledger.runtime.workspace import HostMount, VfsToolsSection, WorkspaceSection
 
 
 def no_point(name: str) -> None:
@@ -168,14 +168,16 @@ class Agent(MainLoop[Order, Any]):
 class Clerk(Agent):
     """An agent whose effects are the files of a workspace: a new, empty folder for each process."""
 
-    def __init__(self, folder: Path, ledger: Ledger | None, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, ledger: Ledger | None, *, kind: str = "workspace", **options: Any
+    ) -> None:
         self.host, self._folder = folder / "host", folder
         self.host.mkdir(exist_ok=True)
         (self.host / "prices.txt").write_text("tea 1\n" * 1000)
         workspace = folder / f"workspace-{len(self._workspaces()):03}"
         workspace.mkdir()
         resources = {"workspace": SnapshotableFilesystem(workspace)}
-        super().__init__("workspace", folder / "effects", ledger, resources=resources, **options)
+        super().__init__(kind, folder / "effects", ledger, resources=resources, **options)
 
     def _workspaces(self) -> list[Path]:
         return sorted(self._folder.glob("workspace-*"))
@@ -186,10 +188,11 @@ class Clerk(Agent):
         last = next(filter(None, reversed(manifests)), {})
         return [f"{path} {name}" for path, name in last.items()]
 
+    def _section(self) -> WorkspaceSection:
+        return VfsToolsSection(mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent])
+
     def create_prompt(self, request: Order) -> Prompt[Any]:
-        section = VfsToolsSection(
-            mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent]
-        )
+        section = self._section()
         template: PromptTemplate[Any] = PromptTemplate(
             ns="crash", key=self.kind, sections=[section]
         )

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.crash.agents import Agent, Clerk, Order
+from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
@@ -96,6 +97,8 @@ def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) 
     if plan["kind"] == "workspace":
         _lay_in_files(point)
         return Clerk(Path(place), ledger, point=point, recovery=recovery)
+    if plan["kind"] in COMMANDS:
+        return Operator(Path(place), ledger, kind=plan["kind"], point=point, recovery=recovery)
     return Agent(
         plan["kind"],
         Path(place) / "effects",
