@@ -312,5 +312,5 @@ def _amended(history: MessageHistory, result: MessageEntry, text: str) -> Messag
         ),
         turn.synthetic,
     )
-    amended = MessageHistory.from_list(turns)
+    amended = MessageHistory.rebuilt(turns)
     return MessageHistory(amended._tip, history._system, history._repairs)
