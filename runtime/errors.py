@@ -27,6 +27,7 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   ├── ReducerFailedError (RuntimeError)
     │   ├── ScopeClosedError (RuntimeError)
     │   └── ResourceSnapshotError (ValueError)
+    ├── WorkspaceError (ValueError)
     ├── DecisionRequiredError
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
@@ -34,11 +35,11 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
         ├── CheckpointCorruptedError
         └── RequestTypeMismatchError
 
-`MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in
-`agent.messages`. `VisibilityExpansionRequired` is under the root too, but is a control signal and
-not a failure: it is in `runtime.agent.visibility`. `DecisionRequiredError` is deliberately not a
-RecoveryError: a worker that abandons what can't be recovered must not abandon a run that waits
-for a person's decision.
+`MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in `agent.messages`;
+`OverridesFileError` is a PromptError, in `overrides`. `VisibilityExpansionRequired` is under the
+root too, but is a control signal and not a failure: it is in `runtime.agent.visibility`.
+`DecisionRequiredError` is deliberately not a RecoveryError: a worker that abandons what can't be
+recovered must not abandon a run that waits for a person's decision.
 
 Some messages end up in events, and a replay compares them with what was recorded: those of
 SchemaError, PromptRenderError, DeadlineExceededError,
@@ -239,6 +240,14 @@ class ScopeClosedError(SessionError, RuntimeError):
 
 class ResourceSnapshotError(SessionError, ValueError):
     """A resource can't be snapshotted; `path` is the file that prevents it."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
+
+
+class WorkspaceError(TurnledgerError, ValueError):
+    """A workspace is missing, or a file of it or of a mount can't be used; `path` is which."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         self.path = path

@@ -19,15 +19,23 @@ from turnledger.runtime import (
     MainLoop,
     MarkdownSection,
     Prompt,
+    PromptTemplate,
     ProviderAdapter,
     RecoveryConfig,
     Reply,
     ScriptedAdapter,
     SectionVisibility,
     Session,
+    SnapshotableFilesystem,
     Tool,
     ToolContext,
     ToolResult,
+)
+from turnledger.runtime.workspace import (
+    HostMount,
+    VfsToolsSection,
+    WorkspaceDigest,
+    WorkspaceDigestSection,
 )
 
 
@@ -78,6 +86,7 @@ class Agent(MainLoop[Order, Any]):
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
         adapter: ProviderAdapter[Any] | None = None,
+        **options: Any,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -89,7 +98,7 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
+        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, **options)
 
     # --- what it says ---
 
@@ -159,6 +168,48 @@ class Agent(MainLoop[Order, Any]):
         return [line.split()[0] for line in self._effects.read_text().splitlines()]
 
 
+class Clerk(Agent):
+    """An agent whose effects are the files of a workspace: a new, empty folder for each process.
+
+    If it is `optimized`, the digest of the workspace is written first, in a run of its own.
+    """
+
+    def __init__(
+        self, folder: Path, ledger: Ledger | None, *, optimized: bool = False, **options: Any
+    ) -> None:
+        self._optimized = optimized
+        self.host, self._folder = folder / "host", folder
+        self.host.mkdir(exist_ok=True)
+        (self.host / "prices.txt").write_text("tea 1\n" * 1000)
+        workspace = folder / f"workspace-{len(self._workspaces()):03}"
+        workspace.mkdir()
+        resources = {"workspace": SnapshotableFilesystem(workspace)}
+        super().__init__("workspace", folder / "effects", ledger, resources=resources, **options)
+
+    def _workspaces(self) -> list[Path]:
+        return sorted(self._folder.glob("workspace-*"))
+
+    def effects(self) -> list[str]:
+        """Paths and blob names of all files that the last process left which had any."""
+        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self._workspaces()]
+        last = next(filter(None, reversed(manifests)), {})
+        return [f"{path} {name}" for path, name in last.items()]
+
+    def needs_optimization(self, session: Session) -> bool:
+        return self._optimized and session[WorkspaceDigest].latest() is None
+
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        section = VfsToolsSection(
+            mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent]
+        )
+        template: PromptTemplate[Any] = PromptTemplate(
+            ns="crash",
+            key=self.kind,
+            sections=[section, *([WorkspaceDigestSection()] if self._optimized else [])],
+        )
+        return Prompt(template)
+
+
 def _effect(context: ToolContext) -> str:
     """A call, and for whom if that is not the usual customer."""
     assert context.prompt is not None
@@ -191,11 +242,31 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+_EDIT = (
+    '{"file_path": "/host/prices.txt", "replace_all": true, "old_string": "tea", '
+    '"new_string": "mate"}'
+)
+SCRIPTS["workspace"] = [
+    calls(("w1", "write_file", '{"file_path": "/a/b.txt", "content": "one two three"}')),
+    calls(("w2", "write_file", '{"file_path": "/a/b.txt", "content": "again"}')),
+    calls(
+        ("w3", "edit_file", _EDIT),
+        ("w4", "rm", '{"path": "/a/b.txt"}'),
+        ("w5", "write_file", '{"file_path": "/c.txt", "content": "done"}'),
+    ),
+    says("Done."),
+]
+# The digest of the workspace is written first, in a run of its own.
+_EXPLORING = [
+    calls(("x1", "write_file", '{"file_path": "/seen", "content": "x"}')),
+    calls(("x2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
+    says("Prices, a thousand of them."),
+]
 
 
 def reply_of(kind: str, turn: int, asked: str) -> Reply:
     """What the model says: it depends on nothing but what it is asked."""
-    replies = SCRIPTS[kind]
+    replies = _EXPLORING if "## Goal" in asked else SCRIPTS[kind]
     if kind == "expansion" and "The whole price list" in asked:
         replies = [pays(("e1", "pay", 3)), says("Paid 3.")]
     return replies[turn - 1]
