@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -57,6 +58,7 @@ from turnledger.runtime import (
     SectionVisibility,
     Session,
     SetVisibilityOverride,
+    SnapshotableFilesystem,
     Tool,
     ToolCall,
     ToolContext,
@@ -64,6 +66,7 @@ from turnledger.runtime import (
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
+from turnledger.runtime.workspace import VfsToolsSection, WorkspaceDigest, WorkspaceDigestSection
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
@@ -443,22 +446,32 @@ class Seen:
 class Reviewer(MainLoop[ReviewRequest, ReviewResult]):
     """One session for all of its requests, and a deadline of five minutes."""
 
-    def __init__(self, *, adapter: Any, bus: Any, ledger: Ledger | None = None) -> None:
+    def __init__(self, *, adapter: Any, bus: Any, **options: Any) -> None:
         config = MainLoopConfig(
             deadline=Deadline(expires_at=datetime.now(UTC) + timedelta(minutes=5)),
         )
-        super().__init__(adapter=adapter, bus=bus, config=config, ledger=ledger)
-        self._session_kept = Session(bus=bus)
+        super().__init__(adapter=adapter, bus=bus, config=config, **options)
+        self._session = Session(bus=bus)
+
+    def execute(self, request: ReviewRequest, **options: Any) -> Any:
+        if self._session[WorkspaceDigest].latest() is None:
+            self._run_optimization()
+        # ... proceed with evaluation
+        return super().execute(request, **options)
+
+    def _run_optimization(self) -> None:
+        self._adapter.optimize(self.create_prompt(ReviewRequest("")), session=self._session)
 
     def create_session(self) -> Session:
-        return self._session_kept
+        return self._session
 
     def create_prompt(self, request: ReviewRequest) -> Prompt[ReviewResult]:
         tool = Tool[Seen, None](name="see", description="See.", handler=self._see)
         section = MarkdownSection[ReviewParams](
             title="Task", template="Review ${path}.", key="task", tools=[tool]
         )
-        template = PromptTemplate[ReviewResult](ns="reviews", key="review", sections=[section])
+        sections: list[Any] = [section, VfsToolsSection(), WorkspaceDigestSection()]
+        template = PromptTemplate[ReviewResult](ns="reviews", key="review", sections=sections)
         return Prompt(template).bind(ReviewParams.from_request(request))
 
     def _see(self, params: Seen, *, context: ToolContext) -> ToolResult[None]:
@@ -469,27 +482,31 @@ class Reviewer(MainLoop[ReviewRequest, ReviewResult]):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_reviewers_session_goes_on_over_its_requests(kept: bool) -> None:
-    """S2-11: state accumulates over executes; each conversation is fresh."""
+    """S2-11: optimized once, state accumulates over executes; each conversation is fresh."""
     lengths: list[int] = []
+    optimized: list[str] = []
 
     def reply(request: Any) -> Reply:
+        if request.prompt_name == "reviews.optimization/review-workspace-digest":
+            optimized.append(request.prompt_name)
+            return says("Nothing but Python.")
+        assert "Nothing but Python." in request.system
         lengths.append(len(request.turns))
-        if request.turn == 1:
-            return Reply(tool_calls=(ToolCall("c1", "see", '{"path": "x"}'),))
-        return GOOD
+        return calls(("c1", "see", '{"path": "x"}')) if request.turn == 1 else GOOD
 
-    with Ledger.open("memory://") as ledger:
+    with Ledger.open("memory://") as ledger, TemporaryDirectory() as folder:
         loop = Reviewer(
             adapter=ScriptedAdapter(reply),
             bus=InProcessEventBus(),
             ledger=ledger if kept else None,
+            resources={"workspace": SnapshotableFilesystem(folder)},
         )
-        answers: list[PromptResponse[ReviewResult]] = []
-        for path in ("a.py", "b.py", "c.py"):
+        for count, path in enumerate(("a.py", "b.py", "c.py"), start=1):
             response, session = loop.execute(ReviewRequest(path))
-            answers.append(response)
-            assert session[Seen].all() == (Seen("x"),) * len(answers)
+            assert response.output == ReviewResult("good")
+            assert session[Seen].all() == (Seen("x"),) * count
         assert lengths == [1, 3] * 3
+        assert len(optimized) == 1
         kinds = [
             next(r.event.kind for r in ledger.read(info.run_id) if r.run_id == info.run_id)  # type: ignore[union-attr]
             for info in ledger.runs()
