@@ -196,8 +196,10 @@ class SessionSlices(Projection[SlicesState]):
         reducer = self._declared.reducer(name, event_name)
         if reducer is None and name != event_name:
             return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
-        if reducer is None or reducer is append_all:
-            return _appended(state, name, value, event_name)
+        if reducer is None:
+            return _appended(state, name, value, name)
+        if reducer is append_all:
+            return _with(state, name, _longer(state.slices.get(name), name, value, name))
         if reducer is inner_message_append:
             return _message_appended(state, name, value)
         context = ReducerContext(
@@ -269,12 +271,17 @@ def _with(state: SlicesState, name: str, changed: Slice[Any]) -> SlicesState:
     return SlicesState({**state.slices, name: changed}, state.unapplied)
 
 
+def _longer(known: Slice[Any] | None, name: str, value: Any, item_name: str) -> Slice[Any]:
+    items = known.items if known is not None else _no_items(name)
+    return Slice(items.append(value), item_name)
+
+
 def _appended(state: SlicesState, name: str, value: Any, item_name: str) -> SlicesState:
+    """One more value of a type; it is not applied if the values before it are of another."""
     known = state.slices.get(name)
     if known is not None and not known.takes(item_name):
         return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
-    items = known.items if known is not None else _no_items(name)
-    return _with(state, name, Slice(items.append(value), item_name))
+    return _with(state, name, _longer(known, name, value, item_name))
 
 
 def _message_appended(state: SlicesState, name: str, message: InnerMessage) -> SlicesState:
