@@ -239,22 +239,19 @@ class OfferedTool(Value, frozen=True):
 
 
 class UsedOverrides(Value, frozen=True):
-    """The overrides that a prompt was rendered with, and where they came from.
+    """The overrides that a prompt was rendered with: the store, the tag asked for, the version.
 
-    Attributes:
-        store: The name of the store.
-        tag: The tag that was asked for.
-        digest: Of the texts that were applied.
-        authored: Digest of the prompt without these texts: what only the program decides.
-        version: The store's version of the prompt's texts; None if it keeps no versions.
-        paths: The section paths, and "tool:NAME", whose texts were replaced.
+    `digest` is of the texts that were applied, at `paths`; `authored` is of the prompt without
+    them, which is what only the program decides.
     """
 
     store: str
     tag: str
     digest: str
     authored: str
+    # None if the store keeps no versions.
     version: Count | None = None
+    # Section paths, and "tool:NAME".
     paths: tuple[str, ...] = ()
 
 
@@ -602,7 +599,10 @@ def prompt_stream_id(ns: str, key: str) -> UUID:
         raise InvalidInputError(
             f"Invalid prompt key {short_repr(key)}: expected text without '/', and not empty."
         )
-    return uuid5(_PROMPTS, f"{ns}/{key}")
+    try:
+        return uuid5(_PROMPTS, f"{ns}/{key}")
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"Invalid prompt name: it is not Unicode text: {error}.") from None
 
 
 # --- catalogues --------------------------------------------------------------------

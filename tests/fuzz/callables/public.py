@@ -19,6 +19,7 @@ PACKAGES = (
     "turnledger.ledger",
     "turnledger.projections",
     "turnledger.runtime",
+    "turnledger.runtime.overrides",
     "turnledger.adapters",
 )
 
