@@ -41,6 +41,8 @@ def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 # A key in the run index: short enough to be indexed, and without NUL, which PostgreSQL refuses.
 Key = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00]*$")]
+# The key of a prompt that has a stream: "ns/key" names one prompt only.
+PromptKey = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00/]+\Z")]
 CustomKind = Annotated[
     str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+\Z")
 ]
@@ -503,7 +505,7 @@ class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.override_set"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     path: Key
     body: str
     replaces: str = ""
@@ -517,7 +519,7 @@ class PromptOverrideCleared(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.override_cleared"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     path: Key
     note: str = ""
     cleared_by: str = ""
@@ -533,7 +535,7 @@ class PromptTagMoved(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.tag_moved"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     tag_name: TagName
     version: Count
     note: str = ""
@@ -590,6 +592,19 @@ EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event
 # The events that a prompt stream consists of, and that no run has.
 PromptEvent: TypeAlias = PromptOverrideSet | PromptOverrideCleared | PromptTagMoved
 PROMPT_TAGS = frozenset(kind.tag for kind in get_args(PromptEvent))
+
+
+def is_in_its_stream(event: Event, run_id: str, kind: str) -> bool:
+    """Whether an event may stand in a stream of this kind: a prompt's in its own, others in runs.
+
+    Args:
+        event: The event.
+        run_id: The stream's id, as it is stored.
+        kind: The kind in its row of the index; of a stream's first event, its own kind.
+    """
+    if not isinstance(event, PromptEvent):
+        return kind != "prompt"
+    return kind == "prompt" and run_id == str(prompt_stream_id(event.prompt_ns, event.prompt_key))
 
 
 @check_arguments
