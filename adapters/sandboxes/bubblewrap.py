@@ -64,7 +64,7 @@ class BubblewrapRunner:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     pass_fds=[status_for_bwrap],
-                    env={},
+                    env={},  # nothing of ours, and the system's own bwrap
                 )
             except OSError as error:
                 raise SandboxUnavailableError(f"bwrap can't be started: {error}") from error
@@ -124,7 +124,7 @@ def _bwrap(directory: Path, command: SandboxCommand, status: int) -> list[str]:
     else:
         argv += ["--unshare-user", "--disable-userns", "--uid", str(UNPRIVILEGED)]
         argv += ["--gid", str(UNPRIVILEGED)]
-    argv += ["--hostname", "sandbox", "--clearenv"]
+    argv += ["--hostname", "sandbox"]
     path = os.pathsep.join(dict.fromkeys([f"{python}/bin", "/usr/local/bin", "/usr/bin", "/bin"]))
     for name, value in {"PATH": path, **ENVIRONMENT}.items():
         argv += ["--setenv", name, value]

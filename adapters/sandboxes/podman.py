@@ -21,6 +21,7 @@ from turnledger.adapters.sandboxes.supervision import (
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.runtime.workspace import (
     LIMITS,
     SandboxCommand,
@@ -58,6 +59,8 @@ class PodmanRunner:
 
     def __init__(self, image: str = IMAGE) -> None:
         """Use an image with `sh` and `python3`, by the name that `podman images` has for it."""
+        if not image or image.startswith("-") or not image.isprintable():
+            raise InvalidInputError(f"Invalid image {short_repr(image)}: expected its name.")
         self.image = image
 
     def run(self, directory: Path, command: SandboxCommand) -> SandboxOutcome:
