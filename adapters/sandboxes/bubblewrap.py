@@ -42,9 +42,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class BubblewrapRunner:
     """Executes commands with `bwrap`, and with `prlimit` and `setpriv` of util-linux.
 
-    As root, it makes the namespaces without a user namespace and becomes nobody for the command:
+    As root, it makes the namespaces without a user namespace, and the command runs as `nobody`:
     a user who is root outside of a user namespace owns the machine's devices also within one. So
-    that the command can write, the files of the workspace then belong to nobody.
+    that the command can write, the files of the workspace then belong to `nobody`.
     """
 
     name = "bubblewrap"

@@ -51,8 +51,8 @@ os._exit(child.returncode if child.returncode >= 0 else 128 - child.returncode)
 class PodmanRunner:
     """Executes each command in a new container, which is removed after it.
 
-    As root, the files of the workspace belong to nobody, who executes the command; else they
-    stay the calling user's, who has the same number in the container.
+    As root, the command runs as `nobody`, whom the files of the workspace then belong to; else
+    they stay the calling user's, who has the same number in the container.
     """
 
     name = "podman"

@@ -98,7 +98,7 @@ def test_a_time_out_is_told_and_output_before_it_is_kept(
 ) -> None:
     """The command is stopped with everything that it started."""
     outcome = shell(runner, tmp_path, "echo before; sleep 60 & sleep 60", seconds=1)
-    assert (outcome.stdout, outcome.stopped, outcome.timed_out) == ("before\n", "1 seconds", True)
+    assert (outcome.stdout, outcome.stopped, outcome.timed_out) == ("before\n", "1 s", True)
 
 
 def test_a_program_that_is_missing_is_told(runner: SandboxRunner, tmp_path: Path) -> None:
