@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from turnledger.adapters.sandboxes import BubblewrapRunner, PodmanRunner, trial
 from turnledger.runtime.workspace import SandboxCommand, SandboxOutcome, SandboxRunner
 
@@ -43,6 +41,8 @@ def _failure(name: str) -> str:
 
 def working_runner(name: str) -> SandboxRunner:
     """The runner if it works here; else the test is left out, with the reason, or fails."""
+    import pytest  # not for the processes of crash tests, which only need the double
+
     failure = _failure(name)
     if failure and name in DEMANDED:
         pytest.fail(f"{name} is demanded and does not work here: {failure}")

@@ -42,9 +42,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class BubblewrapRunner:
     """Executes commands with `bwrap`, and with `prlimit` and `setpriv` of util-linux.
 
-    As root, it makes the namespaces without a user namespace and becomes nobody for the command:
+    As root, it makes the namespaces without a user namespace, and the command runs as `nobody`:
     a user who is root outside of a user namespace owns the machine's devices also within one. So
-    that the command can write, the files of the workspace then belong to nobody.
+    that the command can write, the files of the workspace then belong to `nobody`.
     """
 
     name = "bubblewrap"
@@ -64,7 +64,7 @@ class BubblewrapRunner:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     pass_fds=[status_for_bwrap],
-                    env={},
+                    env={},  # nothing of ours, and the system's own bwrap
                 )
             except OSError as error:
                 raise SandboxUnavailableError(f"bwrap can't be started: {error}") from error
@@ -124,7 +124,7 @@ def _bwrap(directory: Path, command: SandboxCommand, status: int) -> list[str]:
     else:
         argv += ["--unshare-user", "--disable-userns", "--uid", str(UNPRIVILEGED)]
         argv += ["--gid", str(UNPRIVILEGED)]
-    argv += ["--hostname", "sandbox", "--clearenv"]
+    argv += ["--hostname", "sandbox"]
     path = os.pathsep.join(dict.fromkeys([f"{python}/bin", "/usr/local/bin", "/usr/bin", "/bin"]))
     for name, value in {"PATH": path, **ENVIRONMENT}.items():
         argv += ["--setenv", name, value]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from turnledger.adapters.sandboxes.bubblewrap import BubblewrapRunner
 from turnledger.adapters.sandboxes.podman import IMAGE, PodmanRunner
+from turnledger.ledger.arguments import explain_arguments
 from turnledger.runtime.workspace import SandboxCommand, SandboxRunner, SandboxUnavailableError
 
 _TRIAL = SandboxCommand(
@@ -51,6 +52,7 @@ def first_that_works(runners: Sequence[SandboxRunner]) -> SandboxRunner | str:
     )
 
 
+@explain_arguments
 def trial(runner: SandboxRunner) -> str:
     """Execute a command that reads and writes; returns what failed, or empty text."""
     with tempfile.TemporaryDirectory(prefix="turnledger-sandbox-") as directory:

@@ -21,6 +21,7 @@ from turnledger.adapters.sandboxes.supervision import (
     supervise,
 )
 from turnledger.ledger.arguments import check_methods
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.runtime.workspace import (
     LIMITS,
     SandboxCommand,
@@ -50,14 +51,16 @@ os._exit(child.returncode if child.returncode >= 0 else 128 - child.returncode)
 class PodmanRunner:
     """Executes each command in a new container, which is removed after it.
 
-    As root, the files of the workspace belong to nobody, who executes the command; else they
-    stay the calling user's, who has the same number in the container.
+    As root, the command runs as `nobody`, whom the files of the workspace then belong to; else
+    they stay the calling user's, who has the same number in the container.
     """
 
     name = "podman"
 
     def __init__(self, image: str = IMAGE) -> None:
         """Use an image with `sh` and `python3`, by the name that `podman images` has for it."""
+        if not image or image.startswith("-") or not image.isprintable():
+            raise InvalidInputError(f"Invalid image {short_repr(image)}: expected its name.")
         self.image = image
 
     def run(self, directory: Path, command: SandboxCommand) -> SandboxOutcome:

@@ -22,7 +22,7 @@ from turnledger.runtime.workspace import (
     SandboxUnavailableError,
 )
 
-# The user that commands run as if this process is root: nobody.
+# The user `nobody`, that commands run as if this process is root.
 UNPRIVILEGED = 65534
 # What a command finds in its environment, beside PATH. Python writes no bytecode files, which
 # differ from run to run.
@@ -59,7 +59,7 @@ def supervise(
     assert process.stderr is not None
     outputs = [_Output(), _Output()]
     ends = time.monotonic() + command.timeout_seconds
-    timeout = f"{command.timeout_seconds} seconds"
+    timeout = f"{command.timeout_seconds} s"
     stopped = ""
     with process.stdout, process.stderr:
         with selectors.DefaultSelector() as selector:
@@ -125,7 +125,7 @@ def _split_character(data: bytes) -> int:
 class WorkspaceSpace:
     """Finds out whether the workspace exceeds its limits, without walking through it each time.
 
-    It is measured when the disk has lost space, to whomever.
+    It is measured when the disk has lost space, whichever process took it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -163,7 +163,7 @@ class WorkspaceSpace:
 
 
 def prepared(directory: Path) -> Path:
-    """Return the path of a workspace; as root, make everything in it belong to nobody.
+    """Return the path of a workspace; as root, make everything in it belong to `nobody`.
 
     SandboxUnavailableError if that is not possible. Links are not followed.
     """

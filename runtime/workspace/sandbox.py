@@ -100,7 +100,7 @@ class SandboxOutcome:
         stdout: Standard output; bytes that are not UTF-8 are replaced.
         stderr: Standard error, likewise.
         truncated: Whether there was more output than is kept.
-        stopped: The limit that the command was stopped for ("30 seconds"); empty if it was not.
+        stopped: The limit that the command was stopped for ("30 s"); empty if it was not.
         timed_out: Whether that limit is its time-out.
     """
 

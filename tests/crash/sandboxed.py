@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ def run(crew: Crew, *, runner: str, folder: str) -> dict[str, Any]:
     watched = [os.pidfd_open(int(process)) for process in running]
     crew.kill(victim)
     left = [process for process in watched if not select.select([process], [], [], 20)[0]]
+    for process in left:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
     return {"running": len(running), "left": len(left) + len(sandboxed_processes(directory))}
 
 

@@ -42,11 +42,11 @@ COMMON = [
     _python(
         "fork bomb",
         "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
-        "2 seconds",
-        2,
+        "1 s",
+        1,
     ),
     Hostile("10 GB file", "dd if=/dev/zero of=big bs=1M count=10000 && exit 42"),
-    Hostile("endless output", "yes", "1 seconds", 1),
+    Hostile("endless output", "yes", "1 s", 1),
     Hostile(
         "read through a link",
         "ln -s @SECRET link; cat link && exit 42; echo x > link && exit 42; true",
@@ -69,16 +69,16 @@ MORE = [
     _python(
         "fork bomb with sessions",
         "import os\nwhile True:\n    try: os.fork() or os.setsid()\n    except OSError: pass",
-        "2 seconds",
-        2,
+        "1 s",
+        1,
     ),
     _python(
         "thread bomb",
         "import threading, time\nwhile True:\n"
         "    try: threading.Thread(target=time.sleep, args=(60,)).start()\n"
         "    except RuntimeError: pass",
-        "2 seconds",
-        2,
+        "1 s",
+        1,
     ),
     Hostile(
         "daemon that hears no signal",
@@ -86,14 +86,14 @@ MORE = [
     ),
     Hostile("kill everything", "kill -9 -1; kill -9 1; kill -9 0"),
     Hostile("kill its parent", "kill -9 $PPID; exit 0"),
-    Hostile("stop itself", "kill -STOP $$", "1 seconds", 1),
-    Hostile("stop everything", "kill -STOP 1; kill -STOP -1; sleep 60", "1 seconds", 1),
-    Hostile("hear no signal", "trap '' HUP INT TERM QUIT; while :; do :; done", "1 seconds", 1),
-    Hostile("close its output and stay", "exec >&- 2>&-; sleep 60", "1 seconds", 1),
+    Hostile("stop itself", "kill -STOP $$", "1 s", 1),
+    Hostile("stop everything", "kill -STOP 1; kill -STOP -1; sleep 60", "1 s", 1),
+    Hostile("hear no signal", "trap '' HUP INT TERM QUIT; while :; do :; done", "1 s", 1),
+    Hostile("close its output and stay", "exec >&- 2>&-; sleep 60", "1 s", 1),
     _python(
         "use all processors",
         "import os\nfor _ in range(4): os.fork()\nwhile True: pass",
-        "1 seconds",
+        "1 s",
         1,
     ),
     _attempt("trace a process of the host", "assert ctypes.CDLL(None).ptrace(16, @PID, 0, 0) == 0"),
@@ -190,7 +190,7 @@ MORE = [
     _attempt("set the clock", "import time\ntime.clock_settime(time.CLOCK_REALTIME, 0)"),
     _attempt("write to the terminal", 'import fcntl\nfcntl.ioctl(open("/dev/tty"), 0x5412, b"x")'),
     # --- output ---
-    Hostile("endless errors", "yes >&2", "1 seconds", 1),
+    Hostile("endless errors", "yes >&2", "1 s", 1),
     Hostile("output that is not text", "head -c 100000 /dev/urandom; head -c 100 /dev/zero"),
     Hostile("escape codes", r"printf '\033]0;x\007\033[2J\0'"),
 ]

@@ -62,7 +62,7 @@ def test_what_failed_in_each_is_told_with_the_packages_to_install() -> None:
     [
         SandboxOutcome(exit_code=0, stdout=""),
         SandboxOutcome(exit_code=1, stdout="it works\n"),
-        SandboxOutcome(exit_code=137, stopped="30 seconds"),
+        SandboxOutcome(exit_code=137, stopped="30 s"),
     ],
 )
 def test_a_trial_that_did_not_do_what_it_should_has_failed(ends: SandboxOutcome) -> None:

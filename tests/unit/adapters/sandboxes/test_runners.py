@@ -8,6 +8,8 @@ import pytest
 
 from tests.matrices import further
 from tests.sandboxes import RUNNERS, working_runner
+from turnledger.adapters.sandboxes import PodmanRunner, bubblewrap
+from turnledger.ledger import InvalidInputError
 from turnledger.runtime.workspace import (
     LIMITS,
     SandboxCommand,
@@ -96,7 +98,7 @@ def test_a_time_out_is_told_and_output_before_it_is_kept(
 ) -> None:
     """The command is stopped with everything that it started."""
     outcome = shell(runner, tmp_path, "echo before; sleep 60 & sleep 60", seconds=1)
-    assert (outcome.stdout, outcome.stopped, outcome.timed_out) == ("before\n", "1 seconds", True)
+    assert (outcome.stdout, outcome.stopped, outcome.timed_out) == ("before\n", "1 s", True)
 
 
 def test_a_program_that_is_missing_is_told(runner: SandboxRunner, tmp_path: Path) -> None:
@@ -108,6 +110,23 @@ def test_a_sandbox_that_can_not_start_is_told(runner: SandboxRunner, tmp_path: P
     """It is not taken for a command that failed."""
     with pytest.raises(SandboxUnavailableError, match="missing"):
         shell(runner, tmp_path / "missing", "true")
+
+
+def test_what_bwrap_says_itself_is_not_taken_for_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the system's programs it can't start any, and that is told."""
+    runner = working_runner("bubblewrap")
+    monkeypatch.setattr(bubblewrap, "_OTHERS", ())
+    with pytest.raises(SandboxUnavailableError, match="bwrap could not start the command: bwrap:"):
+        shell(runner, tmp_path, "true")
+
+
+@pytest.mark.parametrize("image", ["", "--privileged", "a\nb"])
+def test_an_image_has_a_name(image: str) -> None:
+    """It is not taken for an option."""
+    with pytest.raises(InvalidInputError, match="Invalid image"):
+        PodmanRunner(image)
 
 
 def test_a_directory_with_any_name_is_a_workspace(runner: SandboxRunner, tmp_path: Path) -> None:

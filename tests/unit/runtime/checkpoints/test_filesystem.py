@@ -520,7 +520,7 @@ def nested(root: Path, levels: int, name: str = "d") -> None:
     os.close(folder)
 
 
-@pytest.mark.parametrize(("levels", "name"), [(300, "d"), (30, "d" * 200)])
+@pytest.mark.parametrize(("levels", "name"), [(150, "d"), (30, "d" * 200)])
 def test_directories_nested_too_deep_are_refused_and_can_be_removed(
     tmp_path: Path, levels: int, name: str
 ) -> None:

@@ -88,14 +88,14 @@ def test_a_command_is_for_the_shell_and_a_program_for_python(tmp_path: Path) -> 
             "Exit code 2.\n\nOutput:\none\ntwo\n\nErrors:\nbad",
         ),
         (
-            SandboxOutcome(exit_code=137, stdout="y", truncated=True, stopped="3 seconds"),
+            SandboxOutcome(exit_code=137, stdout="y", truncated=True, stopped="3 s"),
             False,
-            f"Stopped: more than 3 seconds.\n\nOutput:\ny\n\n{MORE}",
+            f"Stopped: more than 3 s.\n\nOutput:\ny\n\n{MORE}",
         ),
         (
-            SandboxOutcome(exit_code=0, stopped="3 seconds", timed_out=True),
+            SandboxOutcome(exit_code=0, stopped="3 s", timed_out=True),
             False,
-            "Stopped: more than 3 seconds.\n\nNo output.",
+            "Stopped: more than 3 s.\n\nNo output.",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_command_has_a_program(argv: Any) -> None:
 
 
 def test_the_longest_command_is_executed(tmp_path: Path) -> None:
-    """4,096 characters, whatever they are in bytes, for 120 seconds."""
+    """4,096 characters, whatever they are in bytes, for 120 s."""
     longest = "ä" * 4096
     section, runner = section_of({longest: lambda _: SandboxOutcome(exit_code=0)})
     call(section, tmp_path, "shell_execute", command=longest, timeout_seconds=120)
@@ -156,7 +156,7 @@ def test_what_a_failed_command_did_to_files_is_undone(tmp_path: Path, ledger: Le
         {
             "good": writes("good.txt", "1"),
             "bad": writes("bad.txt", "2", exit_code=1),
-            "slow": writes("slow.txt", "3", exit_code=0, stopped="30 seconds"),
+            "slow": writes("slow.txt", "3", exit_code=0, stopped="30 s"),
             "look": look,
         }
     )
