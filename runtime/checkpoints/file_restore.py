@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import stat
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
+from uuid import uuid4
 
-from turnledger.runtime.checkpoints.file_tree import UNFINISHED, Kind, leads_out
+from turnledger.runtime.checkpoints.file_tree import UNFINISHED, Kind, is_too_deep, leads_out
 from turnledger.runtime.errors import SnapshotRestoreError
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Wanted(NamedTuple):
@@ -50,6 +54,7 @@ def restore(root: str, wanted: Sequence[Wanted]) -> None:
     kept = {one.path for one in wanted if one.kind != "directory"}
     try:
         os.makedirs(root, exist_ok=True)
+        _make_removable(root)
         _remove_others(root, "", kept, directories)
         for path in sorted(directories):
             os.makedirs(os.path.join(root, path), exist_ok=True)
@@ -60,6 +65,47 @@ def restore(root: str, wanted: Sequence[Wanted]) -> None:
         raise SnapshotRestoreError(
             f"The directory {root} is only partly restored: {error}. Fix that, and restore again."
         ) from error
+
+
+def _make_removable(root: str) -> None:
+    """Make everything in a directory removable, whatever a program left there.
+
+    Directories that their owner may not enter are opened for it. Those nested too deep are moved
+    to the top, where they are among those to remove. Links are not followed.
+    """
+    os.chmod(root, os.stat(root).st_mode | stat.S_IRWXU)
+    top = os.open(root, _DIRECTORY)
+    try:
+        names = deque(os.listdir(top))
+        while names:
+            name = names.popleft()
+            names.extend(_opened(top, top, name, name))
+    finally:
+        os.close(top)
+
+
+def _opened(top: int, folder: int, name: str, path: str) -> Iterator[str]:
+    """Open a directory and those within it; iterates over the names of what is moved."""
+    mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    if not stat.S_ISDIR(mode):
+        return
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.chmod(f"/proc/self/fd/{handle}", mode | stat.S_IRWXU)
+        finally:
+            os.close(handle)
+    if is_too_deep(path):
+        moved = f"{UNFINISHED}-{uuid4()}"
+        os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=top)
+        yield moved
+        return
+    within = os.open(name, _DIRECTORY, dir_fd=folder)
+    try:
+        for one in os.listdir(within):
+            yield from _opened(top, within, one, f"{path}/{one}")
+    finally:
+        os.close(within)
 
 
 def _remove_others(root: str, below: str, kept: set[str], directories: set[str]) -> None:

@@ -22,6 +22,11 @@ Kind = Literal["file", "executable", "link", "directory", "other"]
 
 # The temporary name of a file that is being restored: never part of a snapshot.
 UNFINISHED = ".turnledger-restoring"
+# Directories within each other: what walks through them may be recursive, and paths have a limit.
+MOST_DEPTH = 128
+# What walks through directories is recursive, and the system's paths have at most 4096 bytes.
+_MOST_DEPTH = 128
+_MOST_PATH_BYTES = 2048
 _MARKS: dict[Kind, str] = {"executable": "//x", "link": "//l", "directory": "/", "file": ""}
 
 
@@ -55,17 +60,33 @@ class Found(NamedTuple):
 
 
 def walk(root: str, below: str = "") -> Iterator[Found]:
-    """Iterate over the entries of a directory at any depth, sorted; directories only if empty."""
+    """Iterate over the entries of a directory at any depth, sorted; directories only if empty.
+
+    ResourceSnapshotError if directories are nested too deep.
+    """
     with os.scandir(os.path.join(root, below)) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
         path = f"{below}/{entry.name}" if below else entry.name
         status = entry.stat(follow_symlinks=False)
-        if stat.S_ISDIR(status.st_mode):
+        if stat.S_ISDIR(status.st_mode) and entry.name == UNFINISHED:
+            yield Found(path, "other", Stamp.of(status))
+        elif stat.S_ISDIR(status.st_mode):
+            if is_too_deep(path):
+                raise ResourceSnapshotError(
+                    f"more than {_MOST_DEPTH} directories within each other, or more than "
+                    f"{_MOST_PATH_BYTES} bytes",
+                    path=path,
+                )
             within = list(walk(root, path))
             yield from within or [Found(path, "directory", Stamp.of(status))]
         elif entry.name != UNFINISHED:
             yield Found(path, _kind(status.st_mode), Stamp.of(status))
+
+
+def is_too_deep(path: str) -> bool:
+    """Whether a directory is nested deeper than is snapshotted, or its path is longer."""
+    return path.count("/") >= _MOST_DEPTH or len(os.fsencode(path)) > _MOST_PATH_BYTES
 
 
 def look(root: str, path: str) -> Found:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -234,7 +235,8 @@ class SnapshotableFilesystem:
     def _wanted(self, files: Mapping[str, str], blobs: Blobs) -> list[Wanted]:
         """Make the entries to restore, with the bytes of those that are not there already."""
         there: dict[str, Found] = {}
-        if self.root.is_dir():
+        # What can't be walked through is restored as a whole.
+        with suppress(OSError, ResourceSnapshotError):
             there = {one.key: one for one in walk(str(self.root)) if one.kind != "other"}
         wanted: list[Wanted] = []
         for key, name in files.items():

@@ -10,23 +10,43 @@ from turnledger.runtime.workspace.digest import (
     latest_workspace_digest,
     set_workspace_digest,
 )
+from turnledger.runtime.workspace.directory import WorkspaceError
 from turnledger.runtime.workspace.mounts import HostMount
 from turnledger.runtime.workspace.planning import PlanningStrategy, PlanningToolsSection
+from turnledger.runtime.workspace.sandbox import (
+    LIMITS,
+    SandboxCommand,
+    SandboxLimits,
+    SandboxOutcome,
+    SandboxRunner,
+    SandboxUnavailableError,
+    default_runner,
+)
+from turnledger.runtime.workspace.sandbox_section import PodmanSandboxSection
 from turnledger.runtime.workspace.sections import VfsToolsSection, WorkspaceSection
 
 __all__ = [
     "HostMount",
+    "LIMITS",
     "OptimizationResult",
     "OptimizationScope",
     "Plan",
     "PlanStep",
     "PlanningStrategy",
     "PlanningToolsSection",
+    "PodmanSandboxSection",
+    "SandboxCommand",
+    "SandboxLimits",
+    "SandboxOutcome",
+    "SandboxRunner",
+    "SandboxUnavailableError",
     "VfsToolsSection",
     "WorkspaceDigest",
     "WorkspaceDigestSection",
+    "WorkspaceError",
     "WorkspaceSection",
     "clear_workspace_digest",
+    "default_runner",
     "latest_workspace_digest",
     "set_workspace_digest",
 ]

@@ -2,17 +2,8 @@
 
 The resource is a `SnapshotableFilesystem`, so what a tool does to its files is recorded with its
 result, undone if it fails, and restored by a recovery. `WorkspaceSection` has the file tools and
-the mounts; a section that can do more adds its own tools and text to them:
-
-    class PodmanSandboxSection(WorkspaceSection):
-        def __init__(self, *, mounts=(), allowed_host_roots=(), key=..., title=..., runner=None):
-            tools = [Tool[ShellExecute, None](name="shell_execute", ...)]
-            super().__init__(
-                mounts=mounts, allowed_host_roots=allowed_host_roots, key=key, title=title,
-                tools=tools, text="Commands run in ...",
-            )
-
-Its handlers find the directory with `workspace_of(context.resources).root`.
+the mounts; `PodmanSandboxSection` adds tools and text of its own to them. A handler finds the
+directory with `workspace_of(context.resources).root`.
 """
 
 from __future__ import annotations

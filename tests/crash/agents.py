@@ -36,6 +36,7 @@ from turnledger.runtime.workspace import (
     VfsToolsSection,
     WorkspaceDigest,
     WorkspaceDigestSection,
+    WorkspaceSection,
 )
 
 
@@ -171,41 +172,43 @@ class Agent(MainLoop[Order, Any]):
 class Clerk(Agent):
     """An agent whose effects are the files of a workspace: a new, empty folder for each process.
 
-    If it is `optimized`, the digest of the workspace is written first, in a run of its own.
+    If its kind is "optimized", the digest of the workspace is written first, in a run of its own.
     """
 
     def __init__(
-        self, folder: Path, ledger: Ledger | None, *, optimized: bool = False, **options: Any
+        self, folder: Path, ledger: Ledger | None, *, kind: str = "workspace", **options: Any
     ) -> None:
-        self._optimized = optimized
         self.host, self._folder = folder / "host", folder
         self.host.mkdir(exist_ok=True)
         (self.host / "prices.txt").write_text("tea 1\n" * 1000)
-        workspace = folder / f"workspace-{len(self._workspaces()):03}"
+        workspace = folder / f"workspace-{len(self.workspaces):03}"
         workspace.mkdir()
         resources = {"workspace": SnapshotableFilesystem(workspace)}
-        super().__init__("workspace", folder / "effects", ledger, resources=resources, **options)
+        super().__init__(kind, folder / "effects", ledger, resources=resources, **options)
 
-    def _workspaces(self) -> list[Path]:
+    @property
+    def workspaces(self) -> list[Path]:
+        """The folders of all processes so far."""
         return sorted(self._folder.glob("workspace-*"))
 
     def effects(self) -> list[str]:
         """Paths and blob names of all files that the last process left which had any."""
-        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self._workspaces()]
+        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self.workspaces]
         last = next(filter(None, reversed(manifests)), {})
         return [f"{path} {name}" for path, name in last.items()]
 
     def needs_optimization(self, session: Session) -> bool:
-        return self._optimized and session[WorkspaceDigest].latest() is None
+        return self.kind == "optimized" and session[WorkspaceDigest].latest() is None
+
+    def _section(self) -> WorkspaceSection:
+        return VfsToolsSection(mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent])
 
     def create_prompt(self, request: Order) -> Prompt[Any]:
-        section = VfsToolsSection(
-            mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent]
-        )
+        section = self._section()
         template: PromptTemplate[Any] = PromptTemplate(
             ns="crash",
             key=self.kind,
-            sections=[section, *([WorkspaceDigestSection()] if self._optimized else [])],
+            sections=[section, *([WorkspaceDigestSection()] if self.kind == "optimized" else [])],
         )
         return Prompt(template)
 
@@ -256,7 +259,7 @@ SCRIPTS["workspace"] = [
     ),
     says("Done."),
 ]
-# The digest of the workspace is written first, in a run of its own.
+SCRIPTS["optimized"] = SCRIPTS["workspace"]
 _EXPLORING = [
     calls(("x1", "write_file", '{"file_path": "/seen", "content": "x"}')),
     calls(("x2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),

@@ -17,11 +17,17 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.crash.agents import Agent, Clerk, Order
+from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
 from turnledger.projections import state_at
-from turnledger.runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
+from turnledger.runtime import (
+    DecisionRequiredError,
+    FilesystemCheckpointBackend,
+    RecoveryConfig,
+    replay,
+)
 from turnledger.runtime.loop.optimize import SERVES_TAG
 from turnledger.runtime.workspace import directory
 
@@ -98,8 +104,9 @@ def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) 
         recovery = RecoveryConfig(backend=backend, max_attempts=50)
     if plan["kind"] in ("workspace", "optimized"):
         _lay_in_files(point)
-        optimized = plan["kind"] == "optimized"
-        return Clerk(Path(place), ledger, optimized=optimized, point=point, recovery=recovery)
+        return Clerk(Path(place), ledger, kind=plan["kind"], point=point, recovery=recovery)
+    if plan["kind"] in COMMANDS:
+        return Operator(Path(place), ledger, kind=plan["kind"], point=point, recovery=recovery)
     return Agent(
         plan["kind"],
         Path(place) / "effects",
@@ -201,7 +208,10 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
         agent = _agent(plan, place, ledger, point)
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
             shutil.rmtree(agent.host)  # as on another machine
-        voice.say("outcome", _finished(plan, agent, step, ledger))
+        outcome = _finished(plan, agent, step, ledger)
+        if isinstance(agent, Clerk):
+            outcome["divergence"] = _divergence(plan, place, ledger, run_id(plan, step))
+        voice.say("outcome", outcome)
 
 
 def _finished(
@@ -235,6 +245,16 @@ def _finished(
                     told["outcome"] += state_at(ledger, inner.run_id).outcome_digest
             told["doubts"] += _doubts(ledger, run)
     return {**told, "effects": agent.effects()}
+
+
+def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> str:
+    """What a replay finds that has neither files nor a host to read them from."""
+    agent = _agent(plan, place, ledger, lambda name: None)
+    assert isinstance(agent, Clerk)
+    shutil.rmtree(agent.host)
+    found = replay(ledger, run, loop=agent).divergence
+    assert not any(agent.workspaces[-1].iterdir())
+    return "" if found is None else found.summary
 
 
 def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:

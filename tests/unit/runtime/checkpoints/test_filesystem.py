@@ -508,3 +508,63 @@ def test_any_directory_is_put_back_from_any_other(
         assert contents(root) == before
         resource.restore(second.files, blobs)
         assert contents(root) == after
+
+
+def nested(root: Path, levels: int, name: str = "d") -> None:
+    """Make directories within each other, deeper than any path can name."""
+    folder = os.open(root, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=folder)
+        above, folder = folder, os.open(name, os.O_RDONLY, dir_fd=folder)
+        os.close(above)
+    os.close(folder)
+
+
+@pytest.mark.parametrize(("levels", "name"), [(300, "d"), (30, "d" * 200)])
+def test_directories_nested_too_deep_are_refused_and_can_be_removed(
+    tmp_path: Path, levels: int, name: str
+) -> None:
+    """A program can nest directories deeper than a path reaches; restoring removes them."""
+    files = SnapshotableFilesystem(tmp_path / "files")
+    write(files.root, kept="kept")
+    before = files.snapshot()
+    nested(files.root, levels, name)
+    with pytest.raises(ResourceSnapshotError, match="within each other"):
+        files.snapshot()
+    files.restore(before)
+    assert contents(files.root) == {"kept": (b"kept", False)}
+
+
+def test_a_directory_with_the_temporary_name_of_restoring_is_refused(tmp_path: Path) -> None:
+    """A snapshot with it could never be restored."""
+    files = SnapshotableFilesystem(tmp_path / "files")
+    write(files.root, kept="kept")
+    before = files.snapshot()
+    (files.root / UNFINISHED).mkdir()
+    (files.root / UNFINISHED / "inner").touch()
+    with pytest.raises(ResourceSnapshotError, match="neither a file"):
+        files.snapshot()
+    write(files.root, kept="changed")
+    files.restore(before)
+    assert contents(files.root) == {"kept": (b"kept", False)}
+
+
+def test_directories_that_their_owner_may_not_enter_are_removed() -> None:
+    """Restoring needs no rights that a program has taken away; root has them anyway."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.seteuid(65534)
+        try:
+            files = SnapshotableFilesystem(f"{folder}/files")
+            write(files.root, kept="kept")
+            before = files.snapshot()
+            write(files.root, closed__inner__file="")
+            for path in (files.root / "closed/inner", files.root / "closed", files.root):
+                path.chmod(0)
+            files.restore(before)
+            assert contents(files.root) == {"kept": (b"kept", False)}
+        finally:
+            if is_root:
+                os.seteuid(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.runtime.workspace.agents import TOOLS, use
 from turnledger.runtime import ToolContext
-from turnledger.runtime.workspace import search
+from turnledger.runtime.workspace import directory, search
 
 # What a file of text may hold: anything but NUL.
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
@@ -45,10 +46,12 @@ def test_ls_lists_names_sizes_and_where_links_lead(tmp_path: Path) -> None:
 
 
 def test_a_name_that_can_not_be_printed_is_escaped(tmp_path: Path) -> None:
-    """So that it can neither look like another line nor break the record."""
+    """So that it can neither look like another line nor break the record; other names are not."""
     (tmp_path / "a\nb").write_text("")
+    done(tmp_path, "write_file", file_path="a\u202fc \N{COFFIN}", content="")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_text("")
-    assert done(tmp_path, "ls") == "a\\nb (0 bytes)\n\\udcff (0 bytes)"
+    listed = done(tmp_path, "ls").split("\n")
+    assert listed == ["a\\nb (0 bytes)", "a\u202fc \N{COFFIN} (0 bytes)", "\\udcff (0 bytes)"]
 
 
 def test_read_file_numbers_the_lines_and_tells_how_to_go_on(tmp_path: Path) -> None:
@@ -152,6 +155,25 @@ def test_links_within_the_workspace_are_followed(tmp_path: Path) -> None:
     assert (tmp_path / "a/b/up").is_symlink()
 
 
+def test_an_absolute_link_leads_outside_even_if_the_workspace_has_that_path(tmp_path: Path) -> None:
+    """It means a path of the host, which is not looked at."""
+    (tmp_path / "c").write_text("here")
+    (tmp_path / "link").symlink_to("/c")
+    assert refused(tmp_path, "read_file", file_path="link") == "link: a link leads outside"
+
+
+def test_what_is_not_a_file_is_named_as_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory, a pipe, and a pipe that takes a file's place after the look at it."""
+    os.mkfifo(tmp_path / "pipe")
+    assert refused(tmp_path, "read_file", file_path="/") == "/: is a directory"
+    told = refused(tmp_path, "read_file", file_path="pipe")
+    assert told == "pipe: is neither a file nor a directory"
+    monkeypatch.setattr(directory, "_mode", lambda name, parent: stat.S_IFREG)
+    assert refused(tmp_path, "read_file", file_path="pipe") == told
+
+
 def test_glob_finds_paths_by_pattern(tmp_path: Path) -> None:
     """A star stays within a step, two stars are any number of steps, links are not entered."""
     for path in ("a.py", "b.md", "d/c.py", "d/e/f.py"):
@@ -202,6 +224,7 @@ def test_grep_finds_lines_by_expression(tmp_path: Path) -> None:
     assert done(tmp_path, "grep", pattern="nowhere") == "Nothing matches."
     assert "Invalid expression '(': missing )" in refused(tmp_path, "grep", pattern="(")
     assert "does not exist" in refused(tmp_path, "grep", pattern="x", path="/none")
+    assert "a binary file" in refused(tmp_path, "grep", pattern="x", path="/c")
 
 
 @pytest.mark.process

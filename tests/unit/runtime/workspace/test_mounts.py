@@ -25,10 +25,10 @@ from turnledger.runtime import (
     Tool,
     ToolContext,
     ToolResult,
-    WorkspaceError,
     replay,
+    replay_live,
 )
-from turnledger.runtime.workspace import HostMount, VfsToolsSection, mounts
+from turnledger.runtime.workspace import HostMount, VfsToolsSection, WorkspaceError, mounts
 
 EDIT = uses(
     ("edit_file", {"file_path": "/host/a.txt", "old_string": "one", "new_string": "two"}),
@@ -148,6 +148,21 @@ def test_a_replay_reads_nothing_of_the_host_and_writes_no_file(
     loop = Clerk(crashing(EDIT, 1), tmp_path / "replayed", mounted(host), ledger=ledger)
     assert replay(ledger, run, loop=loop).divergence is None
     assert not list((tmp_path / "replayed").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("live", "left"), [("model", {}), ("tool:edit_file", EDITED), ("tool:write_file", EDITED)]
+)
+def test_a_partly_live_replay_has_files_for_live_tools_alone(
+    live: str, left: dict[str, Any], ledger: Ledger, host: Path, tmp_path: Path
+) -> None:
+    """From the record: the host is not read."""
+    run = new_run_id()
+    Clerk(EDIT, tmp_path / "w", mounted(host), ledger=ledger).execute(Job(), run_id=run)
+    shutil.rmtree(host)
+    loop = Clerk(EDIT, tmp_path / "live", mounted(host), ledger=ledger)
+    assert replay_live(ledger, run, loop, live=[live]).status == "completed"
+    assert contents(tmp_path / "live") == left
 
 
 def test_the_next_run_of_a_session_gets_the_hosts_files_of_its_time(
