@@ -41,6 +41,8 @@ def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 # A key in the run index: short enough to be indexed, and without NUL, which PostgreSQL refuses.
 Key = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00]*$")]
+# The key of a prompt that has a stream: "ns/key" names one prompt only.
+PromptKey = Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\x00/]+\Z")]
 CustomKind = Annotated[
     str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+\Z")
 ]
@@ -239,22 +241,19 @@ class OfferedTool(Value, frozen=True):
 
 
 class UsedOverrides(Value, frozen=True):
-    """The overrides that a prompt was rendered with, and where they came from.
+    """The overrides that a prompt was rendered with: the store, the tag asked for, the version.
 
-    Attributes:
-        store: The name of the store.
-        tag: The tag that was asked for.
-        digest: Of the texts that were applied.
-        authored: Digest of the prompt without these texts: what only the program decides.
-        version: The store's version of the prompt's texts; None if it keeps no versions.
-        paths: The section paths, and "tool:NAME", whose texts were replaced.
+    `digest` is of the texts that were applied, at `paths`; `authored` is of the prompt without
+    them, which is what only the program decides.
     """
 
     store: str
     tag: str
     digest: str
     authored: str
+    # None if the store keeps no versions.
     version: Count | None = None
+    # Section paths, and "tool:NAME".
     paths: tuple[str, ...] = ()
 
 
@@ -506,7 +505,7 @@ class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.override_set"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     path: Key
     body: str
     replaces: str = ""
@@ -520,7 +519,7 @@ class PromptOverrideCleared(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.override_cleared"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     path: Key
     note: str = ""
     cleared_by: str = ""
@@ -536,7 +535,7 @@ class PromptTagMoved(BaseEvent, frozen=True, kw_only=True):
     tag = "prompt.tag_moved"
 
     prompt_ns: Key
-    prompt_key: Key
+    prompt_key: PromptKey
     tag_name: TagName
     version: Count
     note: str = ""
@@ -595,6 +594,19 @@ PromptEvent: TypeAlias = PromptOverrideSet | PromptOverrideCleared | PromptTagMo
 PROMPT_TAGS = frozenset(kind.tag for kind in get_args(PromptEvent))
 
 
+def is_in_its_stream(event: Event, run_id: str, kind: str) -> bool:
+    """Whether an event may stand in a stream of this kind: a prompt's in its own, others in runs.
+
+    Args:
+        event: The event.
+        run_id: The stream's id, as it is stored.
+        kind: The kind in its row of the index; of a stream's first event, its own kind.
+    """
+    if not isinstance(event, PromptEvent):
+        return kind != "prompt"
+    return kind == "prompt" and run_id == str(prompt_stream_id(event.prompt_ns, event.prompt_key))
+
+
 @check_arguments
 def prompt_stream_id(ns: str, key: str) -> UUID:
     """The id of a prompt's stream of overrides, the same in every ledger."""
@@ -602,7 +614,10 @@ def prompt_stream_id(ns: str, key: str) -> UUID:
         raise InvalidInputError(
             f"Invalid prompt key {short_repr(key)}: expected text without '/', and not empty."
         )
-    return uuid5(_PROMPTS, f"{ns}/{key}")
+    try:
+        return uuid5(_PROMPTS, f"{ns}/{key}")
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"Invalid prompt name: it is not Unicode text: {error}.") from None
 
 
 # --- catalogues --------------------------------------------------------------------

@@ -17,7 +17,7 @@ from turnledger.ledger.clock import is_moment
 from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError, RunNotFoundError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import UUID_TEXT, link
-from turnledger.ledger.events.types import Event, PromptEvent, RunStarted
+from turnledger.ledger.events.types import Event, PromptEvent, RunStarted, is_in_its_stream
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import (
     INDEXED_TAGS,
@@ -186,8 +186,10 @@ class RunCheck:
                 return f"blob {name} is missing or changed"
         if self.count and isinstance(event, RunStarted):
             return "the run starts a second time"
-        if self.count and isinstance(event, PromptEvent) != (self.state.kind == PROMPT):
-            return "events of a prompt and of a run are in one stream"
+        is_first = not self.count and isinstance(event, PromptEvent)
+        kind = PROMPT if is_first else self.state.kind
+        if not is_in_its_stream(event, self.state.run_id, kind):
+            return "the event does not belong into this stream: a prompt's has its events only"
         return None
 
     def _gap(self, row: RawRow) -> Problem:

@@ -13,7 +13,13 @@ from turnledger.ledger.errors import EventDecodeError, TurnledgerError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, linker
 from turnledger.ledger.events.limits import Limits
-from turnledger.ledger.events.types import CATALOGUE, PROMPT_TAGS, Event, RunStarted
+from turnledger.ledger.events.types import (
+    CATALOGUE,
+    PROMPT_TAGS,
+    Event,
+    RunStarted,
+    is_in_its_stream,
+)
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunRow, child_of
 from turnledger.ledger.runs.record import NewRow
@@ -232,10 +238,11 @@ class Checker:
             self._damaged(f"run {line.run_id}, version {line.version}: a run starts only once")
         if start is not None and line.type in PROMPT_TAGS:
             self._prompts.add(line.run_id)
-        if (line.type in PROMPT_TAGS) != (line.run_id in self._prompts):
+        kind = "prompt" if line.run_id in self._prompts else "run"
+        if not is_in_its_stream(event, line.run_id, kind):
             self._damaged(
-                f"run {line.run_id}, version {line.version}: events of a prompt and of a run are "
-                "in one stream"
+                f"run {line.run_id}, version {line.version}: the event does not belong into this "
+                "stream: a prompt's has its events only"
             )
         self._count_commit(moment, len(data), start is not None)
         blobs = self._blobs_of(event)

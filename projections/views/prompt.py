@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import assert_never, final, get_args
+from typing import Any, assert_never, final, get_args
 
 import msgspec
 
 from turnledger.ledger import PromptOverrideCleared, PromptOverrideSet, PromptTagMoved, Record
 from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import canonical, combine
-from turnledger.projections.projection import Projection
+from turnledger.projections.projection import Projection, as_json
 
 
 class PromptOverride(msgspec.Struct, frozen=True):
@@ -61,6 +61,9 @@ class PromptOverrides(Projection[PromptState]):
             case _:
                 assert_never(event)
         return PromptState(event.prompt_ns, event.prompt_key, overrides, tags)
+
+    def to_json(self, state: PromptState) -> Any:
+        return as_json(state)
 
     def digest(self, state: PromptState) -> bytes:
         return combine("prompt", canonical(state))

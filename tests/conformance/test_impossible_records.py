@@ -12,7 +12,18 @@ import pytest
 
 from tests.conformance.harness import StoreUnderTest, Vandal
 from tests.conformance.samples import note, notes
-from turnledger.ledger import ANY, NEW, IntegrityFailureError, Ledger, RunStarted, new_run_id
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    CustomEvent,
+    IntegrityFailureError,
+    Ledger,
+    PromptOverrideCleared,
+    PromptOverrideSet,
+    RunStarted,
+    new_run_id,
+    prompt_stream_id,
+)
 from turnledger.ledger.events.chain import GENESIS, link
 from turnledger.ledger.integrity.seal import check_seal, make_seal
 
@@ -69,6 +80,24 @@ def test_a_second_start_is_named(store: StoreUnderTest) -> None:
     ledger.append(run, notes(2), NEW)
     relinked(store.vandal, run, 2, tag=RunStarted.tag.encode(), data=b"{}")
     assert "starts a second time" in what(ledger)
+
+
+def test_an_event_in_a_stream_of_another_kind_is_named(store: StoreUnderTest) -> None:
+    """A prompt's in a run, a run's in a prompt's stream, and one in that of another prompt."""
+    ledger = store.open()
+    run, streams = new_run_id(), [prompt_stream_id("n", key) for key in ("k", "l")]
+    ledger.append(run, notes(2), NEW)
+    for key, stream in zip(("k", "l"), streams, strict=True):
+        made = PromptOverrideSet(prompt_ns="n", prompt_key=key, path="p", body="b")
+        ledger.append(stream, [made, made], NEW)
+    assert ledger.verify_all().ok
+    other = b'{"prompt_ns":"n","prompt_key":"x","path":"p"}'
+    relinked(store.vandal, run, 2, tag=PromptOverrideCleared.tag.encode(), data=other)
+    relinked(store.vandal, streams[0], 2, tag=CustomEvent.tag.encode(), data=b'{"kind":"a.b"}')
+    relinked(store.vandal, streams[1], 2, tag=PromptOverrideCleared.tag.encode(), data=other)
+    problems = ledger.verify_all().problems
+    assert {problem.run_id for problem in problems} == set(map(str, [run, *streams]))
+    assert all("does not belong" in problem.what for problem in problems)
 
 
 def test_a_fork_from_the_middle_of_a_commit_is_named(store: StoreUnderTest) -> None:

@@ -32,12 +32,16 @@ from turnledger.ledger import (
     IntegrityFailureError,
     Ledger,
     Problem,
+    PromptOverrideCleared,
+    PromptOverrideSet,
+    PromptTagMoved,
     Report,
     RunStarted,
     RunWaiting,
     TurnledgerError,
     blob_name,
     new_run_id,
+    prompt_stream_id,
 )
 from turnledger.ledger.events.chain import link
 from turnledger.ledger.events.types import EVENT_TYPES
@@ -80,6 +84,10 @@ def populate(ledger: Ledger) -> dict[str, UUID]:
     ledger.append(of_fork, [RunWaiting(reason="?"), note(5)], ANY)
     continuation = ledger.continuation(full)
     ledger.append(single, RunStarted(tags={"only": "one"}), NEW)
+    prompt, name = prompt_stream_id("ns", "key"), {"prompt_ns": "ns", "prompt_key": "key"}
+    ledger.append(prompt, PromptOverrideSet(**name, path="task", body="Do it.", replaces="d"), NEW)
+    ledger.append(prompt, PromptTagMoved(**name, tag_name="stable", version=1), 1)
+    ledger.append(prompt, PromptOverrideCleared(**name, path="task"), 2)
     return {
         "full": full,
         "plain": plain,
@@ -87,6 +95,7 @@ def populate(ledger: Ledger) -> dict[str, UUID]:
         "of_fork": of_fork,
         "continuation": continuation,
         "single": single,
+        "prompt": prompt,
     }
 
 
@@ -108,7 +117,7 @@ def names(report: Report, run_id: object, version: int, position: int | None = N
 def test_the_scene_holds_every_kind_of_event(crime: Crime) -> None:
     """Otherwise the changes below would miss some."""
     assert {row.tag.decode() for row in crime.rows} == set(EVENT_TYPES)
-    assert len(crime.runs) == 6
+    assert len(crime.runs) == 7
 
 
 # --- single bytes --------------------------------------------------------------------

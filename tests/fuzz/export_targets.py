@@ -28,6 +28,7 @@ from turnledger.projections import (
     Conversation,
     PendingTools,
     Projection,
+    PromptOverrides,
     RunSummary,
     SessionSlices,
     Timeline,
@@ -36,7 +37,16 @@ from turnledger.projections import (
 )
 
 FIELDS = ("run_id", "version", "type", "event_id", "recorded_at", "digest", "data", "blob", "end")
-VIEWS = (Conversation, PendingTools, SessionSlices, CheckpointView, Usage, RunSummary, Timeline)
+VIEWS = (
+    Conversation,
+    PendingTools,
+    SessionSlices,
+    CheckpointView,
+    Usage,
+    RunSummary,
+    Timeline,
+    PromptOverrides,
+)
 
 
 def damaged_export(dice: random.Random, choice: Sequence[bytes]) -> bytes:

@@ -15,9 +15,11 @@ from turnledger.ledger import (
     ImportReport,
     IntegrityFailureError,
     Ledger,
+    PromptOverrideCleared,
     export_runs,
     import_runs,
     new_run_id,
+    prompt_stream_id,
 )
 from turnledger.ledger.integrity.seal import Seal, check_seal, make_seal
 from turnledger.ledger.integrity.signing import new_key, read_public_key, read_signer
@@ -130,3 +132,24 @@ def test_a_ledger_that_lost_a_sealed_run_is_not_exported_whole(
     assert sealed.take(target, out.getvalue()).missing_runs == 2
     assert sealed.take(target, sealed.export()).missing_runs == 0
     export_runs(target, out, seal=sealed.seal)
+
+
+# --- streams of prompts ---------------------------------------------------------------------------
+
+CLEARED = {"prompt_ns": "n", "prompt_key": "k", "path": "p"}
+
+
+def test_events_of_prompts_and_runs_are_not_taken_in_one_stream(target: Ledger) -> None:
+    """Nor a prompt's in the stream of another, nor a fork of a prompt."""
+    tag, prompt, run = PromptOverrideCleared.tag, prompt_stream_id("n", "k"), new_run_id()
+    mixed, foreign, other, forked = Forger(), Forger(), Forger(), Forger()
+    mixed.note(prompt, 2, mixed.record(prompt, 1, tag, CLEARED))
+    foreign.record(run, 2, tag, CLEARED, foreign.note(run, 1))
+    other.record(prompt_stream_id("n", "other"), 1, tag, CLEARED)
+    forked.fork(run, prompt, 1, forked.record(prompt, 1, tag, CLEARED))
+    for forged in (mixed, foreign, other):
+        with pytest.raises(IntegrityFailureError, match="does not belong into this stream"):
+            import_runs(target, io.BytesIO(forged.file))
+    with pytest.raises(IntegrityFailureError, match="a prompt's stream"):
+        import_runs(target, io.BytesIO(forked.file))
+    assert list(target.tail()) == []

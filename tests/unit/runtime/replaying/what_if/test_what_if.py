@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.crash.agents import KINDS, Agent, Order
-from tests.replay.recording import HISTORIES, kept, opened, run_ids
+from tests.replay.recording import HISTORIES, kept, opened
 from tests.replay.script import declarations
 from tests.unit.runtime.forks import (
     TEXT,
@@ -326,7 +326,7 @@ def every_fork(ledger: Ledger, run_id: Any, declared: Declarations) -> tuple[int
 def test_every_event_of_every_history_is_changed_or_refused(name: str) -> None:
     """The fork verifies and folds, its checkpoints are right, and its parent is as it was."""
     with opened(GOLDEN[name]) as ledger:
-        for run_id in list(run_ids(ledger)):
+        for run_id in [str(info.run_id) for info in ledger.runs()]:
             forks, refusals, _ = every_fork(ledger, run_id, declarations())
             assert forks > 2
             assert refusals > forks
@@ -336,10 +336,19 @@ def test_every_event_of_every_history_is_changed_or_refused(name: str) -> None:
 def test_every_event_of_every_agents_history_is_changed_or_refused(name: str) -> None:
     """The same for the histories that real loops left."""
     with opened((HISTORIES / name).read_bytes()) as ledger:
-        for run_id in list(run_ids(ledger)):
+        for run_id in [str(info.run_id) for info in ledger.runs()]:
             forks, refusals, _ = every_fork(ledger, run_id, session_declarations())
             assert forks > 2
             assert refusals > forks
+
+
+def test_a_prompts_stream_has_no_what_if() -> None:
+    """Its overrides are set again, and its past stays: every change is refused."""
+    with opened(GOLDEN["overridden-prompt"]) as ledger:
+        (prompt,) = ledger.runs(kind="prompt")
+        forks, refusals, _ = every_fork(ledger, str(prompt.run_id), declarations())
+    assert forks == 0
+    assert refusals
 
 
 @pytest.mark.parametrize("kind", KINDS)
