@@ -12,7 +12,14 @@ import pytest
 
 from tests.e2e.driving import NOBODY, InProcess, Processes, on_a_terminal
 from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, known, record, said, story
-from turnledger.ledger import CustomEvent, Event, MessageAppended, RunResumed, RunStarted
+from turnledger.ledger import (
+    CustomEvent,
+    Event,
+    MessageAppended,
+    RunResumed,
+    RunStarted,
+    SliceEventApplied,
+)
 
 DIVERGED = 6
 
@@ -195,6 +202,27 @@ def test_what_is_not_there_is_an_error(cli: InProcess, run: UUID) -> None:
     assert cli("compare", run, NOBODY).code == 3
     assert cli("compare", NOBODY, run).code == 3
     assert cli("compare", run, run, "--state", "4:99").code == 3
+
+
+def test_plans_that_differ_are_states_that_differ(cli: InProcess) -> None:
+    """The reducers of the package's own slices are known here, without the program."""
+    one, other = (
+        record(
+            cli,
+            [
+                RunStarted(),
+                SliceEventApplied(
+                    slice="turnledger.Plan",
+                    event_type="turnledger.SetupPlan",
+                    payload={"objective": objective, "steps": []},
+                ),
+            ],
+        )
+        for objective in ("Review it", "Publish it")
+    )
+    done = cli("compare", one, other, "--state", "2:2", "-o", "json")
+    assert done.code == DIVERGED
+    assert "/slices/turnledger.Plan/0/objective" in done.out
 
 
 @pytest.mark.parametrize("more", [(), ("--all",), ("--state", "3:3"), ("-o", "json")])

@@ -27,6 +27,7 @@ from turnledger.ledger import Ledger
 from turnledger.projections import Comparison, compare
 from turnledger.projections.comparison.runs import Row, RowKind, compare_states
 from turnledger.projections.run_state.json_diff import Change
+from turnledger.runtime.session.types import SliceTypes
 
 SIGNS: dict[RowKind, str] = {"same": "=", "changed": "~", "only_first": "<", "only_second": ">"}
 STYLES: dict[RowKind, str] = {
@@ -98,7 +99,15 @@ def _states(
     ledger: Ledger, run1: UUID, run2: UUID, versions: tuple[int, int], other: Ledger | None
 ) -> bool:
     """Print the changes between two states; whether the outcome is the same."""
-    found = compare_states(ledger, run1, versions[0], run2, versions[1], other_ledger=other)
+    found = compare_states(
+        ledger,
+        run1,
+        versions[0],
+        run2,
+        versions[1],
+        other_ledger=other,
+        declarations=SliceTypes().declarations,  # those of the package's own slices
+    )
     out = printer()
     out.one(found, lambda: _print_changes(out, found.changes, ""))
     if not found.changes:
