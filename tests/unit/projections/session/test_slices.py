@@ -96,8 +96,10 @@ def declared(*reducers: tuple[type, type, Any]) -> Declarations:
     return declarations
 
 
-def operation(name: str, operation: Any, payload: Any = None) -> SliceEventApplied:
-    return SliceEventApplied(slice=name, event_type=name, operation=operation, payload=payload)
+def operation(name: str, operation: Any, payload: Any = None, item: str = "") -> SliceEventApplied:
+    return SliceEventApplied(
+        slice=name, event_type=item or name, operation=operation, payload=payload
+    )
 
 
 # --- undeclared ----------------------------------------------------------------------
@@ -118,6 +120,33 @@ def test_an_event_without_a_reducer_is_counted_and_changes_nothing() -> None:
     state = folded(changes("Plan", 1), changes("Plan", {"by": 2}, "Added")).slices
     assert state.all("Plan") == (1,)
     assert state.unapplied == 1
+
+
+def test_a_slice_of_values_of_another_type_takes_no_others() -> None:
+    """They are decoded as their own type if it is declared; others are counted."""
+    events = (
+        operation("Sent", "append", {"to": "ann"}, item="SentEmail"),
+        operation("Sent", "append", {"to": "bob"}),
+        changes("Sent", {"to": "bob"}),
+        operation("Sent", "append", {"to": "cid"}, item="SentEmail"),
+    )
+    state = folded(*events).slices
+    assert [value.to for value in state.all("Sent")] == ["ann", "cid"]
+    assert state.unapplied == 2
+    declarations = Declarations()
+    declarations.declare(SentEmail)
+    known = folded(*events, declarations=declarations).slices
+    assert known.all("Sent") == (SentEmail("ann"), SentEmail("cid"))
+    assert SessionSlices().digest(known) == SessionSlices().digest(state)
+
+
+def test_a_registered_append_takes_events_of_several_types() -> None:
+    """It is the program's own reducer: nothing is checked."""
+    declarations = declared((Step, Step, append_all), (Step, SentEmail, append_all))
+    events = (changes("Step", {"name": "a"}), changes("Step", {"to": "ann"}, "SentEmail"))
+    state = folded(*events, declarations=declarations).slices
+    assert state.all("Step") == (Step("a"), SentEmail("ann"))
+    assert state.unapplied == 0
 
 
 def test_seed_replaces_and_clear_empties() -> None:

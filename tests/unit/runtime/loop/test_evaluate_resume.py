@@ -23,20 +23,24 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     tool,
 )
-from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallRecord, ToolCallStarted
+from turnledger.ledger import (
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    MessageAppended,
+    ToolCallRecord,
+    ToolCallStarted,
+)
 from turnledger.projections import (
-    get_inner_messages,
     get_latest_evaluation_id,
-    get_pending_tool_calls,
-    inner_message_append,
 )
 from turnledger.runtime import (
     AdapterResumeState,
     ConversationNotFound,
-    InProcessEventBus,
     PromptMismatch,
     Session,
     Snapshot,
+    ToolCall,
     ToolContext,
     enable_inner_message_recording,
 )
@@ -88,61 +92,7 @@ def test_an_assistant_without_words_is_recorded_with_empty_content() -> None:
     assert messages(session)[1].content == ""
 
 
-# --- the seed's examples -----------------------------------------------------------------
-
-
-def test_the_seeds_example_of_a_basic_resume(tmp_path: Path) -> None:
-    """S0-16, S0-21: crash after tool A: its result stands, only B runs, in another process."""
-    handler = Dying("b")
-    adapter, prompt = Scripted(SCRIPT), prompt_of(tool(handler))
-    checkpoint = tmp_path / "checkpoint.json"
-
-    # Setup session with recording
-    session = Session(bus=InProcessEventBus())
-    session.mutate(InnerMessage).register(
-        InnerMessage,
-        inner_message_append,
-    )
-    session.install(Sum)
-
-    # Save checkpoint after each message
-    def save_on_change(old: Any, new: Any) -> None:
-        if len(new) > len(old):
-            checkpoint.write_text(session.snapshot().to_json())
-
-    session.observe(InnerMessage, save_on_change)
-
-    # Run evaluation
-    with pytest.raises(Crash):
-        adapter.evaluate(prompt, session=session)
-    before = session
-
-    # Load checkpoint
-    snapshot = Snapshot.from_json(checkpoint.read_text())
-    session = Session(bus=InProcessEventBus())
-    session.mutate(InnerMessage).register(
-        InnerMessage,
-        inner_message_append,
-    )
-    session.install(Sum)
-    session.mutate().rollback(snapshot)
-    evaluation = get_latest_evaluation_id(session)
-    assert evaluation == get_latest_evaluation_id(before)
-    assert evaluation is not None
-    assert [call.call_id for call in get_pending_tool_calls(session, evaluation)] == ["b"]
-
-    # Resume - will detect pending tools and continue
-    handler.dies_in = set()
-    response = Scripted(SCRIPT).evaluate(prompt, session=session, resume=True)
-    assert response.text == "3"
-    assert handler.ran == [("a", False), ("b", False), ("b", True)]
-    assert [event.params for event in response.tool_results] == [Add(2)]
-
-    # Inspecting the conversation
-    conversation = get_inner_messages(session, evaluation)
-    assert numbers(list(conversation)) == TABLE
-    assert session[Sum].all() == (Sum(1), Sum(2))
-    assert [call.status for call in conversation[1].tool_calls] == ["completed", "completed"]
+# --- from a snapshot ---------------------------------------------------------------------
 
 
 def test_a_snapshot_taken_anywhere_can_be_resumed(tmp_path: Path) -> None:
@@ -293,9 +243,11 @@ def _prefix(key: str = "sum") -> tuple[InnerMessage, ...]:
 
 
 def test_a_conversation_that_is_handed_in_goes_on() -> None:
-    """S2-19, X17: what it lacks is run, in the same evaluation."""
+    """S2-19, X17: what it lacks is run, in the same evaluation, and once."""
     session, handler = Session(), Dying()
-    state = AdapterResumeState(conversation_prefix=_prefix())
+    state = AdapterResumeState(
+        conversation_prefix=_prefix(), pending_tool_calls=(ToolCall("b", "add", {"n": 2}),)
+    )
     for _ in range(2):
         answer = Scripted(SCRIPT).evaluate(
             prompt_of(tool(handler)), session=session, resume_from=state
@@ -303,6 +255,25 @@ def test_a_conversation_that_is_handed_in_goes_on() -> None:
         assert answer.text == "3"
     assert handler.ran == [("b", True)]
     assert numbers(messages(session)) == TABLE
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (ToolCall("zz", "add"), "no message of conversation_prefix asks for it"),
+        (ToolCall("b", "subtract", {"n": 2}), "no message of conversation_prefix asks for it"),
+        (ToolCall("b", "add", {"n": 3}), "no message of conversation_prefix asks for it"),
+        (ToolCall("a", "add", {"n": 1}), "conversation_prefix has its result"),
+    ],
+)
+def test_a_pending_call_that_is_not_open_is_refused_by_name(call: ToolCall, why: str) -> None:
+    """S2-19: before anything is recorded or sent."""
+    session, adapter, handler = Session(), Scripted(SCRIPT), Dying()
+    state = AdapterResumeState(conversation_prefix=_prefix(), pending_tool_calls=(call,))
+    with pytest.raises(InvalidInputError) as refused:
+        adapter.evaluate(prompt_of(tool(handler)), session=session, resume_from=state)
+    assert f"{call.name!r} ({call.call_id!r}): {why}" in str(refused.value)
+    assert (adapter.requests, handler.ran, events(session, MessageAppended)) == ([], [], [])
 
 
 def test_a_conversation_of_another_prompt_is_not_taken_in() -> None:
