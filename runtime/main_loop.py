@@ -432,6 +432,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             yield journal
 
 
+@explain_methods()
 class OptimizationLoop(MainLoop[WorkspaceOptimization, Any]):
     """The loop of the runs that `optimize` makes for a prompt: to replay one, or recover it alone.
 

@@ -178,7 +178,6 @@ class Clerk(Agent):
     def __init__(
         self, folder: Path, ledger: Ledger | None, *, kind: str = "workspace", **options: Any
     ) -> None:
-        self._optimized = kind == "optimized"
         self.host, self._folder = folder / "host", folder
         self.host.mkdir(exist_ok=True)
         (self.host / "prices.txt").write_text("tea 1\n" * 1000)
@@ -199,7 +198,7 @@ class Clerk(Agent):
         return [f"{path} {name}" for path, name in last.items()]
 
     def needs_optimization(self, session: Session) -> bool:
-        return self._optimized and session[WorkspaceDigest].latest() is None
+        return self.kind == "optimized" and session[WorkspaceDigest].latest() is None
 
     def _section(self) -> WorkspaceSection:
         return VfsToolsSection(mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent])
@@ -209,7 +208,7 @@ class Clerk(Agent):
         template: PromptTemplate[Any] = PromptTemplate(
             ns="crash",
             key=self.kind,
-            sections=[section, *([WorkspaceDigestSection()] if self._optimized else [])],
+            sections=[section, *([WorkspaceDigestSection()] if self.kind == "optimized" else [])],
         )
         return Prompt(template)
 
@@ -260,7 +259,7 @@ SCRIPTS["workspace"] = [
     ),
     says("Done."),
 ]
-# The digest of the workspace is written first, in a run of its own.
+SCRIPTS["optimized"] = SCRIPTS["workspace"]
 _EXPLORING = [
     calls(("x1", "write_file", '{"file_path": "/seen", "content": "x"}')),
     calls(("x2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
