@@ -1,5 +1,6 @@
 """A workspace for agents: files, a sandbox, a plan and a digest, as sections of a prompt."""
 
+from turnledger.runtime.workspace.directory import WorkspaceError
 from turnledger.runtime.workspace.mounts import HostMount
 from turnledger.runtime.workspace.sandbox import (
     LIMITS,
@@ -23,6 +24,7 @@ __all__ = [
     "SandboxRunner",
     "SandboxUnavailableError",
     "VfsToolsSection",
+    "WorkspaceError",
     "WorkspaceSection",
     "default_runner",
 ]

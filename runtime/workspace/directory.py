@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple
+from unicodedata import category
 
+from turnledger.ledger.errors import TurnledgerError
 from turnledger.runtime.checkpoints.file_tree import UNFINISHED
-from turnledger.runtime.errors import WorkspaceError
 
 MOST_ENTRIES = 50_000  # of one directory, and of one walk
 MOST_STEPS = 32  # of a path; deeper directories are not walked
@@ -32,6 +33,14 @@ _READ = os.O_RDONLY | os.O_NONBLOCK | _OPEN
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
 # For the one temporary name that snapshots leave out.
 _REPLACING = Lock()
+
+
+class WorkspaceError(TurnledgerError, ValueError):
+    """A workspace is missing, or a file of it or of a mount can't be used; `path` is which."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
 
 
 class Place(NamedTuple):
@@ -67,8 +76,12 @@ class Entry(NamedTuple):
 
 
 def printable(text: str) -> str:
-    """Escape what can't be printed: control characters, bytes of a name that are not UTF-8."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    """Escape what is not text: control characters, bytes of a name that are not UTF-8."""
+    return "".join(c.encode("unicode_escape").decode() if _is_control(c) else c for c in text)
+
+
+def _is_control(character: str) -> bool:
+    return category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def steps_of(path: str) -> list[str]:
@@ -76,7 +89,7 @@ def steps_of(path: str) -> list[str]:
     shown = printable(path if len(path) <= 100 else f"{path[:100]}…")
     if len(path) > _MOST_CHARACTERS:
         raise WorkspaceError(f"longer than {_MOST_CHARACTERS} characters", path=shown)
-    if not path.isprintable():
+    if any(map(_is_control, path)):
         raise WorkspaceError("has characters that a path can't have", path=shown)
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:

@@ -15,8 +15,12 @@ from typing import Any, TypeVar
 from turnledger.runtime.agent.tool_context import ToolContext
 from turnledger.runtime.agent.tools.tool import Tool, ToolResult
 from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
-from turnledger.runtime.errors import WorkspaceError
-from turnledger.runtime.workspace.directory import Directory, printable, steps_of
+from turnledger.runtime.workspace.directory import (
+    Directory,
+    WorkspaceError,
+    printable,
+    steps_of,
+)
 from turnledger.runtime.workspace.search import (
     MOST_FILE_BYTES,
     PathPattern,
@@ -145,9 +149,7 @@ def read_file(params: ReadFile, files: Directory) -> str:
     path = params.file_path
     if params.offset < 0 or not 1 <= params.limit <= _MOST_LINES:
         raise WorkspaceError(f"Invalid range: expected offset >= 0 and limit 1 to {_MOST_LINES}.")
-    content, _ = files.read(path, MOST_FILE_BYTES)
-    if b"\0" in content:
-        raise WorkspaceError(f"a binary file of {len(content)} bytes", path=path)
+    content = _bytes_of_text(files, path)
     if not content:
         return "The file is empty."
     text, mark = _decoded(content)
@@ -228,7 +230,7 @@ def grep(params: Grep, files: Directory) -> str:
         is_file = place.mode and place.directory is None
     walked, left_out = Walked(files, params.path), list[str]()
     if is_file:
-        texts = {params.path: files.read(params.path, MOST_FILE_BYTES)[0]}
+        texts = {params.path: _bytes_of_text(files, params.path)}
     else:
         texts, left_out = readable_files(files, params.path, walked, pattern)
     found = search(params.pattern, texts, _MOST_MATCHES + 1)
@@ -246,6 +248,13 @@ def rm(params: Rm, files: Directory) -> str:
     """Handler of `rm`."""
     files.remove(params.path)
     return f"Removed {_shown(params.path)}."
+
+
+def _bytes_of_text(files: Directory, path: str) -> bytes:
+    content, _ = files.read(path, MOST_FILE_BYTES)
+    if b"\0" in content:
+        raise WorkspaceError(f"a binary file of {len(content)} bytes", path=path)
+    return content
 
 
 def _decoded(content: bytes) -> tuple[str, str]:

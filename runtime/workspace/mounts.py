@@ -15,8 +15,7 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.runtime.checkpoints.file_tree import leads_out
 from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
-from turnledger.runtime.errors import WorkspaceError
-from turnledger.runtime.workspace.directory import Directory, steps_of
+from turnledger.runtime.workspace.directory import Directory, WorkspaceError, steps_of
 
 # All mounts of a section together: their bytes are one commit of the ledger.
 MOST_FILES = 10_000

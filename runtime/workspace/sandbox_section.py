@@ -15,7 +15,7 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError
 from turnledger.runtime.agent.tool_context import ToolContext
 from turnledger.runtime.agent.tools.tool import Tool, ToolResult
-from turnledger.runtime.errors import WorkspaceError
+from turnledger.runtime.workspace.directory import WorkspaceError
 from turnledger.runtime.workspace.file_tools import workspace_of
 from turnledger.runtime.workspace.mounts import HostMount
 from turnledger.runtime.workspace.sandbox import (

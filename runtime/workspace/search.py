@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from turnledger.runtime.errors import WorkspaceError
 from turnledger.runtime.workspace.directory import (
     MOST_ENTRIES,
     MOST_STEPS,
     Directory,
     Entry,
+    WorkspaceError,
     steps_of,
 )
 
@@ -34,7 +34,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 _MOST_LINE = 500
 
 # Reads a JSON line (pattern, the files' sizes, the most matches), then the files' bytes; prints
-# JSON. Standard library only, and nothing from the environment.
+# JSON. It needs nothing but the standard library (`-I -S`).
 _CHILD = f"""
 import json, re, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, ({SECONDS}, {SECONDS}))
@@ -128,8 +128,6 @@ def search(expression: str, files: dict[str, bytes], most: int) -> list[Match]:
             input=b"".join((asked, b"\n", *files.values())),
             capture_output=True,
             timeout=SECONDS,
-            env={},
-            cwd="/",
             check=True,
         )
         answer = msgspec.json.decode(ended.stdout, type=_Answer)

@@ -174,17 +174,19 @@ class Clerk(Agent):
         self.host, self._folder = folder / "host", folder
         self.host.mkdir(exist_ok=True)
         (self.host / "prices.txt").write_text("tea 1\n" * 1000)
-        workspace = folder / f"workspace-{len(self._workspaces()):03}"
+        workspace = folder / f"workspace-{len(self.workspaces):03}"
         workspace.mkdir()
         resources = {"workspace": SnapshotableFilesystem(workspace)}
         super().__init__(kind, folder / "effects", ledger, resources=resources, **options)
 
-    def _workspaces(self) -> list[Path]:
+    @property
+    def workspaces(self) -> list[Path]:
+        """The folders of all processes so far."""
         return sorted(self._folder.glob("workspace-*"))
 
     def effects(self) -> list[str]:
         """Paths and blob names of all files that the last process left which had any."""
-        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self._workspaces()]
+        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self.workspaces]
         last = next(filter(None, reversed(manifests)), {})
         return [f"{path} {name}" for path, name in last.items()]
 

@@ -21,7 +21,12 @@ from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
 from turnledger.projections import state_at
-from turnledger.runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
+from turnledger.runtime import (
+    DecisionRequiredError,
+    FilesystemCheckpointBackend,
+    RecoveryConfig,
+    replay,
+)
 from turnledger.runtime.workspace import directory
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
@@ -200,7 +205,10 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
         agent = _agent(plan, place, ledger, point)
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
             shutil.rmtree(agent.host)  # as on another machine
-        voice.say("outcome", _finished(plan, agent, step, ledger))
+        outcome = _finished(plan, agent, step, ledger)
+        if isinstance(agent, Clerk):
+            outcome["divergence"] = _divergence(plan, place, ledger, run_id(plan, step))
+        voice.say("outcome", outcome)
 
 
 def _finished(
@@ -229,6 +237,16 @@ def _finished(
             told["status"] = state.summary.status
             told["doubts"] += _doubts(ledger, run)
     return {**told, "effects": agent.effects()}
+
+
+def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> str:
+    """What a replay finds that has neither files nor a host to read them from."""
+    agent = _agent(plan, place, ledger, lambda name: None)
+    assert isinstance(agent, Clerk)
+    shutil.rmtree(agent.host)
+    found = replay(ledger, run, loop=agent).divergence
+    assert not any(agent.workspaces[-1].iterdir())
+    return "" if found is None else found.summary
 
 
 def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:

@@ -64,13 +64,15 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
 
 
 def check_files_end_alike(runs: list[dict[str, Any]], *paths: str) -> None:
-    """The same outcome and the same files as in the run that nobody killed."""
+    """The same outcome and files as in the run that nobody killed; replays do not diverge."""
     *killed, undisturbed = runs
     expected = list(paths or ("a/", "c.txt", "host/prices.txt"))
     assert [one.split()[0] for one in undisturbed["effects"]] == expected
+    assert undisturbed["divergence"] == ""
     for run in killed:
         assert run["deaths"], run
         assert run["status"] == "completed", run
+        assert run["divergence"] == "", run
         assert run["outcome"] == undisturbed["outcome"], run
         assert run["effects"] == undisturbed["effects"], run
 

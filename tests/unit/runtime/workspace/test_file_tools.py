@@ -46,10 +46,12 @@ def test_ls_lists_names_sizes_and_where_links_lead(tmp_path: Path) -> None:
 
 
 def test_a_name_that_can_not_be_printed_is_escaped(tmp_path: Path) -> None:
-    """So that it can neither look like another line nor break the record."""
+    """So that it can neither look like another line nor break the record; other names are not."""
     (tmp_path / "a\nb").write_text("")
+    done(tmp_path, "write_file", file_path="a\u202fc \N{COFFIN}", content="")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_text("")
-    assert done(tmp_path, "ls") == "a\\nb (0 bytes)\n\\udcff (0 bytes)"
+    listed = done(tmp_path, "ls").split("\n")
+    assert listed == ["a\\nb (0 bytes)", "a\u202fc \N{COFFIN} (0 bytes)", "\\udcff (0 bytes)"]
 
 
 def test_read_file_numbers_the_lines_and_tells_how_to_go_on(tmp_path: Path) -> None:
@@ -222,6 +224,7 @@ def test_grep_finds_lines_by_expression(tmp_path: Path) -> None:
     assert done(tmp_path, "grep", pattern="nowhere") == "Nothing matches."
     assert "Invalid expression '(': missing )" in refused(tmp_path, "grep", pattern="(")
     assert "does not exist" in refused(tmp_path, "grep", pattern="x", path="/none")
+    assert "a binary file" in refused(tmp_path, "grep", pattern="x", path="/c")
 
 
 @pytest.mark.process

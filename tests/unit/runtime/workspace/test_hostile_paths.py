@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.runtime.workspace.agents import use
@@ -115,6 +115,7 @@ def test_two_thousand_more_are_contained() -> None:
     check_contained(generated(2000))
 
 
+@settings(max_examples=40)  # each has a world of its own
 @given(st.lists(st.sampled_from(STEPS) | st.text(max_size=4), max_size=6).map("/".join))
 def test_any_path_is_contained(path: str) -> None:
     """Of steps that are dangerous and of any text."""

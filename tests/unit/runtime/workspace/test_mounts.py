@@ -25,11 +25,10 @@ from turnledger.runtime import (
     Tool,
     ToolContext,
     ToolResult,
-    WorkspaceError,
     replay,
     replay_live,
 )
-from turnledger.runtime.workspace import HostMount, VfsToolsSection, mounts
+from turnledger.runtime.workspace import HostMount, VfsToolsSection, WorkspaceError, mounts
 
 EDIT = uses(
     ("edit_file", {"file_path": "/host/a.txt", "old_string": "one", "new_string": "two"}),
