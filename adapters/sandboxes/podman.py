@@ -10,7 +10,6 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 from turnledger.adapters.sandboxes.supervision import (
@@ -66,11 +65,6 @@ class PodmanRunner:
     def run(self, directory: Path, command: SandboxCommand) -> SandboxOutcome:
         """Execute a command; SandboxUnavailableError if the sandbox can't start it."""
         directory = prepared(directory)
-        # podman's monitor writes a file into its working directory when memory is exceeded.
-        with TemporaryDirectory(prefix="turnledger-podman-") as scratch:
-            return self._run(directory, command, scratch)
-
-    def _run(self, directory: Path, command: SandboxCommand, scratch: str) -> SandboxOutcome:
         container = f"turnledger-{uuid4()}"
         try:
             process = subprocess.Popen(  # noqa: S603 - it is what a sandbox is for
@@ -78,7 +72,9 @@ class PodmanRunner:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=scratch,
+                # Where nothing can be written: podman's monitor leaves a file in its working
+                # directory when the memory limit is exceeded.
+                cwd="/proc",
             )
         except OSError as error:
             raise SandboxUnavailableError(f"podman can't be started: {error}") from error

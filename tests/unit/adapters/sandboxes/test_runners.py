@@ -77,7 +77,9 @@ def test_of_long_output_the_beginning_is_kept(
     outcome = runner.run(tmp_path, SandboxCommand(("python3", "-"), program))
     kept = getattr(outcome, stream)
     assert outcome.truncated
-    assert kept == "a" + "ä" * (LIMITS.output_bytes // 4 - 1)
+    assert kept == "a" + "ä" * (len(kept) - 1)
+    # podman's runner has a line of its own before that.
+    assert LIMITS.output_bytes // 2 - 40 <= len(kept.encode()) <= LIMITS.output_bytes // 2
     assert (tmp_path / "end").exists()
 
 
