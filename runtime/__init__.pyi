@@ -21,6 +21,8 @@ from turnledger.runtime.agent.prompts import PromptTemplate as PromptTemplate
 from turnledger.runtime.agent.tool_context import ToolContext as ToolContext
 from turnledger.runtime.agent.tools import Tool as Tool
 from turnledger.runtime.agent.tools import ToolResult as ToolResult
+from turnledger.runtime.agent.tools.function_tool import FunctionTool as FunctionTool
+from turnledger.runtime.agent.tools.function_tool import tool as tool
 from turnledger.runtime.agent.tools import tool_to_spec as tool_to_spec
 from turnledger.runtime.agent.visibility import SectionVisibility as SectionVisibility
 from turnledger.runtime.agent.visibility import SetVisibilityOverride as SetVisibilityOverride

@@ -45,4 +45,5 @@ from turnledger.runtime import ToolCall as ToolCall
 from turnledger.runtime import ToolContext as ToolContext
 from turnledger.runtime import ToolResult as ToolResult
 from turnledger.runtime import replay as replay
+from turnledger.runtime import tool as tool
 from turnledger.runtime import what_if as what_if
