@@ -1,5 +1,6 @@
 # The public names of `turnledger.ledger`, each with the module it comes from.
 from turnledger.ledger.application import LedgerApplication as LedgerApplication
+from turnledger.ledger.async_ledger import AsyncLedger as AsyncLedger
 from turnledger.ledger.clock import Clock as Clock
 from turnledger.ledger.clock import SystemClock as SystemClock
 from turnledger.ledger.clock import new_run_id as new_run_id

@@ -5,6 +5,7 @@ from turnledger.adapters import LiteLLMAdapter as LiteLLMAdapter
 from turnledger.adapters import OpenAIAdapter as OpenAIAdapter
 from turnledger.ledger import ANY as ANY
 from turnledger.ledger import NEW as NEW
+from turnledger.ledger import AsyncLedger as AsyncLedger
 from turnledger.ledger import ConcurrentAppendError as ConcurrentAppendError
 from turnledger.ledger import CustomEvent as CustomEvent
 from turnledger.ledger import InnerMessage as InnerMessage
@@ -45,3 +46,4 @@ from turnledger.runtime import ToolContext as ToolContext
 from turnledger.runtime import ToolResult as ToolResult
 from turnledger.runtime import replay as replay
 from turnledger.runtime import what_if as what_if
+from turnledger.runtime.agent.tools.function_tool import tool as tool

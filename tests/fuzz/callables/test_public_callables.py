@@ -6,6 +6,7 @@ among them by itself. What is left out is in EXCLUDED, each with the reason.
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import inspect
 import random
@@ -116,6 +117,10 @@ def leak_of(world: World, public: Public, target: inspect.Parameter, hostile: st
         if inspect.isgenerator(found):
             for _ in zip(range(50), found, strict=False):
                 pass
+        elif inspect.iscoroutine(found):
+            asyncio.run(found)
+        elif inspect.isasyncgen(found):
+            asyncio.run(anext(found, None))
     except (TurnledgerError, TypeError):
         return None
     except pydantic.ValidationError:
