@@ -23,7 +23,7 @@ demo: $(CORE)  ## the main job on SQLite: kill, recover, replay; no keys, no net
 	$(BIN)/python examples/demo.py
 
 unit: $(DEV)  ## tests that start no process and no server, for every save
-	$(PYTEST) -m "not soak and not full and not process and not slow" -p tests.no_processes tests/unit
+	$(PYTEST) -m "not soak and not full and not process and not slow" --no-processes tests/unit
 
 test: $(DEV) bubblewrap  ## all tests; of each large matrix one cell of every row and column
 	$(PYTEST) -m "not soak and not full"

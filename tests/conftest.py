@@ -39,6 +39,19 @@ os.environ.pop("PYTEST_ADDOPTS", None)
 STARTERS = {"PostgresServer", "new_database", "StrictServer", "Project", "Providers", "no_network"}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-processes", action="store_true", help="a test that starts a process or server fails"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-processes"):
+        from tests import no_processes
+
+        config.pluginmanager.register(no_processes)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         module = item.getparent(pytest.Module)

@@ -1,4 +1,4 @@
-"""pytest plugin of `make unit`: a test that starts a process or a server fails.
+"""pytest plugin of `make unit` (`--no-processes`): a test that starts a process or server fails.
 
 Such a test is marked `process`, and `make unit` leaves it out.
 """
