@@ -126,9 +126,7 @@ def _pytest(
         os.killpg(process.pid, signal.SIGKILL)  # with the processes that its tests started
         process.communicate()
         raise
-    failed = {
-        line.split(" ", 1)[1].split(" - ")[0].split("[")[0]
-        for line in output.splitlines()
-        if line.startswith(("FAILED ", "ERROR "))
-    }
-    return process.returncode, output, failed
+    found = (line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR ")))
+    names = [line.split(" ", 1)[1].split(" - ")[0] for line in found]
+    # One parameter that notices is enough, if none is named.
+    return process.returncode, output, {*names, *(name.split("[")[0] for name in names)}

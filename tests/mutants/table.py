@@ -45,7 +45,8 @@ class Mutant:
         found = source.count(self.text)
         if found != 1:
             raise ValueError(
-                f"{self.name} is stale: its text occurs {found} times in {self.file}, expected once"
+                f"{self.name} is stale: its text occurs {found} times in {self.file}, expected "
+                "once. Choose another text in tests/mutants."
             )
         return source.replace(self.text, self.becomes)
 
