@@ -361,14 +361,3 @@ def count_of(thing: Any, *path: str) -> int:
     for name in path:
         thing = field_of(thing, name)
     return thing if type(thing) is int and thing > 0 else 0
-
-
-def as_data(answer: Any) -> dict[str, Any] | None:
-    """The whole answer as JSON data, for those who want to look at it."""
-    if isinstance(answer, Mapping):
-        return dict(answer)
-    dump: Callable[..., Any] | None = getattr(answer, "model_dump", None)
-    if dump is None:
-        return None
-    dumped = dump(mode="json", exclude_none=True, warnings=False)
-    return dumped if isinstance(dumped, dict) else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, field, make_dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from uuid import UUID
 
 import msgspec
 
 from turnledger.ledger.clock import new_message_id, utc_now
-from turnledger.ledger.errors import InvalidEventError
+from turnledger.ledger.errors import InvalidEventError, short_repr
 
 # Recorded times have a time zone, so that those of different machines can be compared.
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -17,27 +18,53 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Role = Literal["system", "assistant", "user", "tool"]
 ToolCallStatus = Literal["pending", "completed", "failed"]
 Modality = Literal["image", "audio", "video", "document"]
+ROLES = get_args(Role)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The base of all that is recorded: immutable, and JSON without fields that are defaults."""
 
 
+def as_dataclass(kind: type[S]) -> type[S]:
+    """Decorate a Struct so that `fields`, `replace` and `asdict` of dataclasses work on it."""
+
+    def given(default: Any) -> Any:
+        return MISSING if default is msgspec.NODEFAULT else default
+
+    described = [
+        (
+            one.name,
+            one.type,
+            field(default=given(one.default), default_factory=given(one.default_factory)),
+        )
+        for one in msgspec.structs.fields(kind)
+    ]
+    twin = make_dataclass(kind.__name__, described, init=False, repr=False, eq=False)
+    kind.__dataclass_fields__ = twin.__dataclass_fields__  # type: ignore[attr-defined]
+    return kind
+
+
+@as_dataclass
 class ToolCallRecord(Value, frozen=True):
     """A tool call that the assistant requested; `arguments` is JSON text."""
 
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     call_id: str
     name: str
     arguments: str
     status: ToolCallStatus = "pending"
 
 
+@as_dataclass
 class TextContent(Value, frozen=True, tag_field="kind", tag="text"):
     """A text part of a message."""
 
     text: str
 
 
+@as_dataclass
 class MediaContent(Value, frozen=True, tag_field="kind", tag="media"):
     """A media part: an image, audio, video or document, at a `url` or in a `blob`.
 
@@ -56,6 +83,7 @@ class MediaContent(Value, frozen=True, tag_field="kind", tag="media"):
             raise InvalidEventError("media has exactly one of url and blob")
 
 
+@as_dataclass
 class InnerMessage(Value, frozen=True):
     """One message of a conversation.
 
@@ -64,6 +92,8 @@ class InnerMessage(Value, frozen=True):
     and error, beside the text for the model.
     """
 
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     role: Role
     content: str
     evaluation_id: str
@@ -85,3 +115,9 @@ class InnerMessage(Value, frozen=True):
     error_type: str | None = None
     error_message: str | None = None
     retryable: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise InvalidEventError(
+                f"Invalid role {short_repr(self.role)}: expected one of {', '.join(ROLES)}."
+            )

@@ -84,7 +84,20 @@ class MessageHistory:
 
     @classmethod
     def from_list(cls, turns: Iterable[ChatTurn], system: str = "") -> MessageHistory:
-        """The history that adding these one by one gives. Calls open at the end stay open."""
+        """The history that adding these one by one gives, with stubs for calls that are open."""
+        history = cls.rebuilt(turns, system)
+        stubs = tuple(stub_for(call) for call in history.open_calls)
+        if not stubs:
+            return history
+        repairs = history._repairs
+        for stub in stubs:
+            repairs = pushed(repairs, Repair("stubbed", STUB_TEXT, stub.call_id))
+        tip, repairs = add_turn(history._tip, repairs, ChatTurn("user", stubs))
+        return cls(tip, history._system, repairs)
+
+    @classmethod
+    def rebuilt(cls, turns: Iterable[ChatTurn], system: str = "") -> MessageHistory:
+        """The history that `to_list` gave these turns of: calls open at the end stay open."""
         history = cls.new(system)
         for turn in turns:
             history = history.add(turn)
@@ -252,7 +265,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _restored(turns: list[ChatTurn], system: str, repairs: tuple[Repair, ...]) -> MessageHistory:
-    history = MessageHistory.from_list(turns, system)
+    history = MessageHistory.rebuilt(turns, system)
     known: Repairs = None
     for repair in repairs:
         known = pushed(known, repair)

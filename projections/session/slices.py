@@ -43,13 +43,27 @@ class _Known(msgspec.Struct, frozen=True):
         return _Known(self.ids.put(str(message.message_id), True), highest)
 
 
+class PlainValue(dict[str, Any]):
+    """A value of a type that this program has not declared: JSON, read by key or attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the recorded value has no {name!r}") from None
+
+
 class Slice(Generic[T]):
-    """The values of one type; their tuple is made on first read."""
+    """The values of one type; their tuple is made on first read.
 
-    __slots__ = ("_all", "items", "known")
+    `item` is the declared name of that type, which need not be the slice's own.
+    """
 
-    def __init__(self, items: HashedList[T], known: _Known | None = None) -> None:
+    __slots__ = ("_all", "item", "items", "known")
+
+    def __init__(self, items: HashedList[T], item: str, known: _Known | None = None) -> None:
         self.items = items
+        self.item = item
         self.known = known
         self._all: tuple[T, ...] | None = None
 
@@ -62,6 +76,10 @@ class Slice(Generic[T]):
     def latest(self) -> T | None:
         return self.items.last
 
+    def takes(self, item: str) -> bool:
+        """Whether a value of this type can be appended: all are of one type."""
+        return self.item == item or not len(self.items)
+
 
 def _add_value(running: bytes, value: Any) -> bytes:
     return list_add(running, written(value))
@@ -71,8 +89,8 @@ def _no_items(name: str) -> HashedList[Any]:
     return HashedList(name, _add_value)
 
 
-def _slice_of(name: str, values: tuple[Any, ...]) -> Slice[Any]:
-    return Slice(_no_items(name).extend(values))
+def _slice_of(name: str, values: tuple[Any, ...], item: str = "") -> Slice[Any]:
+    return Slice(_no_items(name).extend(values), item or name)
 
 
 @final
@@ -130,8 +148,10 @@ class SessionSlices(Projection[SlicesState]):
         found = state.slices.get(name)
         if found is None or state.unapplied or self._declared.is_reduced(name):
             return None
+        if found.item != name:
+            return state
         try:
-            values = self._values(name, list(found.all()))
+            values = self._values(name, list(found.all()), name)
         except ValueError:
             return None  # values that do not fit are not in the slice, and are counted
         return _with(state, name, _slice_of(name, values))
@@ -142,16 +162,21 @@ class SessionSlices(Projection[SlicesState]):
             case "clear":
                 return ()
             case "seed":
-                return self._values(event.slice, [] if event.payload is None else event.payload)
+                items = [] if event.payload is None else event.payload
+                return self._values(event.slice, items, event.event_type)
             case "append":
-                return self._declared.value(event.slice, event.payload)
+                return self._item(event.slice, event.payload, event.event_type)
             case "apply":
                 return self._declared.value(event.event_type, event.payload)
 
-    def _values(self, name: str, items: Any) -> tuple[Any, ...]:
+    def _values(self, name: str, items: Any, item_name: str) -> tuple[Any, ...]:
         if not isinstance(items, list):
             raise ValueError(f"{name}: the values of a slice are a list")
-        return tuple(self._declared.value(name, item) for item in items)
+        return tuple(self._item(name, item, item_name) for item in items)
+
+    def _item(self, name: str, payload: Any, item_name: str) -> Any:
+        value = self._declared.value(item_name, payload)
+        return PlainValue(value) if item_name != name and type(value) is dict else value
 
     def _change(
         self, state: SlicesState, event: SliceEventApplied, value: Any, record: Record
@@ -159,9 +184,9 @@ class SessionSlices(Projection[SlicesState]):
         name = event.slice
         match event.operation:
             case "clear" | "seed":
-                return _with(state, name, _slice_of(name, value))
+                return _with(state, name, _slice_of(name, value, event.event_type))
             case "append":
-                return _appended(state, name, value)
+                return _appended(state, name, value, event.event_type)
             case "apply":
                 return self._reduce(state, name, event.event_type, value, record)
 
@@ -172,7 +197,7 @@ class SessionSlices(Projection[SlicesState]):
         if reducer is None and name != event_name:
             return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
         if reducer is None or reducer is append_all:
-            return _appended(state, name, value)
+            return _appended(state, name, value, event_name)
         if reducer is inner_message_append:
             return _message_appended(state, name, value)
         context = ReducerContext(
@@ -186,14 +211,14 @@ class SessionSlices(Projection[SlicesState]):
         """State goes back; messages are never removed, and those that are missing are added."""
         slices = {name: s for name, s in state.slices.items() if name == "InnerMessage"}
         restored = SlicesState(slices, state.unapplied)
-        for name, items in slices_in(snapshot):
+        for name, items, item_name in slices_in(snapshot):
             try:
-                values = self._values(name, items)
+                values = self._values(name, items, item_name)
             except ValueError:
                 restored = msgspec.structs.replace(restored, unapplied=restored.unapplied + 1)
                 continue
             if name != "InnerMessage":
-                restored = _with(restored, name, _slice_of(name, values))
+                restored = _with(restored, name, _slice_of(name, values, item_name))
                 continue
             for message in values:
                 if isinstance(message, InnerMessage):
@@ -227,29 +252,34 @@ class SessionSlices(Projection[SlicesState]):
         return combine("slices.outcome", *parts)
 
 
-def slices_in(snapshot: Any) -> list[tuple[str, Any]]:
-    """The slices of a snapshot: their names, without the module, and items."""
+def slices_in(snapshot: Any) -> list[tuple[str, Any, str]]:
+    """The slices of a snapshot: name, items and the items' type, without modules."""
     slices = snapshot.get("slices") if isinstance(snapshot, dict) else None
-    return [
-        (str(entry.get("slice_type", "")).rpartition(":")[2], entry.get("items", []))
-        for entry in (slices if isinstance(slices, list) else [])
-        if isinstance(entry, dict)
-    ]
+    found = []
+    for entry in slices if isinstance(slices, list) else []:
+        if isinstance(entry, dict):
+            spelled = str(entry.get("slice_type", ""))
+            names = (spelled, str(entry.get("item_type", spelled)))
+            name, item_name = (one.rpartition(":")[2] for one in names)
+            found.append((name, entry.get("items", []), item_name))
+    return found
 
 
 def _with(state: SlicesState, name: str, changed: Slice[Any]) -> SlicesState:
     return SlicesState({**state.slices, name: changed}, state.unapplied)
 
 
-def _appended(state: SlicesState, name: str, value: Any) -> SlicesState:
+def _appended(state: SlicesState, name: str, value: Any, item_name: str) -> SlicesState:
     known = state.slices.get(name)
+    if known is not None and not known.takes(item_name):
+        return msgspec.structs.replace(state, unapplied=state.unapplied + 1)
     items = known.items if known is not None else _no_items(name)
-    return _with(state, name, Slice(items.append(value)))
+    return _with(state, name, Slice(items.append(value), item_name))
 
 
 def _message_appended(state: SlicesState, name: str, message: InnerMessage) -> SlicesState:
     """`inner_message_append` in one step, except for a message out of order."""
-    found = state.slices.get(name) or Slice(_no_items(name), _Known())
+    found = state.slices.get(name) or Slice(_no_items(name), name, _Known())
     known = found.known
     if known is None:
         known = _Known()
@@ -258,6 +288,6 @@ def _message_appended(state: SlicesState, name: str, message: InnerMessage) -> S
     if known.ids.get(str(message.message_id)):
         return state
     if (known.highest.get(message.evaluation_id) or 0) <= message.sequence:
-        return _with(state, name, Slice(found.items.append(message), known.plus(message)))
+        return _with(state, name, Slice(found.items.append(message), name, known.plus(message)))
     after = inner_message_append(found.all(), message, context=ReducerContext())
-    return _with(state, name, Slice(_slice_of(name, after).items, known.plus(message)))
+    return _with(state, name, Slice(_slice_of(name, after).items, name, known.plus(message)))

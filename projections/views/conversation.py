@@ -22,7 +22,7 @@ from turnledger.ledger import (
     ToolMessageAmended,
 )
 from turnledger.ledger.arguments import explain_methods
-from turnledger.projections.digests import combine
+from turnledger.projections.digests import combine, list_add
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
 from turnledger.projections.history.message_history import MessageHistory, Repairs, add_message
 from turnledger.projections.history.turns import Turn
@@ -33,7 +33,10 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A message without its content; `place` is the number of a tool result's turn, or 0."""
+    """A message without its content; `place` is the number of a tool result's turn, or 0.
+
+    `step_num` is the message's own, else that of the message before it in its evaluation.
+    """
 
     message_id: UUID
     evaluation_id: str
@@ -42,6 +45,21 @@ class MessageEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     created_at: datetime
     call_id: str | None = None
     place: int = 0
+    step_num: int | None = None
+
+
+def step_of(message: InnerMessage, evaluation_id: str, step_num: int | None) -> int | None:
+    """The step of a message that comes after one of this evaluation and step."""
+    if message.step_num is not None:
+        return message.step_num
+    return step_num if message.evaluation_id == evaluation_id else None
+
+
+def _add_entry(running: bytes, entry: MessageEntry) -> bytes:
+    """Without the step, which follows from the messages: digests are older than it is."""
+    if entry.step_num is not None:
+        entry = msgspec.structs.replace(entry, step_num=None)
+    return list_add(running, entry)
 
 
 class _LastResult(NamedTuple):
@@ -65,7 +83,7 @@ class ConversationState(msgspec.Struct, frozen=True):
     current: MessageHistory = MessageHistory.new()
     earlier: HashedMap[MessageHistory] = HashedMap(plain=_history_digest)
     superseded: HashedMap[bool] = HashedMap()
-    messages: HashedList[MessageEntry] = HashedList("messages")
+    messages: HashedList[MessageEntry] = HashedList("messages", _add_entry)
     last_result: _LastResult | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -166,6 +184,7 @@ class _Folding(Folding[ConversationState]):
         self._superseded = state.superseded
         self._before = state.messages
         self._added: list[MessageEntry] = []
+        self._latest = state.messages.last
         self._keep_last(state.last_result)
 
     def _keep_last(self, last: _LastResult | None) -> None:
@@ -242,17 +261,18 @@ class _Folding(Folding[ConversationState]):
             else:
                 self._tip, self._repairs = add_message(self._tip, self._repairs, message)
                 self._history = None
-        self._added.append(
-            MessageEntry(
-                message.message_id,
-                evaluation_id,
-                message.sequence,
-                message.turn,
-                message.created_at,
-                message.tool_call_id,
-                place,
-            )
+        latest = self._latest
+        self._latest = MessageEntry(
+            message.message_id,
+            evaluation_id,
+            message.sequence,
+            message.turn,
+            message.created_at,
+            message.tool_call_id,
+            place,
+            step_of(message, latest.evaluation_id, latest.step_num) if latest else message.step_num,
         )
+        self._added.append(self._latest)
 
     def _last_result(self) -> _LastResult | None:
         """The last tool message, with the messages since."""
@@ -312,5 +332,5 @@ def _amended(history: MessageHistory, result: MessageEntry, text: str) -> Messag
         ),
         turn.synthetic,
     )
-    amended = MessageHistory.from_list(turns)
+    amended = MessageHistory.rebuilt(turns)
     return MessageHistory(amended._tip, history._system, history._repairs)

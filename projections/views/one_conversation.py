@@ -32,11 +32,14 @@ class OneConversation:
         self.history = MessageHistory.new()
         # The same without amendments: what tools said.
         self.said = self.history
+        # The steps of the blocks of `said`, by `id()`; empty if no message has a step number.
+        self.steps: dict[int, int | None] = {}
         self.superseded: set[str] = set()
         # In the order of their last messages.
         self._names: dict[str, None] = {}
         self._current: str | None = None
         self.is_amended = False
+        self.has_steps = False
 
     @property
     def evaluations(self) -> tuple[str, ...]:
@@ -49,9 +52,17 @@ class OneConversation:
         return self
 
     def fold_said(self, records: Iterable[Record]) -> None:
-        """Fold the same records without amendments."""
+        """Fold the same records without amendments, one by one: blocks have a message's step."""
+        view = Conversation()
+        state = view.initial()
         said = (record for record in records if record.tag != ToolMessageAmended.tag)
-        self.said = OneConversation(self.evaluation_id).fold(said).history
+        for record in OneConversation(self.evaluation_id)._own(said):
+            state = view.apply(state, record)
+            latest, turn = state.messages.last, state.current.last
+            if self.has_steps and latest is not None and turn is not None:
+                for block in turn.blocks:
+                    self.steps.setdefault(id(block), latest.step_num)
+        self.said = state.history(self.evaluation_id)
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records that this history follows from."""
@@ -61,6 +72,8 @@ class OneConversation:
             event = record.event
             if isinstance(event, MessageAppended):
                 name = event.message.evaluation_id
+                if event.message.step_num is not None and name == self.evaluation_id:
+                    self.has_steps = True
             elif isinstance(event, EvaluationStarted):
                 name = event.evaluation_id
             else:
@@ -100,7 +113,7 @@ def one_conversation(
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
     found = OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
-    if found.is_amended:
+    if found.is_amended or found.has_steps:
         found.fold_said(ledger.read(run_id, until=until))
     return found
 

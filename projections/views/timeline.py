@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, final
 
 import msgspec
 
 from turnledger.ledger import (
+    MessageAppended,
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
@@ -32,13 +34,17 @@ from turnledger.projections.persistent.hashed import (
 )
 from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, none_shared, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
+from turnledger.projections.views.conversation import step_of
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A model call or a tool call, from its start to its end."""
+    """A model call or a tool call, from its start to its end.
+
+    `step_num` is the step of the last message before it in its evaluation.
+    """
 
     kind: SpanKind
     name: str
@@ -48,6 +54,7 @@ class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ended_at: datetime | None = None
     outcome: SpanOutcome = "running"
     attempt: int = 1
+    step_num: int | None = None
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +69,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 def _plain(span: Span) -> tuple[object, ...]:
-    """What the digest of a span is of. Not the times: the store sets them afterwards."""
+    """What the digest of a span is of. Not the times, which the store sets, nor the step."""
     return (
         span.kind,
         span.name,
@@ -106,6 +113,14 @@ class TimelineState(msgspec.Struct, frozen=True):
     spans: PersistentList[Span] = PersistentList()
     ended: HashedList[Span] = HashedList("spans", _add_span)
     running: OpenItems[Running] = {}
+    # Of the last message.
+    evaluation_id: str = ""
+    step_num: int | None = None
+
+    def steps(self) -> tuple[tuple[int | None, tuple[Span, ...]], ...]:
+        """The spans grouped by their step numbers, in the order in which they began."""
+        groups = groupby(self.spans, key=lambda span: span.step_num)
+        return tuple((step_num, tuple(spans)) for step_num, spans in groups)
 
     def gaps(self) -> tuple[Gap, ...]:
         """Where nothing was under way between the first span and the last."""
@@ -129,6 +144,7 @@ class Timeline(BulkProjection[TimelineState]):
     name = "timeline"
     reads = (
         RunStarted,
+        MessageAppended,
         ModelCalled,
         ModelReplied,
         ModelCallFailed,
@@ -165,28 +181,51 @@ class _Folding(Folding[TimelineState]):
         self._before = state.ended
         self._ended: list[Span] = []
         self._running = own_copy(state.running)
+        self._evaluation_id, self._step_num = state.evaluation_id, state.step_num
 
     def take(self, record: Record) -> None:
         event = record.event
         _TAKES[type(event)](self, event, record)
 
     def done(self) -> TimelineState:
-        return TimelineState(self._spans.done(), self._before.extend(self._ended), self._running)
+        return TimelineState(
+            self._spans.done(),
+            self._before.extend(self._ended),
+            self._running,
+            self._evaluation_id,
+            self._step_num,
+        )
+
+    def _message(self, event: MessageAppended, record: Record) -> None:
+        message = event.message
+        self._step_num = step_of(message, self._evaluation_id, self._step_num)
+        self._evaluation_id = message.evaluation_id
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
         name = event.model or event.adapter or "model"
-        key = f"model\n{event.evaluation_id}\n{event.turn}"
-        self._begin(
-            key, Span("model", name, record.version, record.recorded_at, attempt=event.attempt)
-        )
+        self._begin(f"model\n{event.evaluation_id}\n{event.turn}", "model", name, event, record)
 
     def _tool_started(self, event: ToolCallStarted, record: Record) -> None:
-        key = f"tool\n{event.evaluation_id}\n{event.call_id}"
         self._begin(
-            key, Span("tool", event.name, record.version, record.recorded_at, attempt=event.attempt)
+            f"tool\n{event.evaluation_id}\n{event.call_id}", "tool", event.name, event, record
         )
 
-    def _begin(self, key: str, span: Span) -> None:
+    def _begin(
+        self,
+        key: str,
+        kind: SpanKind,
+        name: str,
+        event: ModelCalled | ToolCallStarted,
+        record: Record,
+    ) -> None:
+        span = Span(
+            kind,
+            name,
+            record.version,
+            record.recorded_at,
+            attempt=event.attempt,
+            step_num=self._step_num if event.evaluation_id == self._evaluation_id else None,
+        )
         lost = self._running.get(key)
         if lost is not None:
             # It began again, and how the first attempt ended was not recorded.
@@ -222,6 +261,7 @@ class _Folding(Folding[TimelineState]):
             record.recorded_at,
             outcome,
             span.attempt,
+            span.step_num,
         )
         self._put(place, ended)
 
@@ -243,6 +283,7 @@ _TOOL_OUTCOMES: dict[type, SpanOutcome] = {
 }
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
+    MessageAppended: _Folding._message,
     ModelCalled: _Folding._model_called,
     ModelReplied: _Folding._model_ended,
     ModelCallFailed: _Folding._model_ended,

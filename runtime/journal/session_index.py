@@ -72,7 +72,9 @@ class SessionIndex(Projection[SessionIndexState]):
                     return change(named, replaced=named.replaced.union((event.slice,)))
                 return named
             case StateRestored():
-                named = _with_names(state, *(name for name, _ in slices_in(event.snapshot)))
+                slices = slices_in(event.snapshot)
+                names = {one for name, _, item_name in slices for one in (name, item_name)}
+                named = _with_names(state, *names)
                 return change(named, replaced=named.replaced.union(named.names))
             case ResourceSnapshotted():
                 return change(state, resources=_with_files(state, event), begun=True)

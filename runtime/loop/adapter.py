@@ -1,13 +1,12 @@
 """`ProviderAdapter`: base class of providers, and `evaluate`.
 
-A provider implements three functions: `encode` makes its payload of a request, `send` is the only
+A provider overrides three functions: `encode` makes its payload of a request, `send` is the only
 one that touches the world, and `decode` makes a reply of what came back. Everything else (tools,
 limits, retries, recording, resuming) is the loop's and the same for every provider.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event as Flag
@@ -33,15 +32,23 @@ OutputT = TypeVar("OutputT")
 
 @dataclass(frozen=True, slots=True)
 class AdapterResumeState:
-    """A conversation to go on from, where the session does not hold it itself."""
+    """A conversation to go on from, where the session does not hold it itself.
+
+    All calls of the prefix that have no result are run. `pending_tool_calls` names them; a call
+    that the prefix did not ask for, or has a result of, is an InvalidInputError.
+    """
 
     conversation_prefix: tuple[InnerMessage, ...] = ()
     pending_tool_calls: tuple[ToolCall, ...] = ()
 
 
 @explain_methods()
-class ProviderAdapter(ABC, Generic[OutputT]):
-    """A provider. It keeps no state of a conversation: every request holds all of it."""
+class ProviderAdapter(Generic[OutputT]):
+    """A provider. It keeps no state of a conversation: every request holds all of it.
+
+    A subclass overrides `encode`, `send` and `decode`; or `evaluate` alone, for a test double or
+    a wrapper of another adapter.
+    """
 
     name: ClassVar[str] = "provider"
 
@@ -75,21 +82,28 @@ class ProviderAdapter(ABC, Generic[OutputT]):
 
     # --- for providers ---
 
-    @abstractmethod
     def encode(self, request: Request) -> Any:
         """The provider's payload for a request. Pure."""
+        raise self._incomplete()
 
-    @abstractmethod
     def send(self, payload: Any, sending: Sending) -> Any:
         """Send a payload and return the provider's answer. The only one that touches the world.
 
         A provider that streams calls `sending.on_text` with the text as it comes, and returns
         the whole answer all the same.
         """
+        raise self._incomplete()
 
-    @abstractmethod
     def decode(self, raw: Any) -> Reply:
         """The reply in the provider's answer. Pure."""
+        raise self._incomplete()
+
+    def _incomplete(self) -> InvalidInputError:
+        missing = [name for name in _OVERRIDDEN if _is_missing(self, name)]
+        return InvalidInputError(
+            f"Invalid adapter {type(self).__name__}: it has no {', '.join(missing)}. Override "
+            f"{', '.join(_OVERRIDDEN)}, or evaluate alone."
+        )
 
     def advise(self, error: Exception) -> RetryAdvice:
         """Whether a call that failed like this may be made again, and when."""
@@ -120,6 +134,8 @@ class ProviderAdapter(ABC, Generic[OutputT]):
         PromptMismatch and DecisionRequiredError pass as they are, and so does what ends the
         process's part in a run: a cancelled wait, a ledger that refuses or is not there.
         """
+        if any(_is_missing(self, name) for name in _OVERRIDDEN):
+            raise self._incomplete()
         if (session is None) == (execution_state is None):
             raise InvalidInputError("evaluate takes exactly one of session and execution_state.")
         if execution_state is not None:
@@ -141,5 +157,12 @@ class ProviderAdapter(ABC, Generic[OutputT]):
             LiveEffects(),
         )
         if resume_from is not None:
-            evaluation.bring(resume_from.conversation_prefix)
+            evaluation.bring(resume_from.conversation_prefix, resume_from.pending_tool_calls)
         return evaluation.run(resume=resume or resume_from is not None)
+
+
+_OVERRIDDEN = ("encode", "send", "decode")
+
+
+def _is_missing(adapter: ProviderAdapter[Any], name: str) -> bool:
+    return getattr(type(adapter), name) is getattr(ProviderAdapter, name)

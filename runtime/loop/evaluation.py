@@ -7,7 +7,7 @@ replay: the state folded by the journal decides what comes next, and the effects
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,9 +19,10 @@ from turnledger.ledger import (
     MessageAppended,
 )
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
+from turnledger.runtime.agent.models.request import ToolCall
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
-from turnledger.runtime.agent.schema.values import to_plain
+from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.agent.tools.tool import ToolRegistry
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
@@ -113,8 +114,13 @@ class Evaluation(Generic[OutputT]):
         self._effects = effects
         self._rendered = self._render()
 
-    def bring(self, messages: Iterable[InnerMessage]) -> None:
-        """Add the messages of a conversation that the journal lacks, if it is one of the prompt."""
+    def bring(self, messages: Sequence[InnerMessage], pending: Iterable[ToolCall] = ()) -> None:
+        """Add the messages of a conversation that the journal lacks, if it is one of the prompt.
+
+        InvalidInputError if a pending call is not one of its open calls. Those that are open are
+        run, as of any conversation that goes on.
+        """
+        _check_pending(messages, pending)
         journal = self._session.journal
         known = {entry.message_id for entry in journal.state.conversation.messages}
         lacking = [message for message in messages if message.message_id not in known]
@@ -238,6 +244,33 @@ class Evaluation(Generic[OutputT]):
                 text=rendered.text,
             )
         )
+
+
+def _check_pending(messages: Sequence[InnerMessage], pending: Iterable[ToolCall]) -> None:
+    asked = {
+        call.call_id: (call.name, _read(call.arguments))
+        for message in messages
+        for call in message.tool_calls
+    }
+    answered = {message.tool_call_id for message in messages if message.role == "tool"}
+    for call in pending:
+        if asked.get(call.call_id) != (call.name, _read(call.arguments)):
+            wrong = "no message of conversation_prefix asks for it"
+        elif call.call_id in answered:
+            wrong = "conversation_prefix has its result"
+        else:
+            continue
+        raise InvalidInputError(
+            f"Invalid pending tool call {call.name!r} ({call.call_id!r}): {wrong}. Leave it out "
+            "of pending_tool_calls, or complete the prefix."
+        )
+
+
+def _read(arguments: str) -> Any:
+    try:
+        return read_json(arguments)
+    except SchemaError:
+        return arguments  # as the model wrote it: the tool refuses it
 
 
 def _begin(context: EvaluationContext[Any]) -> None:

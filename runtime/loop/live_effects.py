@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.limits import Deadline, deadline_provider_payload
-from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall
+from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, as_data
 from turnledger.runtime.agent.models.retry import FailedAttempt, call_with_retries
 from turnledger.runtime.errors import (
     BudgetExceededError,
@@ -128,9 +128,10 @@ def _text_publisher(
 def _decoded(context: EvaluationContext[Any], turn: int, raw: Any) -> Reply:
     try:
         reply = context.adapter.decode(raw)
+        payload = as_data(raw) if reply.payload is None else reply.payload
     except Exception as error:
         raise BadReplyError(f"The reply can't be read: {failure_text(error)}") from error
-    context.notes.payload = reply.payload
+    context.notes.payload = payload
     if reply.is_empty:
         raise EmptyReplyError("The model replied with neither text nor tool calls.")
     calls = tuple(

@@ -28,18 +28,28 @@ def request_type_of(loop: Any, base: type, given: Any) -> Any:
     """
     if given is not None:
         return given
-    for kind in type(loop).__mro__:
-        for parent in getattr(kind, "__orig_bases__", ()):
-            if get_origin(parent) is base:
-                wanted = get_args(parent)[0]
-                if not isinstance(wanted, TypeVar):
-                    return wanted
+    argument = _first_argument(type(loop), base)
+    if argument is not None and not isinstance(argument, TypeVar):
+        return argument
     try:
         hints = get_type_hints(type(loop).create_prompt)
     except Exception:
         return None
     found = hints.get("request")
     return None if found is None or isinstance(found, TypeVar) or found is Any else found
+
+
+def _first_argument(kind: type, base: type) -> Any:
+    """The first type argument of `base` as a subclass gives it, also through generic classes."""
+    for parent in getattr(kind, "__orig_bases__", kind.__bases__):
+        origin = get_origin(parent) or parent
+        if origin is base:
+            return next(iter(get_args(parent)), None)
+        if isinstance(origin, type) and issubclass(origin, base):
+            found = _first_argument(origin, base)
+            parameters = getattr(origin, "__parameters__", ())
+            return dict(zip(parameters, get_args(parent), strict=False)).get(found, found)
+    return None
 
 
 def is_of(kind: Any, request: Any) -> bool:

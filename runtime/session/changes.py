@@ -22,7 +22,7 @@ from turnledger.ledger import (
     StateRestored,
     ToolMessageAmended,
 )
-from turnledger.runtime.agent.schema.values import to_plain
+from turnledger.runtime.agent.schema.values import is_record, to_plain
 from turnledger.runtime.errors import DataDecodeError, ReducerNotFoundError, SnapshotRestoreError
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot, SnapshotSlice
@@ -44,26 +44,51 @@ _LARGE = 1024 * 1024
 
 
 def appended(types: SliceTypes, kind: type, value: object) -> Change:
-    """Apply a value of the slice's own type; without a reducer for it, it is appended."""
-    if type(value) is not kind:
+    """Apply a value; without a reducer for its type, it is appended.
+
+    A slice without reducers may hold values of another class than its own, all of the same.
+    """
+    item = type(value)
+    if types.reduces(kind, item):
+        return applied(types, kind, value)
+    closed = kind is InnerMessage or types.has_reducers(kind) or issubclass(item, kind)
+    if closed or not is_record(value):
         types.payload(kind, value)  # raises, with the expected type
-    return applied(types, kind, value)
+    return _recorded(types, kind, value, "append")
 
 
 def applied(types: SliceTypes, kind: type, event: object) -> Change:
     """Apply an event with the slice's reducer for its type."""
-    slice_name, event_type = types.install(kind), type(event)
-    if kind is InnerMessage and event_type is InnerMessage:
+    if kind is InnerMessage and type(event) is InnerMessage:
         message = _message(types, event)
         return lambda known: _missing(known, [message])
-    if not types.reduces(kind, event_type):
-        raise ReducerNotFoundError(kind.__name__, event_type.__name__)
+    if not types.reduces(kind, type(event)):
+        raise ReducerNotFoundError(kind.__name__, type(event).__name__)
+    return _recorded(types, kind, event, "apply")
+
+
+def _recorded(
+    types: SliceTypes, kind: type, event: object, operation: Literal["apply", "append"]
+) -> Change:
+    name, event_name = types.install(kind), types.install(type(event))
     change = SliceEventApplied(
-        slice=slice_name,
-        event_type=types.install(event_type),
-        payload=types.payload(event_type, event),
+        slice=name,
+        event_type=event_name,
+        operation=operation,
+        payload=types.payload(type(event), event),
     )
-    return lambda known: [change]
+
+    def record(known: Known) -> list[Event]:
+        found = known.run.slices.slices.get(name)
+        is_reduced = types.registered(kind, type(event)) is not None
+        if found is not None and not is_reduced and not found.takes(event_name):
+            raise DataDecodeError(
+                f"expected a {found.item}, as the values before it, got a {type(event).__name__}",
+                path=name,
+            )
+        return [change]
+
+    return record
 
 
 def seeded(types: SliceTypes, kind: type, values: Iterable[object]) -> Change:
@@ -85,9 +110,14 @@ def cleared(types: SliceTypes, kind: type) -> Change:
 
 
 def _operation(
-    name: str, operation: Literal["append", "seed", "clear"], payload: Any = None
+    name: str,
+    operation: Literal["append", "seed", "clear"],
+    payload: Any = None,
+    item_name: str = "",
 ) -> SliceEventApplied:
-    return SliceEventApplied(slice=name, event_type=name, operation=operation, payload=payload)
+    return SliceEventApplied(
+        slice=name, event_type=item_name or name, operation=operation, payload=payload
+    )
 
 
 def _message(types: SliceTypes, message: object) -> InnerMessage:
@@ -128,14 +158,19 @@ def restored(types: SliceTypes, snapshot: Snapshot, *, undeclared: Undeclared = 
         )
     messages: list[InnerMessage] = []
     slices: dict[str, list[Any]] = {}
+    item_names: dict[str, str] = {}
     for one in snapshot.slices:
-        name = _declared_name(types, one, undeclared)
+        name = item_name = _declared_name(types, one, undeclared)
+        if one.item_type != one.slice_type:
+            item = SnapshotSlice(one.item_type, one.item_type)
+            item_name = _declared_name(types, item, undeclared)
+        item_names[name] = item_name
         if name in slices:
             raise SnapshotRestoreError(
                 f"The snapshot has the slice {one.slice_type!r} twice; nothing was changed."
             )
         slices[name] = list(one.items)
-        values = [_fitting(types, name, item, place) for place, item in enumerate(one.items)]
+        values = [_fitting(types, item_name, item, place) for place, item in enumerate(one.items)]
         messages += [value for value in values if isinstance(value, InnerMessage)]
     slices.pop(MESSAGES, None)
     large = {name: items for name, items in slices.items() if _is_large(items)}
@@ -146,8 +181,19 @@ def restored(types: SliceTypes, snapshot: Snapshot, *, undeclared: Undeclared = 
         if gone:
             small[MESSAGES] = gone
         return [
-            StateRestored(snapshot={"slices": [_entry(*one) for one in small.items()]}),
-            *(event for name, items in large.items() for event in _replaced(name, items)),
+            StateRestored(
+                snapshot={
+                    "slices": [
+                        {"slice_type": name, "item_type": item_names[name], "items": items}
+                        for name, items in small.items()
+                    ]
+                }
+            ),
+            *(
+                event
+                for name, items in large.items()
+                for event in _replaced(name, items, item_names[name])
+            ),
             *_missing(known, messages),
         ]
 
@@ -166,11 +212,6 @@ def _declared_name(types: SliceTypes, one: SnapshotSlice, undeclared: Undeclared
             "changed. Declare it first: session.install(TheClass)."
         )
     return name
-
-
-def _entry(name: str, items: list[Any]) -> dict[str, Any]:
-    """Return a slice as StateRestored holds it: by its declared name, not an import path."""
-    return {"slice_type": name, "item_type": name, "items": items}
 
 
 def _fitting(types: SliceTypes, name: str, item: Any, place: int) -> Any:
@@ -201,11 +242,12 @@ def _is_large(items: list[Any]) -> bool:
     return len(msgspec.json.encode(items)) > _LARGE
 
 
-def _replaced(name: str, items: list[Any]) -> list[Event]:
+def _replaced(name: str, items: list[Any], item_name: str = "") -> list[Event]:
     """Replace a slice's values: by one event, or one for each value if they are large."""
     if not _is_large(items):
-        return [_operation(name, "seed", items)]
-    return [_operation(name, "clear"), *(_operation(name, "append", item) for item in items)]
+        return [_operation(name, "seed", items, item_name)]
+    appended = (_operation(name, "append", item, item_name) for item in items)
+    return [_operation(name, "clear"), *appended]
 
 
 # --- moving to another run -----------------------------------------------------------
@@ -224,7 +266,9 @@ def state_of(known: Known, *, messages: bool = True) -> list[Event]:
         event
         for name in sorted(slices.slices)
         if messages or name != MESSAGES
-        for event in _replaced(name, [to_plain(value) for value in slices.all(name)])
+        for event in _replaced(
+            name, [to_plain(value) for value in slices.all(name)], slices.slices[name].item
+        )
     ]
 
 

@@ -425,8 +425,13 @@ class _Slice(Generic[T]):
         self._types = session.types
         self._name = session.install(kind)
 
-    def append(self, value: T) -> None:
-        """Apply a value of the slice's own type; without a reducer for it, it is appended."""
+    def append(self, value: object) -> None:
+        """Apply a value; without a reducer for its type, it is appended.
+
+        Values may be of another class than the slice's own, if it has no reducers: then all of
+        them are. A program that reads them before it appends one gets JSON with attributes;
+        `session.install(TheClass)` gives it the class.
+        """
         self._session.change(changes.appended(self._types, self._kind, value))
 
     def seed(self, values: Iterable[T]) -> None:

@@ -23,7 +23,7 @@ from turnledger.runtime.session.types import MESSAGES, spelling
 
 
 class SnapshotSlice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One slice of a snapshot: its type as "module:Class", and its values as JSON.
+    """One slice of a snapshot: its type as "module:Class", that of its values, and these as JSON.
 
     `name` is the slice's name in the ledger, if that is not its class's name.
     """
@@ -62,13 +62,16 @@ class Snapshot:
     ) -> Snapshot:
         """Make the snapshot of folded state; undeclared types are spelled by their names."""
         declared = declarations.declared() if declarations is not None else {}
+
+        def spelled(name: str) -> str:
+            return spelling(declared[name]) if name in declared else name
+
         slices = []
         for name in sorted(state.slices):
-            kind = declared.get(name)
-            spelled = spelling(kind) if kind is not None else name
             items = tuple(to_plain(value) for value in shown(name, state.all(name)))
-            own_name = name if kind is not None and kind.__name__ != name else ""
-            slices.append(SnapshotSlice(spelled, spelled, items, own_name))
+            own_name = name if name in declared and declared[name].__name__ != name else ""
+            item_type = spelled(state.slices[name].item)
+            slices.append(SnapshotSlice(spelled(name), item_type, items, own_name))
         return cls(tuple(slices), tag)
 
     def to_plain(self) -> dict[str, Any]:

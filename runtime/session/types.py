@@ -132,6 +132,10 @@ class SliceTypes:
         """Whether an event of this type can be applied to that slice."""
         return slice_type is event_type or (slice_type, event_type) in self._reducers
 
+    def has_reducers(self, slice_type: type) -> bool:
+        """Whether events change this slice by reducers."""
+        return any(slice_type is known for known, _ in self._reducers)
+
     # --- values ---
 
     def payload(self, kind: type, value: object) -> Any:

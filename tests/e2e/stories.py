@@ -109,6 +109,14 @@ def story() -> list[Event]:
     ]
 
 
+def stepped_story() -> list[Event]:
+    """The same in two steps: the user asks again before the model's second turn."""
+    events = story()
+    events[3] = said("user", "How is Lisbon?", 1, step_num=1)
+    events.insert(13, said("user", "And save it again?", 5, step_num=2))
+    return events
+
+
 def record(cli: InProcess, events: list[Event]) -> UUID:
     """A run of these events, recorded one a second."""
     run, clock = new_run_id(), HeldClock()

@@ -8,7 +8,16 @@ import msgspec
 import pytest
 
 from tests.e2e.driving import InProcess, Processes, on_a_terminal
-from tests.e2e.stories import CONTROL, MARKUP, UNSAFE, record, record_custom_only, said, story
+from tests.e2e.stories import (
+    CONTROL,
+    MARKUP,
+    UNSAFE,
+    record,
+    record_custom_only,
+    said,
+    stepped_story,
+    story,
+)
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
@@ -33,6 +42,40 @@ assistant
 
     {"degrees":21}
 """
+
+
+STEPS = """\
+system
+    You plan trips.
+
+step 1
+
+user
+    How is Lisbon?
+
+assistant
+    Let me look.
+"""
+
+
+def test_messages_are_grouped_by_their_steps(cli: InProcess) -> None:
+    """S1-7: a heading for each; what has no number belongs to the step before it."""
+    run = record(cli, stepped_story())
+    text = cli("messages", run).out
+    assert text.startswith(STEPS)
+    assert [line for line in text.splitlines() if line.startswith("step")] == ["step 1", "step 2"]
+    assert "step 2\n\nuser\n    And save it again?\n\nassistant\n    It is sunny" in text
+    blocks = [b for turn in cli("messages", run, "-o", "json").json for b in turn["blocks"]]
+    assert [(b["kind"], b.get("step_num")) for b in blocks] == [
+        ("text", 1),
+        ("text", 1),
+        ("tool_use", 1),
+        ("tool_use", 1),
+        ("tool_result", 1),
+        ("tool_result", 1),
+        ("text", 2),
+        ("text", 2),
+    ]
 
 
 def test_an_amendment_is_beside_what_the_tool_said(cli: InProcess) -> None:

@@ -17,6 +17,7 @@ from tests.e2e.stories import (
     record,
     record_custom_only,
     said,
+    stepped_story,
     story,
 )
 from turnledger.ledger import (
@@ -200,6 +201,17 @@ def test_timeline_has_spans_and_gaps(cli: InProcess, run: UUID, version: int, co
     drawn = cli("timeline", run, "--at", version)
     assert len(drawn.out.splitlines()) == (count + 1 if count else 0)
     assert bool(drawn.err) == (count == 0)
+
+
+def test_timeline_is_grouped_by_steps(cli: InProcess) -> None:
+    """S1-7: a call is in the step of the message before it; a step is named at its first call."""
+    run = record(cli, stepped_story())
+    rows = cli("timeline", run, "-o", "json").json
+    steps = [row["step_num"] for row in rows if row["kind"] != "gap"]
+    assert steps == [1, 1, 1, 2, 2]
+    headings, *lines = cli("timeline", run).out.splitlines()
+    assert headings.split()[0] == "step"
+    assert [line[0] for line in lines if line[0] != " "] == ["1", "2"]
 
 
 def bars(text: str) -> list[str]:

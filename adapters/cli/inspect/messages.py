@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 from uuid import UUID
 
@@ -57,8 +57,9 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
 
     The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
     error). A result that was amended for the model's next turn is followed by the amended
-    text (~, in JSON `amended`). -o json and jsonl print the turns, with a synthetic first turn
-    marked; the system text is in `state --path /history/system`.
+    text (~, in JSON `amended`). Messages with a step number are grouped under it, with those that
+    follow (in JSON `step_num` of each block). -o json and jsonl print the turns, with a synthetic
+    first turn marked; the system text is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
@@ -108,6 +109,7 @@ class Chat:
         self._out = out
         self._width = min(out.console.width, WIDEST) if sys.stdout.isatty() else None
         self._begun = False
+        self._step: int | None = None
 
     def show(self, known: OneConversation) -> None:
         history = known.said
@@ -119,10 +121,18 @@ class Chat:
         for turn, answer, changed in zip_longest(turns, turns[1:], amended[1:]):
             # A user's turn may hold results only: they are printed with their calls.
             rest = [block for block in turn.blocks if not isinstance(block, ToolResultBlock)]
-            if rest and not turn.synthetic:
-                self._turn(turn.role, rest, _results(answer), _results(changed))
+            if turn.synthetic:
+                continue
+            for step, blocks in groupby(rest, key=lambda block: known.steps.get(id(block))):
+                self._begin_step(step)
+                self._turn(turn.role, list(blocks), _results(answer), _results(changed))
         if not self._begun:
             say("The conversation is empty.")
+
+    def _begin_step(self, step: int | None) -> None:
+        if step is not None and step != self._step:
+            self._heading(f"step {step}", "bold")
+        self._step = step
 
     def _turn(
         self,
@@ -142,10 +152,13 @@ class Chat:
                 self._result(results.get(block.call_id), amended.get(block.call_id))
 
     def _speaker(self, role: str) -> None:
+        self._heading(role, ROLES[role])
+
+    def _heading(self, text: str, style: str) -> None:
         if self._begun:
             self._out.line("")
         self._begun = True
-        self._out.styled((role, ROLES[role]))
+        self._out.styled((text, style))
 
     def _text(self, text: str, style: str = "", mark: str = "", mark_style: str = "") -> None:
         """Print text under its role, with a mark before the first line."""
@@ -192,12 +205,14 @@ class Chat:
 
 
 def _turns(known: OneConversation) -> Iterator[Any]:
-    """The turns as JSON data: what tools said, with amendments beside it."""
+    """The turns as JSON data: what tools said, with amendments beside it, and steps."""
     for turn, changed in zip(known.said.to_list(), known.history.to_list(), strict=True):
         shown = msgspec.to_builtins(turn)
         for block, said, now in zip(shown["blocks"], turn.blocks, changed.blocks, strict=True):
             if isinstance(now, ToolResultBlock) and now != said:
                 block["amended"] = now.content
+            if known.steps.get(id(said)) is not None:
+                block["step_num"] = known.steps[id(said)]
         yield shown
 
 

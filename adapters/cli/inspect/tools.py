@@ -138,6 +138,7 @@ class TimelineRow(msgspec.Struct, frozen=True):
     name: str
     outcome: str
     attempt: int
+    step_num: int | None
     offset: float
     seconds: float | None
     from_version: int | None
@@ -191,7 +192,8 @@ def timeline(run: UUID, at: int | None, verbose: bool) -> None:
     """Show when a run called models and tools, and for how long.
 
     Times count from the run's first event, of a fork from its parent's. A gap is a time
-    without any model or tool call. A call that has not ended has no duration.
+    without any model or tool call. A call that has not ended has no duration. If messages have
+    step numbers, calls are grouped by the step of the message before them.
     """
     with open_ledger() as ledger:
         records = _Timed(records_until(ledger, run, at))
@@ -219,6 +221,7 @@ def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]
             name=span.name if span else "",
             outcome=span.outcome if span else "",
             attempt=span.attempt if span else 0,
+            step_num=span.step_num if span else None,
             offset=(begun - (start or begun)).total_seconds(),
             seconds=(ended - begun).total_seconds() if ended is not None else None,
             from_version=span.from_version if span else None,
@@ -229,12 +232,23 @@ def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]
 
 
 def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> None:
-    headings: tuple[str, ...] = ("at", "took", "kind", "name", "outcome")
-    width = _bar_width(chain([headings], map(_cells, _rows(known, start))))
+    has_steps = any(span.step_num is not None for span in known.spans)
+    headings = (*(("step",) if has_steps else ()), "at", "took", "kind", "name", "outcome")
+
+    def lines() -> Iterator[tuple[TimelineRow, tuple[str, ...]]]:
+        step: int | None = None
+        for row in _rows(known, start):
+            begins = row.kind != "gap" and row.step_num != step
+            step = row.step_num if begins else step
+            mark = (str(step or "") if begins else "",) if has_steps else ()
+            yield row, (*mark, *_cells(row))
+
+    width = _bar_width(chain([headings], (cells for _, cells in lines())))
     if width:
-        headings = (*headings, "")
-    rows = _rows(known, start)
-    out.rows(headings, ((*_cells(r), _bar(r, total, width)) if width else _cells(r) for r in rows))
+        drawn = ((*cells, _bar(row, total, width)) for row, cells in lines())
+        out.rows((*headings, ""), drawn)
+    else:
+        out.rows(headings, (cells for _, cells in lines()))
 
 
 def _cells(row: TimelineRow) -> tuple[str, ...]:
@@ -254,9 +268,9 @@ def _bar_width(lines: Iterable[tuple[str, ...]]) -> int:
         return BAR
     from rich.cells import cell_len
 
-    widest: tuple[int, ...] = (0,) * 5
+    widest: tuple[int, ...] = ()
     for line in lines:
-        widest = tuple(map(max, widest, map(cell_len, line)))
+        widest = tuple(map(max, widest or (0,) * len(line), map(cell_len, line)))
     room = line_width() - sum(widest) - 2 * len(widest)
     return room if room >= SHORTEST_BAR else 0
 

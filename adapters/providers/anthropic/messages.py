@@ -23,7 +23,6 @@ from turnledger.adapters.providers.wire import (
     Page,
     WireFormat,
     arguments_object,
-    as_data,
     count_of,
     field_of,
     forced_tool,
@@ -123,7 +122,6 @@ class AnthropicMessages(WireFormat):
             finish_reason=finish,
             model=str(field_of(raw, "model", "")),
             provider_data={self.name: thought} if thought else None,
-            payload=as_data(raw),
         )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from turnledger.adapters.providers.retry import InterruptedStreamError
-from turnledger.adapters.providers.wire import as_data, field_of
+from turnledger.adapters.providers.wire import field_of
 from turnledger.ledger import TurnledgerError
+from turnledger.runtime.agent.models.request import as_data
 
 # What another attempt may not meet again. All else would be refused once more.
 _PASSING = frozenset({"overloaded_error", "rate_limit_error", "api_error", "timeout_error"})

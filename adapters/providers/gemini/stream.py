@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from turnledger.adapters.providers.retry import InterruptedStreamError
+from turnledger.runtime.agent.models.request import as_data
 
 # What an SDK's answer holds beyond what the provider said.
 _NOT_SAID = {"sdk_http_response", "automatic_function_calling_history"}
@@ -13,15 +14,8 @@ _NOT_SAID = {"sdk_http_response", "automatic_function_calling_history"}
 
 def rest_data(answer: Any) -> dict[str, Any]:
     """An answer as the REST API spells it: the SDK's object, or data that is so already."""
-    if isinstance(answer, Mapping):
-        return dict(answer)
-    dump: Callable[..., Any] | None = getattr(answer, "model_dump", None)
-    data = None
-    if dump is not None:
-        data = dump(
-            mode="json", by_alias=True, exclude_none=True, exclude=_NOT_SAID, warnings=False
-        )
-    if not isinstance(data, dict):
+    data = as_data(answer, by_alias=True, exclude=_NOT_SAID)
+    if data is None:
         raise ValueError(f"the answer is not a Gemini response but {type(answer).__name__}")
     return data
 

@@ -14,7 +14,6 @@ from turnledger.adapters.providers.wire import (
     Capabilities,
     Page,
     WireFormat,
-    as_data,
     count_of,
     field_of,
     forced_tool,
@@ -23,6 +22,7 @@ from turnledger.adapters.providers.wire import (
 from turnledger.ledger import TokenUsage
 from turnledger.projections import ChatTurn, MediaBlock, TextBlock, ToolResultBlock, ToolUseBlock
 from turnledger.runtime import Reply, Request, ToolCall
+from turnledger.runtime.agent.models.request import as_data
 from turnledger.runtime.agent.schema import to_plain
 
 _AUDIO = {"audio/wav": "wav", "audio/mpeg": "mp3"}
@@ -124,7 +124,6 @@ class ChatCompletions(WireFormat):
             model=str(field_of(raw, "model", "")),
             parsed=None if parsed is None else to_plain(parsed),
             provider_data=self.beyond(message),
-            payload=as_data(raw),
         )
 
     def beyond(self, message: Any) -> Any:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from turnledger.adapters.providers.wire import as_data, field_of
+from turnledger.adapters.providers.wire import field_of
+from turnledger.runtime.agent.models.request import as_data
 
 
 def reasoning_of(output: Sequence[Any]) -> list[dict[str, Any]] | None:

@@ -22,7 +22,6 @@ from turnledger.adapters.providers.wire import (
     Capabilities,
     Page,
     WireFormat,
-    as_data,
     count_of,
     field_of,
     forced_tool,
@@ -152,7 +151,6 @@ class Responses(WireFormat):
             finish_reason="refusal" if refusal else str(cut_short or status),
             model=str(field_of(raw, "model", "")),
             provider_data=None if kept is None else {self.name: kept},
-            payload=as_data(raw),
         )
 
 

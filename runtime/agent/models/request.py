@@ -58,12 +58,33 @@ class Reply:
     parsed: Any = None
     # Sent back unchanged with the next request, as JSON: thinking blocks, for example.
     provider_data: Any = None
-    # The provider's whole answer as data, for inspection. Not recorded.
+    # The provider's whole answer as data, for inspection; by default what `as_data` makes of it.
+    # Not recorded.
     payload: dict[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:
         return not (self.text or self.tool_calls) and self.parsed is None
+
+
+def as_data(answer: Any, **options: Any) -> dict[str, Any] | None:
+    """A provider's answer as data: a mapping, or what its `model_dump` gives; else None.
+
+    Args:
+        answer: What a provider's SDK returned.
+        options: For pydantic's `model_dump`, besides those for JSON without None; a `model_dump`
+            that takes no options is called without.
+    """
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    dump = getattr(answer, "model_dump", None)
+    if not callable(dump):
+        return None
+    try:
+        dumped = dump(mode="json", exclude_none=True, warnings=False, **options)
+    except TypeError:
+        dumped = dump()
+    return dict(dumped) if isinstance(dumped, Mapping) else None
 
 
 @dataclass(frozen=True, kw_only=True)

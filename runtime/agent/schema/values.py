@@ -75,6 +75,15 @@ def is_model(value: object) -> bool:
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
 
+def is_record(value: object) -> bool:
+    """Whether a value is a dataclass, a msgspec Struct or a pydantic model: not a class itself."""
+    return (
+        isinstance(value, msgspec.Struct)
+        or is_model(value)
+        or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    )
+
+
 def checked_text(value: str, *, path: str = "") -> str:
     """Return the text as a plain str; DataEncodeError if it has half of a surrogate pair."""
     try:

@@ -282,14 +282,14 @@ def wrong_field(dice: random.Random) -> Event | None:
     event = dice.choice([started(), *one_of_each()])
     fields = {name: getattr(event, name) for name in event.__struct_fields__}
     bad = dice.choice(bad_values())
-    if "message" in fields and dice.random() < 0.8:
-        inner = fields["message"]
-        values = {name: getattr(inner, name) for name in inner.__struct_fields__}
-        values[dice.choice(sorted(values))] = bad
-        fields["message"] = type(inner)(**values)
-    else:
-        fields[dice.choice(sorted(fields))] = bad
     try:
+        if "message" in fields and dice.random() < 0.8:
+            inner = fields["message"]
+            values = {name: getattr(inner, name) for name in inner.__struct_fields__}
+            values[dice.choice(sorted(values))] = bad
+            fields["message"] = type(inner)(**values)
+        else:
+            fields[dice.choice(sorted(fields))] = bad
         return type(event)(**fields)
     except (ValueError, TypeError):
         return None  # the class itself refused it

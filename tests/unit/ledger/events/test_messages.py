@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
 
-from turnledger.ledger import NEW, InnerMessage, Ledger, MessageAppended, ToolCallRecord, new_run_id
+from turnledger.ledger import (
+    NEW,
+    InnerMessage,
+    InvalidEventError,
+    Ledger,
+    MediaContent,
+    MessageAppended,
+    ToolCallRecord,
+    new_run_id,
+)
 
 
 def test_a_tool_call_record_has_the_fields_of_the_seed() -> None:
@@ -34,6 +44,32 @@ def test_an_inner_message_has_the_fields_and_defaults_of_the_seed() -> None:
     assert other.message_id != message.message_id
     with pytest.raises(AttributeError):
         message.content = "Bye"  # type: ignore[misc]
+
+
+def test_dataclass_functions_work_on_messages_and_calls() -> None:
+    """S0-1: `fields`, `replace` and `asdict`, with defaults and what is nested."""
+    call = ToolCallRecord("c1", "add", "{}")
+    message = InnerMessage(
+        "assistant", "Hi", "e1", 3, tool_calls=(call,), parts=(MediaContent("image", blob="b"),)
+    )
+    for kind in (InnerMessage, ToolCallRecord):
+        assert tuple(field.name for field in fields(kind)) == kind.__struct_fields__
+    assert [field.default for field in fields(ToolCallRecord)][3] == "pending"
+    assert replace(call, status="completed") == ToolCallRecord("c1", "add", "{}", "completed")
+    assert replace(message, content="Bye").message_id == message.message_id
+    plain = asdict(message)
+    assert plain["tool_calls"] == (asdict(call),)
+    assert plain["parts"][0]["blob"] == "b"
+    assert InnerMessage(**{**plain, "tool_calls": (call,), "parts": message.parts}) == message
+
+
+@pytest.mark.parametrize("role", ["bot", "", "System", None, ["user"]])
+def test_a_message_of_another_role_is_refused(role: object) -> None:
+    """S0-2: when it is made, and when it is changed; the error lists the roles."""
+    with pytest.raises(InvalidEventError, match="expected one of system, assistant, user, tool"):
+        InnerMessage(role, "Hi", "e1", 0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidEventError, match="Invalid role"):
+        replace(InnerMessage("user", "Hi", "e1", 0), role=role)  # type: ignore[arg-type]
 
 
 def test_what_is_stored_of_a_message_is_no_providers_form() -> None:

@@ -135,12 +135,24 @@ def test_open_calls_are_stubbed_or_skipped_when_sending(
     given: list[ChatTurn], stubbed: list[ChatTurn], skipped: list[ChatTurn]
 ) -> None:
     """Exactly so, and the history itself keeps them open."""
-    history = MessageHistory.from_list(given)
+    history = MessageHistory.rebuilt(given)
     before = history.to_list()
     assert list(history.for_send()) == list(history.for_send("stub")) == stubbed
     assert list(history.for_send("skip")) == skipped
     assert violations(stubbed) == violations(skipped) == []
     assert history.to_list() == before
+
+
+def test_from_list_gives_a_call_that_is_open_at_the_end_a_stub() -> None:
+    """S3-5: beside results that are there, on record; the copy of a history leaves it open."""
+    turns = [user(HI), assistant(X, Y), user(RX)]
+    history = MessageHistory.from_list(turns, "Be brief.")
+    assert history.to_list() == [*turns[:2], user(RX, STUB_Y)]
+    assert history.open_calls == ()
+    assert history.repairs == (Repair("stubbed", STUB_TEXT, "y"),)
+    assert history.system == "Be brief."
+    waiting = MessageHistory.rebuilt(turns)
+    assert waiting.to_list() == copy.deepcopy(waiting).to_list() == turns
 
 
 def test_an_unknown_way_of_sending_is_refused() -> None:

@@ -182,13 +182,14 @@ def check_everything(conversation: list[Any]) -> None:
         assert length == len(listed)
         assert value.last == (listed[-1] if listed else None)
         assert value.has_synthetic_lead == bool(listed and listed[0].synthetic)
-        again = MessageHistory.from_list(listed)
+        again = MessageHistory.rebuilt(listed)
         assert again.to_list() == listed
         assert again.digest == digest
         assert again == value
         assert again.repairs == ()
         assert again.open_calls == open_calls
-        assert MessageHistory.from_list(value.for_send()).to_list() == list(value.for_send())
+        for turns in (listed, value.for_send()):
+            assert MessageHistory.from_list(turns).to_list() == list(value.for_send())
         if not open_calls:
             assert list(value.for_send()) == list(value.for_send("skip")) == listed
     # A second future from every older value changes nothing of the first.
@@ -206,7 +207,7 @@ def check_everything(conversation: list[Any]) -> None:
 @settings(max_examples=150)
 @given(conversations)
 def test_every_prefix_of_anything_is_valid(conversation: list[Any]) -> None:
-    """Sendable both ways, a fixpoint of from_list, equal digests, and older values stay."""
+    """Sendable both ways, rebuilt from its turns, equal digests, and older values stay."""
     check_everything(conversation)
 
 
@@ -257,7 +258,7 @@ def test_what_was_sent_and_what_came_since_is_the_whole(conversation: list[Any])
         standing, fresh = history.for_send_after(sent)
         sent = sent[:standing] + fresh
         assert tuple(sent) == history.for_send()
-    again = MessageHistory.from_list(history.to_list())
+    again = MessageHistory.rebuilt(history.to_list())
     standing, fresh = again.for_send_after(sent)
     assert tuple(sent[:standing] + fresh) == again.for_send()
 
@@ -290,7 +291,7 @@ def test_it_agrees_with_a_plain_version_at_length() -> None:
 @given(conversations, conversations)
 def test_digests_are_equal_exactly_when_contents_are(one: list[Any], other: list[Any]) -> None:
     """Digest, equality, hash and the list of turns say the same."""
-    first, second = MessageHistory.from_list(one), MessageHistory.from_list(other)
+    first, second = MessageHistory.rebuilt(one), MessageHistory.rebuilt(other)
     same = first.to_list() == second.to_list()
     assert (first.digest == second.digest) == (first == second) == same
     assert not same or hash(first) == hash(second)

@@ -279,11 +279,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_malformation_has_one_outcome(case: Case) -> None:
     """The turns are exactly these, each loss is on record, and both ways of sending are valid."""
-    history = MessageHistory.from_list(case.given)
+    history = MessageHistory.rebuilt(case.given)
     assert history.to_list() == case.turns
     assert [repair.kind for repair in history.repairs] == case.repairs
     assert violations(history.for_send()) == violations(history.for_send("skip")) == []
-    assert MessageHistory.from_list(history.to_list()).to_list() == case.turns
+    assert MessageHistory.rebuilt(history.to_list()).to_list() == case.turns
 
 
 def test_the_page_shows_this_very_table() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tests.unit.projections.given import (
+    asks,
     calls_model,
     completes,
     continues,
@@ -13,9 +16,11 @@ from tests.unit.projections.given import (
     moment,
     records,
     replies,
+    said,
     starts,
+    system,
 )
-from turnledger.ledger import ModelCalled, ModelCallFailed, RunStarted
+from turnledger.ledger import MessageAppended, ModelCalled, ModelCallFailed, RunStarted
 from turnledger.projections import RunState
 from turnledger.projections.views.timeline import Gap, Span
 
@@ -124,3 +129,36 @@ def test_the_json_has_spans_and_gaps() -> None:
     shown = folded(starts("c1"), completes("c1"), replies(9), starts("c2")).to_json()["timeline"]
     assert [span["outcome"] for span in shown["spans"]] == ["ok", "running"]
     assert [gap["seconds"] for gap in shown["gaps"]] == [2.0]
+
+
+def test_spans_and_messages_are_in_the_step_of_the_message_before() -> None:
+    """S1-7: within one evaluation, and the digests know nothing of it."""
+    story = [
+        RunStarted(),
+        system(),
+        calls_model(),
+        said("user", "one", 1, step_num=4),
+        calls_model(2),
+        asks(2, "c1"),
+        starts("c1"),
+        said("user", "two", 3, step_num=5),
+        calls_model(3),
+        said("user", "other", 0, evaluation_id="e2"),
+        ModelCalled(evaluation_id="e2", turn=1, request_digest="r"),
+        starts("c2"),
+    ]
+    state = folded(*story)
+    groups = [(step, len(spans)) for step, spans in state.timeline.steps()]
+    assert groups == [(None, 1), (4, 2), (5, 1), (None, 2)]
+    steps = [entry.step_num for entry in state.conversation.messages]
+    assert steps == [None, 4, 4, 5, None]
+    assert state.to_json()["timeline"]["spans"][1]["step_num"] == 4
+    one_by_one = RunState.initial()
+    for one in records(story):
+        one_by_one = one_by_one.after([one])
+    assert one_by_one.timeline.steps() == state.timeline.steps()
+    without = [
+        replace(e, message=replace(e.message, step_num=None)) if type(e) is MessageAppended else e
+        for e in story
+    ]
+    assert folded(*without).state_digest == state.state_digest

@@ -17,22 +17,26 @@ from tests.unit.runtime.evaluations import (
     Sum,
     adding,
     again,
+    events,
     messages,
     on,
     prompt_of,
     tool,
 )
-from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.ledger import InvalidInputError, Ledger, MessageAppended
 from turnledger.runtime import (
     Budget,
     BudgetTracker,
     ExecutionState,
     InProcessEventBus,
+    MainLoop,
     MarkdownSection,
     PromptEvaluationError,
     PromptExecuted,
     PromptRendered,
+    PromptResponse,
     PromptTemplate,
+    Reply,
     Session,
     ToolContext,
     ToolInvoked,
@@ -286,3 +290,53 @@ def test_a_tool_cannot_evaluate_in_the_session_that_it_runs_in() -> None:
     first, second = (said.content for said in messages(session) if said.role == "tool")
     assert "session of its own" in first
     assert second == "inner"
+
+
+def test_an_adapter_may_override_evaluate_alone() -> None:
+    """S4-1: a test double or a wrapper needs no encode, send and decode, also in a MainLoop."""
+
+    class Double(ProviderAdapter[str]):
+        def evaluate(self, prompt: Any, *params: Any, **options: Any) -> PromptResponse[str]:
+            return PromptResponse(prompt.label, "42", None, ())
+
+    class Asking(MainLoop[Add, str]):
+        def create_prompt(self, request: Add) -> Prompt[str]:
+            return prompt_of()
+
+        def create_session(self) -> Session:
+            return Session(bus=self._bus)
+
+    response, _ = Asking(adapter=Double(), bus=InProcessEventBus()).execute(Add(1))
+    assert response.text == "42"
+
+
+def test_an_adapter_without_encode_send_and_decode_is_told_so() -> None:
+    """S4-1: the base evaluate names what is missing, before anything is recorded."""
+
+    class Half(ProviderAdapter[str]):
+        def encode(self, request: Any) -> Any:
+            return request
+
+    session = Session()
+    with pytest.raises(InvalidInputError, match="Invalid adapter Half: it has no send, decode"):
+        Half().evaluate(prompt_of(), session=session)
+    with pytest.raises(InvalidInputError, match="it has no encode, send, decode"):
+        ProviderAdapter[str]().encode(None)  # type: ignore[arg-type]
+    assert events(session, MessageAppended) == []
+
+
+def test_the_payload_of_an_adapter_that_names_none_is_the_answer_as_data() -> None:
+    """S4-2: a mapping that `send` returned is the payload, with the adapter's own decode."""
+
+    class Plain(ProviderAdapter[str]):
+        def encode(self, request: Any) -> Any:
+            return request
+
+        def send(self, payload: Any, sending: Any) -> Any:
+            return {"id": "r1", "text": "4"}
+
+        def decode(self, raw: Any) -> Reply:
+            return Reply(text=raw["text"])
+
+    response = Plain().evaluate(prompt_of(), session=Session())
+    assert (response.text, response.provider_payload) == ("4", {"id": "r1", "text": "4"})

@@ -23,7 +23,14 @@ from tests.unit.runtime.evaluations import (
     prompt_of,
     tool,
 )
-from turnledger.ledger import InnerMessage, Ledger, MessageAppended, ToolCallRecord, ToolCallStarted
+from turnledger.ledger import (
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    MessageAppended,
+    ToolCallRecord,
+    ToolCallStarted,
+)
 from turnledger.projections import (
     get_inner_messages,
     get_latest_evaluation_id,
@@ -37,6 +44,7 @@ from turnledger.runtime import (
     PromptMismatch,
     Session,
     Snapshot,
+    ToolCall,
     ToolContext,
     enable_inner_message_recording,
 )
@@ -293,9 +301,11 @@ def _prefix(key: str = "sum") -> tuple[InnerMessage, ...]:
 
 
 def test_a_conversation_that_is_handed_in_goes_on() -> None:
-    """S2-19, X17: what it lacks is run, in the same evaluation."""
+    """S2-19, X17: what it lacks is run, in the same evaluation, and once."""
     session, handler = Session(), Dying()
-    state = AdapterResumeState(conversation_prefix=_prefix())
+    state = AdapterResumeState(
+        conversation_prefix=_prefix(), pending_tool_calls=(ToolCall("b", "add", {"n": 2}),)
+    )
     for _ in range(2):
         answer = Scripted(SCRIPT).evaluate(
             prompt_of(tool(handler)), session=session, resume_from=state
@@ -303,6 +313,25 @@ def test_a_conversation_that_is_handed_in_goes_on() -> None:
         assert answer.text == "3"
     assert handler.ran == [("b", True)]
     assert numbers(messages(session)) == TABLE
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (ToolCall("zz", "add"), "no message of conversation_prefix asks for it"),
+        (ToolCall("b", "subtract", {"n": 2}), "no message of conversation_prefix asks for it"),
+        (ToolCall("b", "add", {"n": 3}), "no message of conversation_prefix asks for it"),
+        (ToolCall("a", "add", {"n": 1}), "conversation_prefix has its result"),
+    ],
+)
+def test_a_pending_call_that_is_not_open_is_refused_by_name(call: ToolCall, why: str) -> None:
+    """S2-19: before anything is recorded or sent."""
+    session, adapter, handler = Session(), Scripted(SCRIPT), Dying()
+    state = AdapterResumeState(conversation_prefix=_prefix(), pending_tool_calls=(call,))
+    with pytest.raises(InvalidInputError) as refused:
+        adapter.evaluate(prompt_of(tool(handler)), session=session, resume_from=state)
+    assert f"{call.name!r} ({call.call_id!r}): {why}" in str(refused.value)
+    assert (adapter.requests, handler.ran, events(session, MessageAppended)) == ([], [], [])
 
 
 def test_a_conversation_of_another_prompt_is_not_taken_in() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.agent import Crash
+from tests.agent import Crash, OutputT, ScriptedLoop
 from tests.unit.runtime.clocks import StandingClock
 from tests.unit.runtime.loops import (
     Answer,
@@ -180,6 +180,19 @@ def test_a_loop_without_a_declared_type_recovers_too(ledger: Ledger) -> None:
     loop.in_tool = crash_in()
     (found,) = loop.list_recoverable()
     assert loop.recover(found)[0].output == Answer(3)
+
+
+def test_a_loops_type_argument_is_found_through_generic_classes() -> None:
+    """X24: a base class of one's own may leave the request type open."""
+
+    class Mine(ScriptedLoop[int, OutputT]):
+        def create_prompt(self, request: Any) -> Any:
+            raise NotImplementedError
+
+    class Leaf(Mine[str]):
+        pass
+
+    assert Leaf([]).request_type is int
 
 
 # --- what is refused -------------------------------------------------------------------

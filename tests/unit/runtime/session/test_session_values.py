@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 
 from tests.unit.runtime.kinds import MixedDataclass, PointModel, PointStruct, any_shape
-from tests.unit.runtime.states import Plan, Step, message, on_disk, slices
+from tests.unit.runtime.states import Counter, Plan, Step, on_disk, slices
 from turnledger.ledger import InnerMessage, InvalidInputError, LimitExceededError, TurnledgerError
 from turnledger.projections import RunState
-from turnledger.runtime import DataDecodeError, DataEncodeError, Session
+from turnledger.runtime import DataDecodeError, DataEncodeError, Session, SnapshotRestoreError
 
 
 class SpecialStep(Step, frozen=True):
@@ -124,12 +124,10 @@ def test_what_is_no_json_is_refused_and_nothing_is_recorded(
         (Step, {"name": "a"}, "Step"),
         (Step, None, "Step"),
         (Step, SpecialStep("a"), "Step"),
-        (Plan, Step("a"), "Plan"),
         (Step, Step(5), "Step.name"),  # type: ignore[arg-type]
         (Plan, Plan(("a", 5)), "Plan.steps[1]"),  # type: ignore[arg-type]
         (Plan, Plan(notes={"n": "one"}), "Plan.notes[...]"),  # type: ignore[dict-item]
         (InnerMessage, Step("a"), "InnerMessage"),
-        (InnerMessage, message("nobody", "", 0), "InnerMessage.role"),
     ],
 )
 def test_what_is_not_of_the_slices_type_is_refused_and_nothing_is_recorded(
@@ -148,6 +146,40 @@ def test_what_is_not_of_the_slices_type_is_refused_and_nothing_is_recorded(
             attempt(value)
         assert caught.value.path == path
         unchanged(session, before)
+
+
+def test_a_slice_may_hold_values_of_another_class() -> None:
+    """S2-24: all of one class, also in clones and snapshots, and before it is declared."""
+    session = Session()
+    session[Plan].append(Step("a"))
+    assert session[Plan].all() == session.clone()[Plan].all() == (Step("a"),)
+    for other in (Plan(("x",)), Counter(1)):
+        with pytest.raises(DataDecodeError, match="expected a Step, as the values before it"):
+            session[Plan].append(other)
+    twin = Session()
+    twin.install(Plan)
+    with pytest.raises(SnapshotRestoreError, match="Step"):
+        twin.restore(session.snapshot())
+    twin.restore(session.snapshot(), undeclared="keep")
+    (plain,) = twin[Plan].all()
+    assert (plain.name, plain["done"]) == ("a", False)  # type: ignore[index, attr-defined]
+    with pytest.raises(AttributeError, match="no 'steps'"):
+        _ = plain.steps
+    twin[Plan].append(Step("b"))  # and with it the class is declared
+    assert twin[Plan].all() == (Step("a"), Step("b"))
+    twin[Plan].clear()
+    twin[Plan].append(Plan(("x",)))
+    assert twin[Plan].all() == (Plan(("x",)),)
+
+
+def test_a_slice_with_reducers_takes_what_they_reduce() -> None:
+    """`append` applies the reducer for the value's class; other classes are refused."""
+    session = Session()
+    session[Plan].register(Step, lambda values, event, *, context: (*values, Plan((event.name,))))
+    session[Plan].append(Step("a"))
+    assert session[Plan].all() == (Plan(("a",)),)
+    with pytest.raises(DataDecodeError, match="expected a Plan, got a Counter"):
+        session[Plan].append(Counter(1))
 
 
 def test_what_a_types_own_code_raises_is_told() -> None:

@@ -212,7 +212,7 @@ def test_an_answer_is_decoded_from_data_and_from_objects() -> None:
     assert reply.usage == TokenUsage(
         input_tokens=10, output_tokens=7, cached_tokens=3, reasoning_tokens=4
     )
-    assert (reply.finish_reason, reply.model, reply.payload) == ("tool_use", "claude", data)
+    assert (reply.finish_reason, reply.model) == ("tool_use", "claude")
     content = [SimpleNamespace(**block) for block in data["content"]]
     plain = WIRE.decode(SimpleNamespace(**{**data, "content": content}))
     assert (plain.text, plain.tool_calls, plain.usage) == (

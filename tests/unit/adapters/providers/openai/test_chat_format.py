@@ -216,8 +216,6 @@ def test_the_first_choice_is_the_reply(shape: Callable[[Any], Any]) -> None:
     )
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (9, 5)
     assert (reply.usage.cached_tokens, reply.usage.reasoning_tokens) == (4, 2)
-    assert reply.payload is not None
-    assert len(reply.payload["choices"]) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +55,27 @@ def test_a_client_with_only_chat_completions_is_enough() -> None:
     assert [one["choice"] for one in client.asked] == ["auto", "auto"]
     assert client.asked[0]["model"] == "m"
     assert client.asked[0]["format"] is None
+
+
+class Dumped(SimpleNamespace):
+    """An answer whose `model_dump` takes no options."""
+
+    def model_dump(self) -> dict[str, Any]:
+        return {"id": "r1"}
+
+
+def test_the_payload_is_what_the_client_can_give_of_its_answer() -> None:
+    """S4-2: a plain model_dump(), a mapping, or nothing."""
+    message = {"content": "One.", "tool_calls": None}
+    data = {"choices": [{"message": message}]}
+    for answer, payload in (
+        (MappingProxyType(data), data),
+        (Dumped(choices=_said(**message).choices), {"id": "r1"}),
+        (_said(**message), None),
+    ):
+        adapter: OpenAIAdapter[Any] = OpenAIAdapter(model="m", client=Client(answer))
+        response = adapter.evaluate(prompt_of(), session=Session())
+        assert (response.text, response.provider_payload) == ("One.", payload)
 
 
 def test_what_a_client_parsed_comes_first() -> None:
