@@ -27,6 +27,7 @@ from turnledger.ledger.errors import RunNotFoundError as RunNotFoundError
 from turnledger.ledger.errors import StaleEpochError as StaleEpochError
 from turnledger.ledger.errors import StoreBusyError as StoreBusyError
 from turnledger.ledger.errors import StoreUnavailableError as StoreUnavailableError
+from turnledger.ledger.errors import StreamKindError as StreamKindError
 from turnledger.ledger.errors import TurnledgerError as TurnledgerError
 from turnledger.ledger.errors import UnknownEventTypeError as UnknownEventTypeError
 from turnledger.ledger.events.blobs import blob_name as blob_name
@@ -48,6 +49,9 @@ from turnledger.ledger.events.types import ModelCalled as ModelCalled
 from turnledger.ledger.events.types import ModelCallFailed as ModelCallFailed
 from turnledger.ledger.events.types import ModelReplied as ModelReplied
 from turnledger.ledger.events.types import OfferedTool as OfferedTool
+from turnledger.ledger.events.types import PromptOverrideCleared as PromptOverrideCleared
+from turnledger.ledger.events.types import PromptOverrideSet as PromptOverrideSet
+from turnledger.ledger.events.types import PromptTagMoved as PromptTagMoved
 from turnledger.ledger.events.types import ResourceSnapshotted as ResourceSnapshotted
 from turnledger.ledger.events.types import RunAbandoned as RunAbandoned
 from turnledger.ledger.events.types import RunClaimed as RunClaimed
@@ -68,6 +72,8 @@ from turnledger.ledger.events.types import ToolCallFailed as ToolCallFailed
 from turnledger.ledger.events.types import ToolCallInDoubt as ToolCallInDoubt
 from turnledger.ledger.events.types import ToolCallStarted as ToolCallStarted
 from turnledger.ledger.events.types import ToolMessageAmended as ToolMessageAmended
+from turnledger.ledger.events.types import UsedOverrides as UsedOverrides
+from turnledger.ledger.events.types import prompt_stream_id as prompt_stream_id
 from turnledger.ledger.integrity.run_check import Problem as Problem
 from turnledger.ledger.integrity.verify import Report as Report
 from turnledger.ledger.ledger import Appended as Appended

@@ -19,6 +19,7 @@ attributes. The tree:
     │   ├── StaleEpochError
     │   ├── RunClaimedError
     │   ├── EventIdConflictError
+    │   ├── StreamKindError
     │   └── ForkPointError
     ├── IntegrityFailureError
     │   ├── LostRecordsError
@@ -237,6 +238,15 @@ class EventIdConflictError(AppendRefusedError):
             f"Event id {event_id} is already recorded (run {run_id}, version {version}) and {why}. "
             "Retry with exactly the events of the first try, or give new events new ids."
         )
+
+
+class StreamKindError(AppendRefusedError):
+    """A prompt stream was used as a run, or a run as a prompt stream."""
+
+    def __init__(self, run_id: str, *, kind: str, why: str) -> None:
+        self.run_id, self.kind = run_id, kind
+        is_a = "the stream of a prompt's overrides" if kind == "prompt" else "a run"
+        super().__init__(f"{run_id} is {is_a}: {why}. Nothing was written.")
 
 
 class ForkPointError(AppendRefusedError):

@@ -48,6 +48,7 @@ from turnledger.ledger.runs.append_request import (
 from turnledger.ledger.runs.claims import Claim
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import (
+    PROMPT,
     RebuiltIndex,
     RunInfo,
     RunStatus,
@@ -397,6 +398,7 @@ class Ledger:
         before: RunInfo | None = None,
         limit: int | None = None,
         page_size: int = PAGE,
+        kind: Literal["run", "prompt"] = "run",
         on_damage: OnDamage | None = None,
     ) -> Iterator[RunInfo]:
         """List runs, newest first.
@@ -410,6 +412,7 @@ class Ledger:
             before: Only runs after this one in the list, to go on with a page.
             limit: How many runs at most.
             page_size: How many runs are read from the store at a time.
+            kind: "prompt" lists the streams of prompts' overrides instead of runs.
             on_damage: Called with the id and the error of a run whose row in the index is
                 damaged, which is then skipped. Without it, that is an IntegrityFailureError.
         """
@@ -424,6 +427,7 @@ class Ledger:
                 RunQuery(
                     status=status,
                     prompt=prompt,
+                    prompts=kind == PROMPT,
                     tags=tuple((tags or {}).items()),
                     since=to_micros(since) if since is not None else None,
                     until=to_micros(until) if until is not None else None,
@@ -616,6 +620,7 @@ class Ledger:
         decode = self._codec.decode
 
         def work(tx: Transaction) -> RebuiltIndex:
+            before = {run: tx.run(run) for run in accept}
             rebuilt = tx.rebuild_index(
                 lambda rows, heads: rebuilt_index(rows, decode, heads, accept)
             )
@@ -625,6 +630,9 @@ class Ledger:
                     raise InvalidInputError(
                         f"Run {run} has lost no records that the index names. Nothing was written."
                     )
+                row = before[run]
+                if row is not None and row.kind == PROMPT:
+                    continue  # nothing recovers it, and RunParked does not belong into it
                 claiming.park_after_loss(tx, accepted[run], ids, self._clock, self._codec)
             return rebuilt
 

@@ -46,6 +46,7 @@ from turnledger.projections.tables.table import (
 )
 from turnledger.projections.views.checkpoints import CheckpointEntry, CheckpointView
 from turnledger.projections.views.conversation import Conversation
+from turnledger.projections.views.prompt import PromptOverride, PromptOverrides, PromptState
 from turnledger.projections.views.summary import RunSummary
 from turnledger.projections.views.timeline import Timeline
 from turnledger.projections.views.tools import PendingTools, ToolCallView
@@ -64,6 +65,9 @@ __all__ = [
     "MessageHistory",
     "PendingTools",
     "Projection",
+    "PromptOverride",
+    "PromptOverrides",
+    "PromptState",
     "RebuildOvertakenError",
     "Rebuilt",
     "Reducer",

@@ -72,6 +72,7 @@ from turnledger.runtime.errors import ThrottledError as ThrottledError
 from turnledger.runtime.errors import ToolDefinitionError as ToolDefinitionError
 from turnledger.runtime.errors import TurnLimitExceededError as TurnLimitExceededError
 from turnledger.runtime.errors import UnsupportedTypeError as UnsupportedTypeError
+from turnledger.runtime.errors import WorkspaceError as WorkspaceError
 from turnledger.runtime.loop.adapter import AdapterResumeState as AdapterResumeState
 from turnledger.runtime.loop.adapter import ProviderAdapter as ProviderAdapter
 from turnledger.runtime.loop.events import CheckpointSaved as CheckpointSaved

@@ -27,6 +27,7 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   ├── ReducerFailedError (RuntimeError)
     │   ├── ScopeClosedError (RuntimeError)
     │   └── ResourceSnapshotError (ValueError)
+    ├── WorkspaceError (ValueError)
     ├── DecisionRequiredError
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
@@ -239,6 +240,14 @@ class ScopeClosedError(SessionError, RuntimeError):
 
 class ResourceSnapshotError(SessionError, ValueError):
     """A resource can't be snapshotted; `path` is the file that prevents it."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        self.path = path
+        super().__init__(f"{path}: {message}" if path else message)
+
+
+class WorkspaceError(TurnledgerError, ValueError):
+    """A workspace is missing, or a file of it or of a mount can't be used; `path` is which."""
 
     def __init__(self, message: str, *, path: str = "") -> None:
         self.path = path

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
+from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import ControlBus
 from turnledger.runtime.checkpoints.checkpoint import (
@@ -46,9 +48,13 @@ from turnledger.runtime.checkpoints.checkpoint import (
     RecoverableRun,
     RecoveryConfig,
 )
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.checkpoints.filesystem import SnapshotableFilesystem
 from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBackend
 from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.journal.heartbeat import LEASE, claimed, worker_name
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import (
     MainLoopCompleted,
@@ -58,9 +64,14 @@ from turnledger.runtime.loop.events import (
     RecoveryFailed,
 )
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.optimize import (
+    Caller,
+    WorkspaceOptimization,
+    optimization_prompt,
+    optimize,
+)
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import recoverable
-from turnledger.runtime.recovery.heartbeat import claimed, worker_name
 from turnledger.runtime.recovery.recover import (
     RecoveryOptions,
     recover_from_checkpoint,
@@ -73,13 +84,13 @@ from turnledger.runtime.recovery.request_types import (
     request_type_of,
 )
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
+from turnledger.runtime.workspace.file_tools import WORKSPACE
 
 UserRequestT = TypeVar("UserRequestT")
 OutputT = TypeVar("OutputT")
 # Resources by name, or what makes them for each run.
 Resources: TypeAlias = "Mapping[str, Any] | Callable[[], Mapping[str, Any] | None]"
 
-LEASE = timedelta(seconds=60)
 # Enough for long tasks, and an end for a model that calls the same tool for ever.
 MAX_TURNS = 50
 logger = logger_of("turnledger.loop")
@@ -122,6 +133,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         resources: What else is snapshotted with the session and handed to tools, files say: a
             mapping by name, or a function that makes one for each run.
         request_type: The type of the requests, if the class does not say it.
+        overrides_store: Has texts that replace those of the prompt's sections and tools. A run
+            goes on with the texts that it was begun with.
+        overrides_tag: Which of the store's texts new runs are begun with.
         clock: Time and ids.
         lease: How long a claim lasts without a heartbeat.
     """
@@ -136,6 +150,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         ledger: Ledger | None = None,
         resources: Resources | None = None,
         request_type: Any = None,
+        overrides_store: PromptOverridesStore | None = None,
+        overrides_tag: str = "latest",
         clock: Clock | None = None,
         lease: timedelta = LEASE,
     ) -> None:
@@ -147,6 +163,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self._ledger = ledger
         self._recovery = recovery or (RecoveryConfig() if ledger is not None else None)
         self._given_resources = resources
+        self._overrides_store = overrides_store
+        self._overrides_tag = overrides_tag
         self._clock = clock or SystemClock()
         self._lease = lease
         self.request_type = request_type_of(self, MainLoop, request_type)
@@ -166,6 +184,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     @abstractmethod
     def create_session(self) -> Session:
         """Return the session for a run: a new one, or one that continues."""
+
+    def needs_optimization(self, session: Session) -> bool:
+        """Whether the adapter is to optimize the prompt before an evaluation of it begins.
+
+        By default never. A prompt with a workspace may want to have a digest of it first:
+        `return session[WorkspaceDigest].latest() is None`. The session alone may decide it.
+        """
+        return False
 
     # --- for callers ---
 
@@ -228,7 +254,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id = _id_of(run)
         if self._ledger is not None and self._ledger.head(run_id):
             try:
-                with claimed(self.loop_host, run_id) as journal:
+                with claimed(self._ledger, run_id, lease=self._lease, clock=self._clock) as journal:
                     if journal.state.summary.status not in ("completed", "abandoned"):
                         journal.add(RunAbandoned(reason=reason))
                     if journal.state.checkpoints.latest is not None:
@@ -271,6 +297,21 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             backend=None if in_ledger else backend,
             lease=self._lease,
             tool_timeout=self._config.tool_timeout,
+            overrides_store=self._overrides_store,
+            overrides_tag=self._overrides_tag,
+            needs_optimization=self.needs_optimization,
+            optimize=self._optimize,
+        )
+
+    def _optimize(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Optimize a prompt as a step of its run."""
+        optimize(
+            self._adapter,
+            prompt,
+            Caller.of(None, state),
+            overrides_store=self._overrides_store,
+            overrides_tag=self._overrides_tag,
+            call_id=OPTIMIZE,
         )
 
     def _made_resources(self) -> Mapping[str, Any]:
@@ -384,9 +425,52 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
-        with claimed(self.loop_host, run, session, claim=claim) as journal:
+        with claimed(
+            self._ledger, run, declarations=session.declarations, clock=self._clock, claim=claim
+        ) as journal:
             session.attach(journal)
             yield journal
+
+
+class OptimizationLoop(MainLoop[WorkspaceOptimization, Any]):
+    """The loop of the runs that `optimize` makes for a prompt: to replay one, or recover it alone.
+
+    The recovery of the run that it serves goes on with it, so that is rarely needed.
+    """
+
+    def __init__(
+        self,
+        *,
+        adapter: ProviderAdapter[Any],
+        bus: ControlBus,
+        prompt: Prompt[Any],
+        ledger: Ledger,
+    ) -> None:
+        """Make a loop for the optimizations of a prompt.
+
+        Args:
+            adapter: The provider.
+            bus: Where events are published.
+            prompt: The prompt that is optimized.
+            ledger: Where the runs are.
+        """
+        super().__init__(
+            adapter=adapter, bus=bus, ledger=ledger, resources=self._directory_for_files
+        )
+        self._prompt = optimization_prompt(prompt)
+        self._directories: list[TemporaryDirectory[str]] = []
+
+    def create_prompt(self, request: WorkspaceOptimization) -> Prompt[Any]:
+        """Return the prompt by which the digest is written."""
+        return self._prompt
+
+    def create_session(self) -> Session:
+        """Return a session for the run alone."""
+        return Session(bus=self._bus, clock=self._clock)
+
+    def _directory_for_files(self) -> Mapping[str, Any]:
+        self._directories.append(TemporaryDirectory(prefix="turnledger-"))
+        return {WORKSPACE: SnapshotableFilesystem(self._directories[-1].name)}
 
 
 def _ledger_of(backend: CheckpointBackend | None) -> Ledger | None:

@@ -18,6 +18,7 @@ from turnledger.runtime import (
     Tool,
     ToolCall,
 )
+from turnledger.runtime.agent.prompts import Section
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 RequestT = TypeVar("RequestT")
@@ -46,7 +47,7 @@ def task(
     name: str = "tests/task",
     title: str = "Task",
     output: Any = None,
-    more: Sequence[MarkdownSection[Any]] = (),
+    more: Sequence[Section[Any]] = (),
 ) -> Prompt[Any]:
     """A prompt whose section `task` says `text`, with the fields of the request.
 

@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 from turnledger.ledger import TurnledgerError
 from turnledger.runtime.agent.models import RetryAdvice, retry_advice
-from turnledger.runtime.loop.failures import BadReplyError
+from turnledger.runtime.loop.perform.failures import BadReplyError
 
 # Timeouts, conflicts and too many requests; what the server did wrong is all from 500 on.
 _RETRYABLE = frozenset({408, 409, 425, 429})

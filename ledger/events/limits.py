@@ -14,7 +14,7 @@ from turnledger.ledger.errors import (
     LimitExceededError,
     short_repr,
 )
-from turnledger.ledger.events.types import EvaluationStarted, Event, RunStarted
+from turnledger.ledger.events.types import EvaluationStarted, Event, PromptEvent, RunStarted
 
 # PostgreSQL orders events by transaction and ordinal, with 12 bits for the ordinal.
 BATCH_CEILING = 4096
@@ -64,8 +64,8 @@ def check_indexed(event: Event) -> None:
     if isinstance(event, RunStarted):
         for key, value in event.tags.items():
             _check_bytes(f"RunStarted.tags: {key[:50]!r} and its value", key, value)
-    elif isinstance(event, EvaluationStarted):
-        what = "EvaluationStarted: prompt_ns and prompt_key"
+    elif isinstance(event, EvaluationStarted | PromptEvent):
+        what = f"{type(event).__name__}: prompt_ns and prompt_key"
         _check_bytes(what, event.prompt_ns, event.prompt_key)
 
 

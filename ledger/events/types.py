@@ -13,17 +13,18 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from math import isfinite
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args, get_type_hints
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import msgspec
 
-from turnledger.ledger.errors import InvalidEventError
+from turnledger.ledger.arguments import check_arguments
+from turnledger.ledger.errors import InvalidEventError, InvalidInputError, short_repr
 from turnledger.ledger.events.messages import Count, InnerMessage, Moment, Value
 
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
 # ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
 # records that of its writer, so that a replay compares only fields that the writer knew.
-CATALOGUE = 3
+CATALOGUE = 4
 
 
 def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
@@ -45,6 +46,13 @@ CustomKind = Annotated[
 ]
 CheckpointPhaseName = Literal["initialized", "post_tool", "completed", "failed"]
 RunKind = Literal["run", "fork", "continuation"]
+# The tag that every prompt stream has: its last version. It is never moved.
+LATEST = "latest"
+# The name of another tag; it can be the name of a file.
+TAG_NAME = r"^(?!latest\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z"
+TagName = Annotated[str, msgspec.Meta(max_length=200, pattern=TAG_NAME)]
+# The namespace of the ids of prompt streams; permanent.
+_PROMPTS = UUID("9b6208e9-9ad1-5472-8ee5-21daf4a831d3")
 OnInterruptName = Literal["", "retry", "fail", "ask"]
 SliceOperation = Literal["apply", "append", "seed", "clear"]
 
@@ -230,6 +238,26 @@ class OfferedTool(Value, frozen=True):
     spec: Annotated[str, since(3, describes=True)] = ""
 
 
+class UsedOverrides(Value, frozen=True):
+    """The overrides that a prompt was rendered with, and where they came from.
+
+    Attributes:
+        store: The name of the store.
+        tag: The tag that was asked for.
+        digest: Of the texts that were applied.
+        authored: Digest of the prompt without these texts: what only the program decides.
+        version: The store's version of the prompt's texts; None if it keeps no versions.
+        paths: The section paths, and "tool:NAME", whose texts were replaced.
+    """
+
+    store: str
+    tag: str
+    digest: str
+    authored: str
+    version: Count | None = None
+    paths: tuple[str, ...] = ()
+
+
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     """The evaluation of a prompt started. Its text is the system message that follows.
 
@@ -246,6 +274,8 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     tools_digest: str = ""
     adapter: str = ""
     tools: tuple[OfferedTool, ...] = ()
+    # None if no overrides store was asked; before catalogue 4 that is not recorded.
+    overrides: Annotated[UsedOverrides | None, since(4)] = None
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):
@@ -463,6 +493,56 @@ class ResourceSnapshotted(BaseEvent, frozen=True, kw_only=True):
     digest: str = ""
 
 
+# --- prompts: a stream for each, with id prompt_stream_id(prompt_ns, prompt_key) ------
+
+
+class PromptOverrideSet(BaseEvent, frozen=True, kw_only=True):
+    """A text of a prompt was overridden: that of a section, or a tool's description.
+
+    `path` is a section's path, or "tool:NAME". `replaces` is the digest of the authored text: the
+    override is applied only while the prompt has that text. Empty, it is applied in any case.
+    """
+
+    tag = "prompt.override_set"
+
+    prompt_ns: Key
+    prompt_key: Key
+    path: Key
+    body: str
+    replaces: str = ""
+    note: str = ""
+    set_by: str = ""
+
+
+class PromptOverrideCleared(BaseEvent, frozen=True, kw_only=True):
+    """The override of a text was removed: the authored text counts again."""
+
+    tag = "prompt.override_cleared"
+
+    prompt_ns: Key
+    prompt_key: Key
+    path: Key
+    note: str = ""
+    cleared_by: str = ""
+
+
+class PromptTagMoved(BaseEvent, frozen=True, kw_only=True):
+    """A tag names a version of the prompt stream from now on.
+
+    "latest" is always the last version, and can't be moved. Version 0 is before the first
+    override: the authored texts.
+    """
+
+    tag = "prompt.tag_moved"
+
+    prompt_ns: Key
+    prompt_key: Key
+    tag_name: TagName
+    version: Count
+    note: str = ""
+    moved_by: str = ""
+
+
 # --- custom events -----------------------------------------------------------------
 
 
@@ -503,10 +583,26 @@ Event: TypeAlias = (
     | SliceEventApplied
     | StateRestored
     | ResourceSnapshotted
+    | PromptOverrideSet
+    | PromptOverrideCleared
+    | PromptTagMoved
     | CustomEvent
 )
 
 EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event)}
+# The events that a prompt stream consists of, and that no run has.
+PromptEvent: TypeAlias = PromptOverrideSet | PromptOverrideCleared | PromptTagMoved
+PROMPT_TAGS = frozenset(kind.tag for kind in get_args(PromptEvent))
+
+
+@check_arguments
+def prompt_stream_id(ns: str, key: str) -> UUID:
+    """The id of a prompt's stream of overrides, the same in every ledger."""
+    if not key or "/" in key:
+        raise InvalidInputError(
+            f"Invalid prompt key {short_repr(key)}: expected text without '/', and not empty."
+        )
+    return uuid5(_PROMPTS, f"{ns}/{key}")
 
 
 # --- catalogues --------------------------------------------------------------------

@@ -17,9 +17,16 @@ from turnledger.ledger.clock import is_moment
 from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError, RunNotFoundError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import UUID_TEXT, link
-from turnledger.ledger.events.types import Event, RunStarted
+from turnledger.ledger.events.types import Event, PromptEvent, RunStarted
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, check_types, child_of
+from turnledger.ledger.runs.index import (
+    INDEXED_TAGS,
+    PROMPT,
+    RunRow,
+    advance,
+    check_types,
+    child_of,
+)
 from turnledger.ledger.runs.lineage import NO_END, Segment, lineage
 from turnledger.ledger.runs.record import Columns, RawRow, Record, Row, as_row
 from turnledger.ledger.stores.base import PAGE, Store
@@ -179,6 +186,8 @@ class RunCheck:
                 return f"blob {name} is missing or changed"
         if self.count and isinstance(event, RunStarted):
             return "the run starts a second time"
+        if self.count and isinstance(event, PromptEvent) != (self.state.kind == PROMPT):
+            return "events of a prompt and of a run are in one stream"
         return None
 
     def _gap(self, row: RawRow) -> Problem:

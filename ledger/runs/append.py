@@ -25,13 +25,23 @@ from turnledger.ledger.errors import (
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
+    StreamKindError,
     TurnledgerError,
     short_repr,
 )
 from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
-from turnledger.ledger.events.types import CustomEvent, Event, RunStarted, ToolCallDecided
-from turnledger.ledger.runs.index import INDEXED_TAGS, RunRow, advance, child_of
+from turnledger.ledger.events.types import (
+    PROMPT_TAGS,
+    CustomEvent,
+    Event,
+    PromptEvent,
+    PromptTagMoved,
+    RunStarted,
+    ToolCallDecided,
+    prompt_stream_id,
+)
+from turnledger.ledger.runs.index import INDEXED_TAGS, PROMPT, RunRow, advance, child_of
 from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
 
@@ -114,12 +124,41 @@ def refuse(tx: Transaction, request: AppendRequest, row: RunRow | None) -> Turnl
             return RunClaimedError(run_id, worker=lease.worker, epoch=epoch)
     if request.expected not in (ANY_VERSION, version):
         return ConcurrentAppendError(run_id, expected=request.expected, found=version)
-    later = request.entries if row is not None else request.entries[1:]
-    if _STARTED in [entry.tag for entry in later]:
+    tags = [entry.tag for entry in request.entries]
+    if not PROMPT_TAGS.isdisjoint(tags) or (row is not None and row.kind == PROMPT):
+        return _wrong_for_prompt(request, row)
+    if _STARTED in (tags if row is not None else tags[1:]):
         return InvalidEventError(
             f"RunStarted can only be the first event of a run, and run {run_id} "
             f"{'exists already' if row is not None else 'would have it later'}."
         )
+    return None
+
+
+def _wrong_for_prompt(request: AppendRequest, row: RunRow | None) -> TurnledgerError | None:
+    """The error of events that a prompt stream, or a run with prompt events, would not have."""
+    run_id = request.run_id
+    if row is not None and row.kind != PROMPT:
+        why = f"prompt events belong into streams of their own, got {request.entries[0].tag}"
+        return StreamKindError(run_id, kind=row.kind, why=why)
+    first = row.version + 1 if row is not None else 1
+    for version, entry in enumerate(request.entries, first):
+        event = entry.event
+        if not isinstance(event, PromptEvent):
+            why = f"only {', '.join(sorted(PROMPT_TAGS))} belong into it, got {entry.tag}"
+            return StreamKindError(run_id, kind=PROMPT, why=why)
+        stream = str(prompt_stream_id(event.prompt_ns, event.prompt_key))
+        if stream != run_id:
+            return InvalidEventError(
+                f"The stream of prompt {event.prompt_ns}/{event.prompt_key} is {stream}, got "
+                f"{run_id}. prompt_stream_id(ns, key) gives it."
+            )
+        if isinstance(event, PromptTagMoved) and event.version >= version:
+            return InvalidEventError(
+                f"Invalid version {event.version} for tag {short_repr(event.tag_name)}: the last "
+                f"version of prompt {event.prompt_ns}/{event.prompt_key} before it is "
+                f"{version - 1}."
+            )
     return None
 
 
@@ -209,6 +248,8 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
     owner = tx.run(parent)
     if owner is None:
         raise RunNotFoundError(parent)
+    if owner.kind == PROMPT:
+        raise StreamKindError(parent, kind=PROMPT, why="only a run can be forked or continued")
     if at > owner.version:
         raise ForkPointError(
             f"Run {parent} is at version {owner.version}: it has no event {at} to go on from."

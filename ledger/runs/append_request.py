@@ -23,6 +23,7 @@ from turnledger.ledger.errors import (
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits, check_indexed
 from turnledger.ledger.events.types import (
+    PROMPT_TAGS,
     BaseEvent,
     EvaluationStarted,
     Event,
@@ -54,7 +55,7 @@ _NAMED = (Draft, Entry)
 _ID = (UUID, str)
 _VERSIONS = range(INT64.stop)
 _CLAIMED = RunClaimed.tag
-_FOUND_BY = (RunStarted.tag, EvaluationStarted.tag)
+_FOUND_BY = PROMPT_TAGS | {RunStarted.tag, EvaluationStarted.tag}
 
 
 @lru_cache(maxsize=8192)

@@ -19,8 +19,10 @@ from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
 from turnledger.ledger.events.chain import GENESIS, UUID_TEXT
 from turnledger.ledger.events.types import (
     EVENT_TYPES,
+    PROMPT_TAGS,
     EvaluationStarted,
     Event,
+    PromptEvent,
     RunAbandoned,
     RunClaimed,
     RunCompleted,
@@ -34,6 +36,9 @@ from turnledger.ledger.events.types import (
 )
 from turnledger.ledger.runs.record import Columns
 
+# What a row of the index is about: a run, or the stream of a prompt's overrides.
+StreamKind: TypeAlias = RunKind | Literal["prompt"]
+PROMPT: StreamKind = "prompt"
 RunStatus = Literal["running", "waiting", "completed", "failed", "parked", "abandoned"]
 
 _STATUS: Mapping[type[Event], RunStatus] = {
@@ -45,7 +50,9 @@ _STATUS: Mapping[type[Event], RunStatus] = {
     RunParked: "parked",
     RunAbandoned: "abandoned",
 }
-INDEXED_TAGS = frozenset(kind.tag for kind in (RunStarted, RunClaimed, EvaluationStarted, *_STATUS))
+INDEXED_TAGS = PROMPT_TAGS.union(
+    kind.tag for kind in (RunStarted, RunClaimed, EvaluationStarted, *_STATUS)
+)
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +66,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     status: RunStatus = "running"
     started_at: int = 0
     prompt: str = ""
-    kind: RunKind = "run"
+    kind: StreamKind = "run"
     parent: str | None = None
     parent_version: int = 0
     tags: str = "{}"
@@ -139,6 +146,10 @@ def evolve(row: RunRow, event: Event) -> RunRow:
         return msgspec.structs.replace(row, epoch=event.epoch)
     if isinstance(event, EvaluationStarted):
         return msgspec.structs.replace(row, prompt=f"{event.prompt_ns}/{event.prompt_key}")
+    if isinstance(event, PromptEvent):
+        # Completed: whatever lists work that is left to do never finds it.
+        prompt = f"{event.prompt_ns}/{event.prompt_key}"
+        return msgspec.structs.replace(row, kind=PROMPT, prompt=prompt, status="completed")
     if isinstance(event, ToolCallDecided) and row.status != "waiting":
         return row
     return msgspec.structs.replace(row, status=_STATUS[type(event)])
@@ -285,7 +296,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     prompt: str
     tags: dict[str, str]
-    kind: RunKind
+    kind: StreamKind
     parent: UUID | None
     parent_version: int
     started_at: datetime

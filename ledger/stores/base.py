@@ -27,10 +27,14 @@ CACHED_HEADS = 4096
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, newest first; `before` is the key of the last one seen."""
+    """Which runs to list, newest first; `before` is the key of the last one seen.
+
+    `prompts` is None for all rows, False for runs, True for the streams of prompts.
+    """
 
     status: str | None = None
     prompt: str | None = None
+    prompts: bool | None = None
     tags: tuple[tuple[str, str | None], ...] = ()
     since: int | None = None
     until: int | None = None

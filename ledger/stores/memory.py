@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.events.types import CATALOGUE
-from turnledger.ledger.runs.index import RebuiltIndex, RunRow, list_key, place_of
+from turnledger.ledger.runs.index import PROMPT, RebuiltIndex, RunRow, list_key, place_of
 from turnledger.ledger.runs.record import Columns, NewColumns, RawRow, Row, as_raw_row, as_row
 from turnledger.ledger.runs.transaction import (
     DerivedWriter,
@@ -400,6 +400,7 @@ def _matches(row: RunRow, query: RunQuery) -> bool:
     return (
         query.status in (None, row.status)
         and query.prompt in (None, row.prompt)
+        and query.prompts in (None, row.kind == PROMPT)
         and (query.since is None or started >= list_key(query.since))
         and (query.until is None or started < list_key(query.until))
         and (not before or place_of(row) < before)

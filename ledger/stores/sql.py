@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from turnledger.ledger.errors import IntegrityFailureError
-from turnledger.ledger.runs.index import RunRow
+from turnledger.ledger.runs.index import PROMPT, RunRow
 from turnledger.ledger.runs.record import Columns
 from turnledger.ledger.runs.transaction import Lease, Leases, Watermark
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
@@ -184,6 +184,8 @@ def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
         add("status = ?", query.status)
     if query.prompt is not None:
         add("prompt = ?", query.prompt)
+    if query.prompts is not None:
+        add(f"kind {'=' if query.prompts else '<>'} ?", PROMPT)
     if query.since is not None:
         add("started_at >= ?", query.since)
     if query.until is not None:

@@ -13,7 +13,7 @@ from turnledger.ledger.errors import EventDecodeError, TurnledgerError
 from turnledger.ledger.events.blobs import blobs_named
 from turnledger.ledger.events.chain import DIGEST_TEXT, GENESIS, UUID_TEXT, linker
 from turnledger.ledger.events.limits import Limits
-from turnledger.ledger.events.types import CATALOGUE, Event, RunStarted
+from turnledger.ledger.events.types import CATALOGUE, PROMPT_TAGS, Event, RunStarted
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import RunRow, child_of
 from turnledger.ledger.runs.record import NewRow
@@ -155,6 +155,7 @@ class Checker:
         self._line = 1
         # The state of the run that is being read.
         self._run_id = ""
+        self._prompts: set[str] = set()
         self._version = 0
         self._digest = GENESIS
         self._moment = 0
@@ -229,6 +230,13 @@ class Checker:
         event = event or self._event(line.type, data)
         if isinstance(event, RunStarted) and start is None:
             self._damaged(f"run {line.run_id}, version {line.version}: a run starts only once")
+        if start is not None and line.type in PROMPT_TAGS:
+            self._prompts.add(line.run_id)
+        if (line.type in PROMPT_TAGS) != (line.run_id in self._prompts):
+            self._damaged(
+                f"run {line.run_id}, version {line.version}: events of a prompt and of a run are "
+                "in one stream"
+            )
         self._count_commit(moment, len(data), start is not None)
         blobs = self._blobs_of(event)
         self._move(line.version, digest, moment)
@@ -282,6 +290,8 @@ class Checker:
             parent = str(started.parent)
             owner = self._lineages.owner(parent, started.at)
             point = self._fork_points.get((owner, started.at)) if parent in self._lineages else None
+            if parent in self._prompts:
+                self._damaged(f"run {run_id} starts from {parent}, which is a prompt's stream")
             if point is None:
                 self._damaged(
                     f"run {run_id} starts from version {started.at} of run {parent}, "

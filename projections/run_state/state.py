@@ -20,6 +20,7 @@ from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.slices import SessionSlices, SlicesState
 from turnledger.projections.views.checkpoints import CheckpointsState, CheckpointView
 from turnledger.projections.views.conversation import Conversation, ConversationState
+from turnledger.projections.views.prompt import PromptOverrides, PromptState
 from turnledger.projections.views.summary import RunSummary, Summary
 from turnledger.projections.views.timeline import Timeline, TimelineState
 from turnledger.projections.views.tools import PendingTools, ToolsState
@@ -36,17 +37,18 @@ def built_in(declarations: Declarations | None = None) -> tuple[Projection[Any],
         Usage(),
         RunSummary(),
         Timeline(),
+        PromptOverrides(),
     )
 
 
-# Conversation, tools, slices, checkpoints, usage, summary and timeline.
-_VIEWS = 7
+# Conversation, tools, slices, checkpoints, usage, summary, timeline and prompt.
+_VIEWS = 8
 
 
 @explain_methods()
 @final
 class RunState:
-    """The state of a run at one version: all built-in views."""
+    """The state of a run, or of a prompt stream, at one version: all built-in views."""
 
     def __init__(
         self, version: int, projections: tuple[Projection[Any], ...], states: Iterable[Any]
@@ -66,6 +68,8 @@ class RunState:
         self.usage: UsageState = self._states[4]
         self.summary: Summary = self._states[5]
         self.timeline: TimelineState = self._states[6]
+        # Only a prompt stream has it; a run's JSON and digests are those without it.
+        self.prompt: PromptState = self._states[7]
 
     @classmethod
     def initial(cls, declarations: Declarations | None = None) -> RunState:
@@ -106,18 +110,20 @@ class RunState:
         """Digest of what an uninterrupted run and a recovered one have in common."""
         return combine("outcome", *self._parts(lambda p, state: p.outcome(state))).hex()
 
+    def _pairs(self) -> list[tuple[Projection[Any], Any]]:
+        pairs = list(zip(self._projections, self._states, strict=True))
+        return pairs if self.prompt.key else pairs[:-1]
+
     def _parts(self, part: Any) -> list[bytes]:
-        pairs = zip(self._projections, self._states, strict=True)
+        pairs = self._pairs()
         return [one for p, state in pairs for one in (p.name.encode(), part(p, state))]
 
     def to_json(self) -> dict[str, Any]:
-        pairs = zip(self._projections, self._states, strict=True)
-        return {p.name: p.to_json(state) for p, state in pairs}
+        return {p.name: p.to_json(state) for p, state in self._pairs()}
 
     def lazy_json(self) -> dict[str, Any]:
         """The same, with long lists that are made item by item (`persistent.lazy_json`)."""
-        pairs = zip(self._projections, self._states, strict=True)
-        return {p.name: p.lazy_json(state) for p, state in pairs}
+        return {p.name: p.lazy_json(state) for p, state in self._pairs()}
 
 
 def _unpacked(content: bytes) -> RunState:

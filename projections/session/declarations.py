@@ -15,7 +15,11 @@ from turnledger.projections.session.reducers import Reducer, declared_reducers
 
 @explain_methods()
 class Declarations:
-    """The slice and event types of a program, under their names, and their reducers."""
+    """The slice and event types of a program, under their names, and their reducers.
+
+    A class may fix its name in the ledger: `__ledger_name__ = "reviews.Plan"`. The package's own
+    do so, as programs have classes called Plan too.
+    """
 
     def __init__(self) -> None:
         # The names whose meaning changed, in order: a journal that folded when there were fewer
@@ -26,10 +30,19 @@ class Declarations:
         self._reducers: dict[tuple[str, str], Reducer] = {}
 
     def declare(self, kind: type, *, name: str | None = None) -> str:
-        """Make a type known under a name, by default the one it has here, or the class's own."""
+        """Make a type known under a name.
+
+        By default that is the one it has here, else its `__ledger_name__`, else the class's name.
+        """
         if not isinstance(kind, type):
             raise InvalidInputError(f"Invalid type {short_repr(kind)}: expected a class.")
-        known_as = name or self._names.get(kind) or kind.__name__
+        # A subclass is another type: it does not inherit the name.
+        fixed = vars(kind).get("__ledger_name__")
+        known_as = name or self._names.get(kind) or fixed or kind.__name__
+        if not isinstance(known_as, str) or ":" in known_as:
+            raise InvalidInputError(
+                f"Invalid name {short_repr(known_as)} of {kind!r}: expected text without ':'."
+            )
         other = self._types.get(known_as)
         if other is not None and other is not kind:
             raise InvalidInputError(

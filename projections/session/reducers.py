@@ -125,4 +125,5 @@ def _latest_replaced_by(method: Callable[[Any, Any], Any], slice_type: type) -> 
         latest = slice_values[-1] if slice_values else slice_type()
         return (method(latest, event),)
 
+    reduce.__qualname__ = method.__qualname__  # errors name the reducer by it
     return reduce

@@ -116,6 +116,7 @@ def _begun(found: EvaluationProgress) -> EvaluationStarted:
         prompt_digest=found.prompt_digest,
         tools_digest=found.tools_digest,
         adapter=found.adapter,
+        overrides=found.started.overrides if found.started is not None else None,
     )
 
 

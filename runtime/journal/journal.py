@@ -45,6 +45,7 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.projections import Declarations, RunState
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.agent.models.limits import TurnLimit
+from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -263,6 +264,10 @@ class Journal:
     def new_evaluation_id(self) -> str:
         """The id of the evaluation that is begun next."""
         return self.clock.new_id()
+
+    def recorded_prompt(self) -> RecordedPrompt | None:
+        """The prompt of the evaluation that is begun next, if it is on record: in a replay."""
+        return None
 
     def add(self, *events: Addition, blobs: Iterable[bytes] = ()) -> list[str]:
         """Make these pending, all or none, and give their ids.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from turnledger.ledger import EvaluationStarted, Record, RunStarted, SliceEventApplied
 from turnledger.projections import Declarations, RunState, SessionSlices, fold, fold_together
 from turnledger.projections.projection import PAGE, tags_of
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, Progress, ProgressState
+from turnledger.runtime.journal.loop_progress import BY_PROMPT, Progress, ProgressState
 from turnledger.runtime.journal.session_index import SessionIndex, SessionIndexState
 
 _INTERNAL = (Progress(), SessionIndex())
@@ -24,12 +24,15 @@ class Known(NamedTuple):
 
     `prompt_base` is the state that the run's prompt was made from, as soon as something was
     recorded that came of the prompt: a recovery makes the prompt from there again.
+    `evaluation_base` is the state in which the latest evaluation began: when that is resumed,
+    its prompt is rendered from there again.
     """
 
     run: RunState
     progress: ProgressState
     session: SessionIndexState
     prompt_base: Known | None = None
+    evaluation_base: Known | None = None
 
     @classmethod
     def initial(cls, declarations: Declarations | None = None) -> Known:
@@ -45,11 +48,10 @@ class Known(NamedTuple):
         known, page = self, list[Record]()
         unprompted = self.progress.prompted_at is None
         for record in records:
-            if unprompted and _comes_of_prompt(record):
+            begins = record.tag in _EVALUATION_STARTED
+            if begins or (unprompted and _comes_of_prompt(record)):
                 # Cut the page here: the state between these two records is kept.
-                known, page = known._plus(page), [record]
-                if known.progress.prompted_at is None:
-                    known, page = known._plus(page)._replace(prompt_base=known), []
+                known, page = known._plus(page)._kept_before(record, begins=begins), []
                 unprompted = False
                 continue
             unprompted = unprompted or record.tag in _RUN_STARTED
@@ -58,13 +60,21 @@ class Known(NamedTuple):
                 known, page = known._plus(page), []
         return known._plus(page)
 
+    def _kept_before(self, record: Record, *, begins: bool) -> Known:
+        """The state after a record, with this one as that before the prompt or the evaluation."""
+        known, base = self._plus([record]), self._replace(prompt_base=None, evaluation_base=None)
+        if self.progress.prompted_at is None:
+            known = known._replace(prompt_base=base)
+        return known._replace(evaluation_base=base) if begins else known
+
     def _plus(self, page: Sequence[Record]) -> Known:
         if not page:
             return self
         progress, session = fold_together(page, _INTERNAL, (self.progress, self.session))
         # A continuation has a prompt of its own, a fork goes on with its parent's.
         base = self.prompt_base if progress.prompted_at is not None else None
-        return Known(self.run.after(page), progress, session, base)
+        began = self.evaluation_base if progress.evaluation is not None else None
+        return Known(self.run.after(page), progress, session, base, began)
 
     def declared(self, declarations: Declarations, records: Sequence[Record]) -> Known:
         """The same with session state folded by these declarations.
@@ -73,15 +83,19 @@ class Known(NamedTuple):
             declarations: The types and reducers of a session.
             records: All records up to here that `SessionSlices` reads, in their order.
         """
-        slices, base, place = SessionSlices(declarations), self.prompt_base, 0
-        state = slices.initial()
-        if base is not None:
-            place = bisect_right(records, base.version, key=lambda record: record.version)
-            state = fold(records[:place], slices, state)
-            base = base._replace(run=base.run.with_slices(declarations, state))
+        slices, place = SessionSlices(declarations), 0
+        state, declared = slices.initial(), dict[str, Known]()
+        for name, base in sorted(self._bases().items(), key=lambda one: one[1].version):
+            end = bisect_right(records, base.version, key=lambda record: record.version)
+            state, place = fold(records[place:end], slices, state), end
+            declared[name] = base._replace(run=base.run.with_slices(declarations, state))
         state = fold(records[place:], slices, state)
-        run = self.run.with_slices(declarations, state)
-        return self._replace(run=run, prompt_base=base)
+        return self._replace(run=self.run.with_slices(declarations, state), **declared)  # type: ignore[arg-type]
+
+    def _bases(self) -> dict[str, Known]:
+        """The earlier states that this one keeps, by the names of their fields."""
+        bases = {"prompt_base": self.prompt_base, "evaluation_base": self.evaluation_base}
+        return {name: base for name, base in bases.items() if base is not None}
 
     def redeclared(self, declarations: Declarations, since: int) -> Known | None:
         """The state by declarations that have changed, without folding the run again.
@@ -106,14 +120,13 @@ class Known(NamedTuple):
             if state is None:
                 return None
             run = run.with_slices(declarations, state)
-        base = self.prompt_base
-        if base is not None:
-            base = base.redeclared(declarations, since)
-            if base is None:
-                return None
-        if run is self.run and base is self.prompt_base:
+        bases = self._bases()
+        found = {name: base.redeclared(declarations, since) for name, base in bases.items()}
+        if None in found.values():
+            return None
+        if run is self.run and all(found[name] is base for name, base in bases.items()):
             return self  # the same value, so that an overlay on top of it can be taken over
-        return self._replace(run=run, prompt_base=base)
+        return self._replace(run=run, **found)  # type: ignore[arg-type]
 
     def is_outdated(self, changes: Iterable[str]) -> bool:
         """Whether it may have to be folded again, as these names mean something else now."""
@@ -125,8 +138,9 @@ def _comes_of_prompt(record: Record) -> bool:
     if record.tag not in _MAY_COME_OF_PROMPT:
         return False
     event = record.event
-    return not isinstance(event, SliceEventApplied) or event.call_id == CREATE_PROMPT
+    return not isinstance(event, SliceEventApplied) or event.call_id in BY_PROMPT
 
 
 _RUN_STARTED = tags_of(RunStarted)
+_EVALUATION_STARTED = tags_of(EvaluationStarted)
 _MAY_COME_OF_PROMPT = tags_of(EvaluationStarted, SliceEventApplied)

@@ -32,10 +32,14 @@ from turnledger.ledger import (
 from turnledger.projections import Projection
 from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
+from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
 
 change = msgspec.structs.replace
-# The call id of session changes that `create_prompt` made.
+# The call ids of session changes that `create_prompt` made, and of those by which the loop had a
+# workspace digest written for the prompt.
 CREATE_PROMPT = "create_prompt"
+OPTIMIZE = "optimize"
+BY_PROMPT = frozenset({CREATE_PROMPT, OPTIMIZE})
 
 
 @final
@@ -48,6 +52,9 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     prompt_digest: str = ""
     tools_digest: str = ""
     adapter: str = ""
+    # The prompt as it was recorded, and its text; None in a restored conversation.
+    started: EvaluationStarted | None = None
+    system: str = ""
     # The number of the next message, and of the last turn.
     sequence: int = 0
     turn: int = 0
@@ -67,6 +74,11 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     # The structured output that the provider parsed of the last reply.
     parsed: Any = None
     model: str = ""
+
+    @property
+    def recorded(self) -> RecordedPrompt | None:
+        """The prompt that the evaluation was begun with."""
+        return None if self.started is None else RecordedPrompt.of(self.started, self.system)
 
 
 @final
@@ -136,6 +148,7 @@ class Progress(Projection[ProgressState]):
                     prompt_digest=event.prompt_digest,
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
+                    started=event,
                 )
                 at = record.version - 1 if state.prompted_at is None else state.prompted_at
                 return change(
@@ -154,7 +167,7 @@ class Progress(Projection[ProgressState]):
             case CheckpointStored():
                 return change(state, tool_calls_completed=event.tool_calls_completed)
             case SliceEventApplied():
-                if state.prompted_at is None and event.call_id == CREATE_PROMPT:
+                if state.prompted_at is None and event.call_id in BY_PROMPT:
                     return change(state, prompted_at=record.version - 1)
                 return state
             case RunFailed():
@@ -229,6 +242,7 @@ def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressS
         found,
         sequence=max(found.sequence, message.sequence + 1),
         turn=max(found.turn, message.turn),
+        system=message.content if message.role == "system" else found.system,
         replied=by_assistant,
         reply_id=message.message_id if by_assistant else found.reply_id,
         calls=found.calls + (len(message.tool_calls) if by_assistant else 0),

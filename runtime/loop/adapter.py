@@ -17,15 +17,17 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy, retry_advice
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.loop.context import EvaluationOptions
 from turnledger.runtime.loop.evaluation import Evaluation
 from turnledger.runtime.loop.events import PromptResponse, TextReceived
 from turnledger.runtime.loop.live_effects import LiveEffects
+from turnledger.runtime.loop.optimize import Caller, optimize
 from turnledger.runtime.session.session import Session
+from turnledger.runtime.workspace.digest import OptimizationResult, OptimizationScope
 
 OutputT = TypeVar("OutputT")
 
@@ -159,6 +161,45 @@ class ProviderAdapter(Generic[OutputT]):
         if resume_from is not None:
             evaluation.bring(resume_from.conversation_prefix, resume_from.pending_tool_calls)
         return evaluation.run(resume=resume or resume_from is not None)
+
+    def optimize(
+        self,
+        prompt: Prompt[Any],
+        *,
+        store_scope: OptimizationScope = OptimizationScope.SESSION,
+        session: Session | None = None,
+        execution_state: ExecutionState | None = None,
+        overrides_store: PromptOverridesStore | None = None,
+        overrides_tag: str | None = None,
+        optimization_session: Session | None = None,
+    ) -> OptimizationResult:
+        """Have the model write a digest of the prompt's workspace, and store it.
+
+        That is a run of its own: it has a session, a bus and a copy of the workspace that the
+        caller's tools never see. PromptEvaluationError if the prompt has no workspace section or
+        no digest section, if GLOBAL has no store and tag (phase "request", before anything
+        runs), and if the model's answer is empty (phase "response").
+
+        Args:
+            prompt: Has a WorkspaceDigestSection, and a VfsToolsSection or PodmanSandboxSection.
+            store_scope: SESSION sets the digest in the session. GLOBAL stores it in the
+                overrides store, as the text of the digest section, and clears the session's.
+            session: The caller's session. The run is recorded in the ledger that it records in.
+            execution_state: The same with its resources: the workspace is copied from there.
+                Without them it begins with the section's mounts.
+            overrides_store: Has texts for the optimization's own prompt, `{ns}.optimization`.
+            overrides_tag: Which of the store's texts; by default "latest".
+            optimization_session: Used, with its bus, instead of a new session.
+        """
+        return optimize(
+            self,
+            prompt,
+            Caller.of(session, execution_state),
+            scope=store_scope,
+            overrides_store=overrides_store,
+            overrides_tag=overrides_tag,
+            optimization_session=optimization_session,
+        )
 
 
 _OVERRIDDEN = ("encode", "send", "decode")

@@ -19,8 +19,9 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt
+from turnledger.runtime.agent.prompts.render import RenderedPrompt
 from turnledger.runtime.agent.tools.tool import ToolRegistry
 from turnledger.runtime.agent.visibility import VisibilityOverrides
 from turnledger.runtime.bus import EventBus
@@ -30,6 +31,8 @@ from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
+from turnledger.runtime.overrides.recorded import render_as_recorded, tell_stale
+from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
 
 OutputT = TypeVar("OutputT")
@@ -96,6 +99,8 @@ class EvaluationContext(Generic[OutputT]):
         deadline: The caller's, or the prompt's; None where effects know no time.
         calls_before: Numbers of the calls that were asked for before this process took part.
         used_before: Tokens that the run had used before this evaluation.
+        recorded: The prompt that it was begun with; None if it is begun here.
+        base: The state that the prompt is rendered from; None is the present one.
     """
 
     evaluation_id: str
@@ -109,6 +114,8 @@ class EvaluationContext(Generic[OutputT]):
     deadline: Deadline | None
     calls_before: frozenset[int]
     used_before: Tokens
+    recorded: RecordedPrompt | None = None
+    base: Known | None = None
     notes: ProcessNotes = field(default_factory=ProcessNotes)
 
     @property
@@ -145,7 +152,8 @@ class EvaluationContext(Generic[OutputT]):
 
     def rendering_of(self, prompt: Prompt[OutputT]) -> RenderedPrompt[OutputT]:
         """A prompt as this evaluation renders it."""
-        return render(self.adapter, prompt, self.session, self.options)
+        options, recorded = self.options, self.recorded
+        return render(self.adapter, prompt, self.session, options, recorded, self.base)
 
     # --- messages ---
 
@@ -233,15 +241,41 @@ class EvaluationContext(Generic[OutputT]):
 
 
 def render(
-    adapter: Provider, prompt: Prompt[OutputT], session: Session, options: EvaluationOptions
+    adapter: Provider,
+    prompt: Prompt[OutputT],
+    session: Session,
+    options: EvaluationOptions,
+    recorded: RecordedPrompt | None = None,
+    base: Known | None = None,
 ) -> RenderedPrompt[OutputT]:
-    """Render a prompt with the session's visibility and the caller's overrides."""
+    """Render a prompt with the session's state and the caller's overrides.
+
+    Args:
+        adapter: Says whether the output's format is part of the prompt.
+        prompt: The prompt.
+        session: Its state decides which sections are open, and sections may show it.
+        options: The overrides.
+        recorded: The prompt that the evaluation was begun with; its overrides are used again.
+        base: An earlier state of the session, to be read instead of the present one.
+    """
     native = adapter.use_native_response_format and options.parse_output
     wanted = prompt.template.output is not None
-    return prompt.render(
-        overrides_store=options.overrides_store,
-        overrides_tag=options.overrides_tag,
-        visibility=session[VisibilityOverrides].latest(),
-        inject_output_instructions=False if native and wanted else None,
-        redact=session.journal.ledger.redact_text,
-    )
+    ledger = session.journal.ledger
+
+    def rendered(store: PromptOverridesStore | None, tag: str) -> RenderedPrompt[OutputT]:
+        with session.scope(Overlay(session.journal, known=base)):
+            return prompt.render(
+                overrides_store=store,
+                overrides_tag=tag,
+                visibility=session[VisibilityOverrides].latest(),
+                state=session,
+                inject_output_instructions=False if native and wanted else None,
+                redact=ledger.redact_text,
+            )
+
+    store, tag = options.overrides_store, options.overrides_tag
+    if recorded is not None:
+        return render_as_recorded(rendered, recorded, store, tag, ledger)
+    made = rendered(store, tag)
+    tell_stale(made)
+    return made

@@ -20,6 +20,7 @@ from turnledger.ledger import (
 )
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import ToolCall
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
 from turnledger.runtime.agent.schema.values import read_json, to_plain
@@ -34,6 +35,7 @@ from turnledger.runtime.errors import (
     SchemaError,
     SessionError,
 )
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.context import (
     EvaluationContext,
@@ -55,6 +57,7 @@ from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.events import PromptRendered, PromptResponse
 from turnledger.runtime.loop.perform.call_model import call_model
 from turnledger.runtime.loop.perform.finish import finish
+from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.loop.perform.tool_in_doubt import doubt, settle, wait_for_decision
 from turnledger.runtime.session.overlay import scope_of
 from turnledger.runtime.session.session import Session
@@ -74,6 +77,8 @@ class Evaluate(Protocol):
         execution_state: ExecutionState,
         deadline: Deadline | None,
         budget_tracker: BudgetTracker | None,
+        overrides_store: PromptOverridesStore | None,
+        overrides_tag: str,
         resume: bool,
     ) -> PromptResponse[Any]: ...
 
@@ -112,7 +117,6 @@ class Evaluation(Generic[OutputT]):
         self._session = session
         self._options = options
         self._effects = effects
-        self._rendered = self._render()
 
     def bring(self, messages: Sequence[InnerMessage], pending: Iterable[ToolCall] = ()) -> None:
         """Add the messages of a conversation that the journal lacks, if it is one of the prompt.
@@ -138,11 +142,15 @@ class Evaluation(Generic[OutputT]):
                 "A tool can't evaluate a prompt in the session that it runs in. Give the prompt "
                 "a session of its own: Session(), or context.session.clone()."
             )
-        found = self._resumed() if resume else None
+        if resume:
+            context = self._resumed()
+        else:
+            recorded = self._session.journal.recorded_prompt()
+            context = self._context(None, self._render(recorded), recorded)
         self._record_resources()
-        self._publish_rendered()
+        self._publish(context.rendered)
         effects = self._effects
-        context = effects.begin(self._context(found))
+        context = effects.begin(context)
         try:
             return self._run(context, effects)
         except Exception:
@@ -177,9 +185,11 @@ class Evaluation(Generic[OutputT]):
                 case Finish():
                     return finish(context, effects)
 
-    def _render(self) -> RenderedPrompt[OutputT]:
+    def _render(
+        self, recorded: RecordedPrompt | None, base: Known | None = None
+    ) -> RenderedPrompt[OutputT]:
         try:
-            return render(self._adapter, self._prompt, self._session, self._options)
+            return render(self._adapter, self._prompt, self._session, self._options, recorded, base)
         except PromptError as error:
             raise PromptEvaluationError(
                 self._session.journal.ledger.redact_text(str(error)),
@@ -187,8 +197,8 @@ class Evaluation(Generic[OutputT]):
                 phase="request",
             ) from error
 
-    def _resumed(self) -> EvaluationProgress:
-        """The latest conversation, if it is one of this prompt."""
+    def _resumed(self) -> EvaluationContext[OutputT]:
+        """The context of the latest conversation, if it is one of this prompt."""
         journal = self._session.journal
         journal.refresh()
         found = journal.progress.evaluation
@@ -197,42 +207,55 @@ class Evaluation(Generic[OutputT]):
         recorded, now = f"{found.prompt_ns}/{found.prompt_key}", self._prompt.template.path
         if recorded != now:
             raise PromptMismatch("name", recorded=recorded, found=now)
-        digest = self._rendered.digest
-        if found.prompt_digest and found.prompt_digest != digest:
-            raise PromptMismatch("digest", recorded=found.prompt_digest, found=digest)
-        return found
+        # A restored conversation has no beginning on record.
+        base = journal.known.evaluation_base if found.started is not None else None
+        rendered = self._render(found.recorded, base)
+        if found.prompt_digest not in ("", rendered.digest):
+            raise PromptMismatch("digest", recorded=found.prompt_digest, found=rendered.digest)
+        return self._context(found, rendered, found.recorded, base)
 
-    def _context(self, found: EvaluationProgress | None) -> EvaluationContext[OutputT]:
+    def _context(
+        self,
+        found: EvaluationProgress | None,
+        rendered: RenderedPrompt[OutputT],
+        recorded: RecordedPrompt | None,
+        base: Known | None = None,
+    ) -> EvaluationContext[OutputT]:
         """The context of the evaluation that goes on, or of one that is to be begun.
 
         A new id is not in the journal yet, and so `decide` says that it begins.
         """
-        journal, tools = self._session.journal, ToolRegistry(self._rendered.tools)
+        journal, tools = self._session.journal, ToolRegistry(rendered.tools)
         pending = journal.state.tools.pending() if found is not None else ()
         known = found.evaluation_id if found is not None else journal.new_evaluation_id()
         return EvaluationContext(
             evaluation_id=known,
             adapter=self._adapter,
             prompt=self._prompt,
-            rendered=self._rendered,
+            rendered=rendered,
             tools=tools,
             specs=tuple(tools.specs()),
             session=self._session,
             options=self._options,
-            deadline=self._options.deadline or self._rendered.deadline,
+            deadline=self._options.deadline or rendered.deadline,
             calls_before=frozenset(call.number for call in pending if call.evaluation_id == known),
             used_before=journal.state.usage.total,
+            recorded=recorded,
+            base=base,
         )
 
     def _record_resources(self) -> None:
-        """Have it on record what they are, so that a tool that fails can be undone."""
+        """Have it on record what they are, so that a tool that fails can be undone.
+
+        In a run of a loop they are on record already.
+        """
         state, journal = self._options.execution_state, self._session.journal
         recorded = journal.known.session.resources
         if state is not None and any(name not in recorded for name in state.resources):
+            prepare_resources(self._prompt, state)
             state.record(journal)
 
-    def _publish_rendered(self) -> None:
-        rendered = self._rendered
+    def _publish(self, rendered: RenderedPrompt[OutputT]) -> None:
         self._options.bus.publish(
             PromptRendered(
                 ns=rendered.ns,
@@ -285,6 +308,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
         tools_digest=rendered.tools_digest,
         adapter=context.adapter.name,
         tools=rendered.offered,
+        overrides=rendered.overrides,
     )
     try:
         context.journal.add(

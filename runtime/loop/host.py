@@ -12,11 +12,14 @@ from datetime import timedelta
 from typing import Any
 
 from turnledger.ledger import Clock, Ledger
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointBackend, RecoveryConfig
-from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
+from turnledger.runtime.loop.context import Provider
 from turnledger.runtime.loop.evaluation import Evaluate
+from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.session.session import Session
 
 
@@ -34,10 +37,15 @@ class LoopHost:
         recovery: None if there is neither a ledger nor a checkpoint backend.
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
+        prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
+        overrides_store: Has texts that replace those of the prompt; None if there is none.
+        overrides_tag: Which of the store's texts new evaluations are begun with.
+        needs_optimization: Whether a workspace digest is written before an evaluation begins.
+        optimize: Has it written by a run of its own, for the prompt and its state.
     """
 
-    adapter: ProviderAdapter[Any]
+    adapter: Provider
     evaluate: Evaluate
     bus: EventBus
     clock: Clock
@@ -49,4 +57,9 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
+    prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None
+    overrides_store: PromptOverridesStore | None = None
+    overrides_tag: str = "latest"
+    needs_optimization: Callable[[Session], bool] = lambda session: False
+    optimize: Callable[[Prompt[Any], ExecutionState], object] = lambda prompt, state: None

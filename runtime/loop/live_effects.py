@@ -18,7 +18,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import TextReceived
-from turnledger.runtime.loop.failures import BadReplyError, EmptyReplyError, failure_text
+from turnledger.runtime.loop.perform.failures import BadReplyError, EmptyReplyError, failure_text
 from turnledger.runtime.loop.perform.run_tools import run_tools
 
 OutputT = TypeVar("OutputT")

@@ -7,7 +7,7 @@ already, and that is not done again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -51,10 +51,10 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, OPTIMIZE
 from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
-from turnledger.runtime.loop.failures import error_type
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.perform.failures import error_type
 from turnledger.runtime.loop.perform.record_result import checkpoint
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
@@ -141,10 +141,9 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     stop = journal.on_commit(_saving(work, state))
     try:
         prompt = _prompt(work)
-        if journal.state.checkpoints.latest is None:
-            state.record(journal)
-            if recovery is not None:
-                journal.add(checkpoint(journal, "initialized"))
+        _record_resources(work, prompt, state)
+        if journal.state.checkpoints.latest is None and recovery is not None:
+            journal.add(checkpoint(journal, "initialized"))
         response = _answered(work, prompt, state)
         _complete(work)
     except _NO_FAILURE:
@@ -178,12 +177,28 @@ def _prompt(work: RunWork) -> Prompt[Any]:
     return prompt
 
 
+def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
+    """Prepare the resources of a run that starts, and record them.
+
+    A recovered run has what was recorded, and so has a fork: nothing is prepared again.
+    """
+    journal = work.journal
+    is_recorded = bool(journal.known.session.resources)
+    is_first = journal.state.checkpoints.latest is None
+    if not is_recorded or (is_first and work.started.kind != "fork"):
+        work.host.prepare(prompt, state)
+    if not is_recorded or is_first:
+        state.record(journal)
+
+
 def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> PromptResponse[Any]:
     journal = work.journal
     limit, tracker = work.limit(), work.tracker()
     while True:
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
+        if not goes_on:
+            _optimize_if_needed(work, replace(prompt, deadline=limit), state)
         try:
             return work.host.evaluate(
                 prompt,
@@ -191,6 +206,8 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
                 bus=work.host.bus,
                 deadline=limit,
                 budget_tracker=tracker,
+                overrides_store=work.host.overrides_store,
+                overrides_tag=work.host.overrides_tag,
                 resume=goes_on,
             )
         except VisibilityExpansionRequired as wanted:
@@ -204,6 +221,22 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
                 work.session[VisibilityOverrides].apply(
                     SetVisibilityOverride(path=path, visibility=visibility)
                 )
+
+
+def _optimize_if_needed(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
+    """Have a workspace digest written before an evaluation begins, within the run's deadline."""
+    if not work.host.needs_optimization(work.session):
+        return
+    try:
+        work.host.optimize(prompt, state)
+    except PromptEvaluationError as error:
+        raise PromptEvaluationError(
+            error.message,
+            prompt_name=error.prompt_name,
+            phase=error.phase,
+            provider_payload=error.provider_payload,
+            step=OPTIMIZE,
+        ) from error
 
 
 def _complete(work: RunWork) -> None:

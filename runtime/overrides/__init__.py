@@ -1,1 +1,6 @@
-"""Prompt overrides: texts that replace those of a prompt's sections and tools, with their history."""
+"""Prompt overrides: texts that replace those of sections and tools, with their history."""
+
+from turnledger.runtime.agent.prompts.override_texts import OverrideTexts, PromptOverridesStore
+from turnledger.runtime.overrides.ledger_store import LedgerOverridesStore
+
+__all__ = ["LedgerOverridesStore", "OverrideTexts", "PromptOverridesStore"]

@@ -1,7 +1,8 @@
 """`list_recoverable`: interrupted runs of a loop's request type that no worker has.
 
-Not listed are forks that were never run, as they were not interrupted, and the forks of a
-replay with live parts, as recovering one would make all of it live.
+Not listed are forks that were never run, as they were not interrupted, the forks of a replay
+with live parts, as recovering one would make all of it live, and optimizations, which the recovery
+of the run that they serve goes on with.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints, wa
 from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
+from turnledger.runtime.loop.optimize import SERVES_TAG
 from turnledger.runtime.recovery.request_types import type_name
 from turnledger.runtime.recovery.run_reader import RunReader
 
@@ -59,7 +61,7 @@ def recoverable(host: LoopHost, on_damage: OnDamage | None = None) -> Sequence[R
 
 def _interrupted(host: LoopHost, ledger: Ledger, info: RunInfo) -> RecoverableRun | None:
     """The run as it is listed; None if it is not one for this loop, or not to be recovered."""
-    if LIVE_TAG in info.tags or (info.kind == "fork" and not info.epoch):
+    if LIVE_TAG in info.tags or SERVES_TAG in info.tags or (info.kind == "fork" and not info.epoch):
         return None
     started, wanted = request_event(ledger, info.run_id), type_name(host.request_type)
     if started is None or started.request_id is None:

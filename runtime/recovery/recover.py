@@ -41,6 +41,7 @@ from turnledger.runtime.errors import (
     RecoveryError,
     TurnLimitExceededError,
 )
+from turnledger.runtime.journal.heartbeat import claimed
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.loop_progress import ProgressState
 from turnledger.runtime.loop.events import (
@@ -51,7 +52,6 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
-from turnledger.runtime.recovery.heartbeat import claimed
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
@@ -108,7 +108,14 @@ def recover_from_ledger(
     _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
-    with claimed(host, run_id, session, reader=reader) as journal:
+    with claimed(
+        ledger,
+        run_id,
+        declarations=session.declarations,
+        clock=host.clock,
+        lease=host.lease,
+        known=lambda: reader.declare(session.declarations),
+    ) as journal:
         started = journal.progress.started
         if started is None:
             raise CheckpointNotFoundError(str(run_id))

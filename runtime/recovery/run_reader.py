@@ -63,7 +63,8 @@ class RunReader:
         self.known = self.known.after(self._noted(self._reader.read_on()))
 
     def declare(self, declarations: Declarations) -> Known:
-        """Fold session state by these declarations. Nothing is read after this."""
+        """Read on, and fold session state by these declarations. Nothing is read after this."""
+        self.read_on()
         self.known = self.known.declared(declarations, self._of_slices)
         self._of_slices = []
         return self.known

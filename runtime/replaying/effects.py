@@ -33,8 +33,10 @@ from turnledger.ledger.events.types import CATALOGUE
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.request import Request
 from turnledger.runtime.agent.models.retry import FailedAttempt
+from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.tools.call import Invocation
 from turnledger.runtime.agent.visibility import SectionVisibility, VisibilityExpansionRequired
+from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import (
     BudgetExceededError,
     DeadlineExceededError,
@@ -42,8 +44,10 @@ from turnledger.runtime.errors import (
     PromptEvaluationError,
     TurnLimitExceededError,
 )
+from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.context import EvaluationContext
-from turnledger.runtime.loop.failures import EvaluationEnded, RecordedCause, RecordedError
+from turnledger.runtime.loop.perform.failures import EvaluationEnded, RecordedCause, RecordedError
+from turnledger.runtime.loop.perform.prepare import PREPARE
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
 from turnledger.runtime.replaying.journal import Diverged, ReplayJournal
 from turnledger.runtime.replaying.older_records import with_failure_fields
@@ -67,7 +71,32 @@ class RecordedEffects:
 
     def begin(self, context: EvaluationContext[OutputT]) -> EvaluationContext[OutputT]:
         self._journal.evaluation = context  # for finding causes
+        if context.rendered.from_record:
+            self._journal.recorded_prompts[context.evaluation_id] = None
         return context
+
+    def prepare(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Prepare nothing: what was prepared is on record, and so is a failure of it."""
+        record = self._peek()
+        event = record.event if record is not None else None
+        if isinstance(event, RunFailed) and event.step == PREPARE:
+            _fail(event)
+
+    def optimize(self, prompt: Prompt[Any], state: ExecutionState) -> None:
+        """Take what an optimization recorded: that it began, and the digest that came of it.
+
+        Its own run is another record, which this one does not need.
+        """
+        journal, is_first = self._journal, True
+        while isinstance(event := journal.expected().event, SliceEventApplied):
+            if event.call_id != OPTIMIZE:
+                break
+            journal.take()
+            is_first = False
+        if isinstance(event, RunFailed) and event.step == OPTIMIZE:
+            _fail(event)
+        if is_first:
+            journal.diverged("an optimization of the workspace")
 
     # --- limits ---
 
@@ -309,7 +338,7 @@ def _ended_by(failed: RunFailed) -> EvaluationEnded:
 
 
 def _fail(failed: RunFailed) -> NoReturn:
-    """End the evaluation by the limit that ended it when it was live."""
+    """End the evaluation by the failure that ended it when it was live."""
     ended = _ended_by(failed)
     raise ended.error from ended.cause
 

@@ -86,9 +86,12 @@ class Execution:
             )
         self._cursor = RecordCursor(records)
         self._journal = _Journal(ledger, run, self._cursor, self._session, self._host)
+        effects = RecordedEffects(self._journal)
         self._host = replace(
             self._host,
-            evaluate=evaluate_with(RecordedEffects(self._journal), self._host.adapter),
+            evaluate=evaluate_with(effects, self._host.adapter),
+            prepare=effects.prepare,
+            optimize=effects.optimize,
         )
         # What create_session recorded, if the run has to be handed it.
         self._session_changes: Sequence[Event] = ()
@@ -97,6 +100,11 @@ class Execution:
     def taken_calls(self) -> tuple[TakenCall, ...]:
         """Calls of earlier attempts under another adapter or model, taken as recorded."""
         return tuple(self._journal.taken_calls)
+
+    @property
+    def recorded_prompts(self) -> tuple[str, ...]:
+        """Evaluations whose prompt was taken from the record."""
+        return tuple(self._journal.recorded_prompts)
 
     @property
     def last_known(self) -> RunState:

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
@@ -51,6 +51,7 @@ from turnledger.ledger import (
 from turnledger.ledger.events.types import CATALOGUE, as_of, undescribed
 from turnledger.projections import Declarations
 from turnledger.projections.projection import tags_of
+from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
 from turnledger.runtime.journal.journal import Addition, Changes, Factory, Journal, Listener
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
@@ -123,6 +124,8 @@ class ReplayJournal(Journal, ABC):
         self.catalogue = 0
         # Calls of earlier attempts under another adapter or model, which were not compared.
         self.taken_calls: list[TakenCall] = []
+        # Evaluations whose prompt was taken from the record, since its overrides are others now.
+        self.recorded_prompts: dict[str, None] = {}
         # The evaluation that is under way, for finding causes.
         self.evaluation: EvaluationContext[Any] | None = None
         # Whether the loop's own events have begun. Before that, a change of the session is one
@@ -195,6 +198,17 @@ class ReplayJournal(Journal, ABC):
         record = self.cursor.later(EvaluationStarted)
         event = record.event if record is not None else None
         return event.evaluation_id if isinstance(event, EvaluationStarted) else self.clock.new_id()
+
+    def recorded_prompt(self) -> RecordedPrompt | None:
+        """The prompt of the next evaluation; its text is the message right after its start."""
+        started = self.cursor.later(EvaluationStarted)
+        if started is None or not isinstance(started.event, EvaluationStarted):
+            return None
+        place = next(n for n in count() if self.cursor.peek(n) is started)
+        message = self.cursor.peek(place + 1)
+        is_text = message is not None and isinstance(message.event, MessageAppended)
+        text = message.event.message.content if is_text else ""  # type: ignore[union-attr]
+        return RecordedPrompt.of(started.event, text)
 
     def add(self, *events: Addition, blobs: Iterable[bytes] = ()) -> list[str]:
         with self.lock:

@@ -24,12 +24,12 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, RunState
-from turnledger.runtime.agent.visibility import VisibilityOverrides
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.replaying.divergence import Divergence, diff_of, plain
 from turnledger.runtime.replaying.execution import Execution
 from turnledger.runtime.replaying.journal import TakenCall
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
+from turnledger.runtime.session.types import OWN_SLICES
 
 Depth = Literal["fold", "execute"]
 
@@ -63,6 +63,9 @@ class Replayed:
     # Checkpoints whose state was compared, and those whose reducers were not given.
     compared: int = 0
     not_compared: int = 0
+    # Ids of evaluations whose overridden texts are not to be had any more: their prompt was
+    # taken from the record, and the rest of it compared.
+    recorded_prompts: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -106,7 +109,14 @@ def replay(
     divergence = done.run()
     state = done.last_known
     return Replayed(
-        run, "execute", state.version, state, divergence, done.attempts, done.taken_calls
+        run,
+        "execute",
+        state.version,
+        state,
+        divergence,
+        done.attempts,
+        done.taken_calls,
+        recorded_prompts=done.recorded_prompts,
     )
 
 
@@ -129,14 +139,16 @@ def _folded(run: UUID, records: Iterable[Record], declarations: Declarations | N
     Without declarations, states that a reducer of the user's made can't be compared.
     """
     is_known = declarations is not None
-    state = RunState.initial(declarations if declarations is not None else _usual())
+    declarations = declarations if declarations is not None else _usual()
+    own = {declarations.name_of(kind) for kind in OWN_SLICES}
+    state = RunState.initial(declarations)
     page: list[Record] = []
     compared = skipped = 0
     comparable = True
     for record in records:
         event = record.event
         if isinstance(event, SliceEventApplied) and event.operation == "apply":
-            comparable = comparable and (is_known or event.slice in _OWN_SLICES)
+            comparable = comparable and (is_known or event.slice in own)
         if isinstance(event, CheckpointReached):
             state, page = state.after(page), []
             if not comparable:
@@ -148,10 +160,6 @@ def _folded(run: UUID, records: Iterable[Record], declarations: Declarations | N
         page.append(record)
     state = state.after(page)
     return Replayed(run, "fold", state.version, state, compared=compared, not_compared=skipped)
-
-
-# The slices whose reducers come with the package.
-_OWN_SLICES = frozenset({VisibilityOverrides.__name__})
 
 
 def _usual() -> Declarations:

@@ -23,6 +23,7 @@ from turnledger.projections.persistent.lazy_json import pointer_parts
 from turnledger.projections.run_state.json_diff import changes
 from turnledger.projections.session.declarations import written
 from turnledger.projections.session.reducers import declared_reducers
+from turnledger.runtime.agent.plan import Plan
 from turnledger.runtime.agent.schema.schema import decode
 from turnledger.runtime.agent.schema.values import at_key, to_plain
 from turnledger.runtime.agent.visibility import VisibilityOverrides
@@ -34,6 +35,8 @@ from turnledger.runtime.errors import (
 )
 
 MESSAGES = "InnerMessage"
+# The slices whose reducers come with the package; every session has them.
+OWN_SLICES = (VisibilityOverrides, Plan)
 
 
 class SliceTypes:
@@ -45,7 +48,8 @@ class SliceTypes:
         self._installed: dict[type, str] = {}
         self._reducers: dict[tuple[type, type], Reducer] = {}
         self.install(InnerMessage)
-        self.install(VisibilityOverrides)
+        for kind in OWN_SLICES:
+            self.install(kind)
 
     def copy(self) -> SliceTypes:
         """Return an independent copy."""

@@ -25,10 +25,14 @@ from turnledger.runtime import (
     ScriptedAdapter,
     SectionVisibility,
     Session,
+    SnapshotableFilesystem,
     Tool,
     ToolContext,
     ToolResult,
 )
+from turnledger.runtime.workspace import VfsToolsSection, WorkspaceDigest, WorkspaceDigestSection
+
+OPTIMIZED = "optimized"
 
 
 def no_point(name: str) -> None:
@@ -89,7 +93,17 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery)
+        # Each process has another folder: what was in it is on record.
+        files = SnapshotableFilesystem(effects.with_name(f"workspace-{os.getpid()}"))
+        super().__init__(
+            adapter=adapter,
+            bus=bus,
+            ledger=ledger,
+            recovery=recovery,
+            resources={"workspace": files} if kind == OPTIMIZED else None,
+        )
+        if kind == OPTIMIZED:
+            files.root.mkdir(parents=True, exist_ok=True)
 
     # --- what it says ---
 
@@ -106,6 +120,9 @@ class Agent(MainLoop[Order, Any]):
         session[Paid].seed([])
         self.session = session
         return session
+
+    def needs_optimization(self, session: Session) -> bool:
+        return self.kind == OPTIMIZED and session[WorkspaceDigest].latest() is None
 
     def create_prompt(self, request: Order) -> Prompt[Any]:
         tools = [
@@ -130,7 +147,10 @@ class Agent(MainLoop[Order, Any]):
             tools,
             name=f"crash/{self.kind}",
             output=Receipt if self.kind == "structured" else None,
-            more=[prices] if self.kind == "expansion" else [],
+            more={
+                "expansion": [prices],
+                OPTIMIZED: [VfsToolsSection(), WorkspaceDigestSection()],
+            }.get(self.kind, []),
         )
 
     # --- what it does ---
@@ -191,10 +211,19 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+# The digest of the workspace is written first, in a run of its own.
+EXPLORING = [
+    calls(("w1", "write_file", '{"file_path": "/seen", "content": "x"}')),
+    calls(("w2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
+    says("An empty workspace."),
+]
 
 
 def reply_of(kind: str, turn: int, asked: str) -> Reply:
     """What the model says: it depends on nothing but what it is asked."""
+    if kind == OPTIMIZED:
+        replies = EXPLORING if "## Goal" in asked else SCRIPTS["one"]
+        return replies[turn - 1]
     replies = SCRIPTS[kind]
     if kind == "expansion" and "The whole price list" in asked:
         replies = [pays(("e1", "pay", 3)), says("Paid 3.")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.crash.provided import provided, warm
 from turnledger.ledger import Ledger
 from turnledger.projections import state_at
 from turnledger.runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
+from turnledger.runtime.loop.optimize import SERVES_TAG
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400
@@ -87,6 +89,7 @@ def _last_words(crew: Crew, child: Child) -> list[Any]:
 
 
 def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) -> Agent:
+    tempfile.tempdir = place  # what a killed process leaves there is the test's
     recovery = RecoveryConfig(max_attempts=50)
     if plan["files_only"]:
         backend = _Counted(FilesystemCheckpointBackend(Path(place) / "checkpoints"), point)
@@ -201,6 +204,11 @@ def _finished(
             state = state_at(ledger, run)
             told["outcome"] += state.outcome_digest
             told["status"] = state.summary.status
+            # An optimization is a run of its own, and there is one whatever died.
+            for inner in ledger.runs():
+                if inner.tags.get(SERVES_TAG) == str(run):
+                    assert ledger.verify(inner.run_id).ok
+                    told["outcome"] += state_at(ledger, inner.run_id).outcome_digest
             told["doubts"] += _doubts(ledger, run)
     return {**told, "effects": agent.effects()}
 

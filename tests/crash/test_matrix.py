@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.agents import KINDS, Agent, Order, Pay
+from tests.crash.agents import KINDS, OPTIMIZED, Agent, Order, Pay
 from tests.crash.driver import drive
 from tests.matrices import cells, further
 from tests.postgres import new_database
@@ -26,6 +26,7 @@ PAYMENTS = {
     "expansion": ["e1"],
     "structured": ["a1"],
     "reused": ["a1", "a1@beta"],
+    OPTIMIZED: ["a1"],
 }
 
 
@@ -61,6 +62,17 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     runs = matrix(file_url, tmp_path, kind)
     check_all_end_alike(runs, kind)
     assert len(runs) > 8
+
+
+@pytest.mark.parametrize("stride", further(9, 1))
+def test_a_run_that_was_killed_while_it_was_optimized_goes_on_with_the_same_optimization(
+    stride: int, file_url: str, tmp_path: Path
+) -> None:
+    """At the boundaries of either run, and recovered in another folder: one digest, one outcome."""
+    runs = matrix(file_url, tmp_path, OPTIMIZED, stride=stride)
+    check_all_end_alike(runs, OPTIMIZED)
+    deaths = {run["deaths"][0] for run in runs[:-1]}
+    assert stride > 1 or {"before begin", "after release", "in model call 3"} <= deaths
 
 
 @pytest.mark.parametrize("kind", further("parallel", "sequential", "expansion"))

@@ -38,13 +38,17 @@ def test_the_minimal_agent_is_minimal_and_works(tmp_path: Path) -> None:
 
 
 def test_the_code_reviewers_session_goes_on(tmp_path: Path) -> None:
-    """S2-11: one session over all requests: the second run continues the first."""
+    """S2-11: one session over all requests, and one digest, which is written first."""
     out = run("code_reviewer.py", tmp_path)
     assert out.splitlines()[-1] == "notes: 2"
     with Ledger.open(tmp_path / "reviews.db") as ledger:
-        second, first = ledger.runs()
+        second, digest, first = ledger.runs()
         assert (second.kind, second.parent, first.kind) == ("continuation", first.run_id, "run")
+        assert digest.tags == {"turnledger.serves": str(first.run_id)}
+        assert [info.status for info in (second, digest, first)] == ["completed"] * 3
         assert state_at(ledger, second.run_id).summary.time_limit == 300
+        tools = [call.name for call in state_at(ledger, second.run_id).tools.calls]
+        assert tools == ["planning_setup_plan", "read_file", "note", "planning_mark_step"]
 
 
 def test_a_worker_takes_up_what_a_killed_one_left(tmp_path: Path) -> None:

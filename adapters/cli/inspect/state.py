@@ -26,8 +26,11 @@ from turnledger.projections import state_at
 from turnledger.projections.persistent.lazy_json import MISSING, pointer_parts, resolve
 from turnledger.projections.run_state.json_diff import Change
 from turnledger.projections.run_state.state import built_in, state_changes
+from turnledger.runtime.session.types import SliceTypes
 
-VIEWS: Final = {view.name: view for view in built_in()}
+# Reducers of the package's own slices, such as plans.
+OWN: Final = SliceTypes().declarations
+VIEWS: Final = {view.name: view for view in built_in(OWN)}
 # Least width of a value in a line of `diff`.
 LEAST_ROOM = 20
 
@@ -87,7 +90,7 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
             name = _view_named(at_path)
             value = {name: _view(ledger, run, at, name)}
         else:
-            value = state_at(ledger, run, at).lazy_json()
+            value = state_at(ledger, run, at, declarations=OWN).lazy_json()
     found = resolve(value, at_path.parts)
     if found is MISSING:
         raise _nothing_at(at_path, run, projection)
@@ -134,7 +137,7 @@ def diff(run: UUID, a: int, b: int) -> None:
     """
     out = printer()
     with open_ledger() as ledger:
-        found = state_changes(ledger, run, a, b)
+        found = state_changes(ledger, run, a, b, declarations=OWN)
     if out.form is not Format.TABLE:
         out.many(change.operation() for change in found)
         return
@@ -179,7 +182,7 @@ def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
         if resolve({name: _view(ledger, run, at, name)}, pointer.parts) is MISSING:
             raise _nothing_at(pointer, run)
         try:
-            record = blamed(ledger, run, pointer.text, at=at)
+            record = blamed(ledger, run, pointer.text, at=at, declarations=OWN)
         except InvalidInputError:
             raise InvalidInputError(
                 f"No event of run {run} set {pointer.text!r}: it has its initial value."

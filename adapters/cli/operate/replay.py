@@ -95,6 +95,10 @@ def _print(found: Replayed) -> None:
         pairs.append(("attempts", found.attempts))
         if found.taken:
             pairs.append(("not compared", visible(_taken(found.taken))))
+        if found.recorded_prompts:
+            count = len(found.recorded_prompts)
+            text = f"the overridden texts of {count} evaluations, which are others now"
+            pairs.append(("as recorded", text))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
@@ -129,6 +133,7 @@ def shown(found: Replayed) -> dict[str, Any]:
         "version": found.version,
         "attempts": found.attempts,
         "taken_as_recorded": [asdict(call) for call in found.taken],
+        "recorded_prompts": found.recorded_prompts,
         "checkpoints_compared": found.compared,
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from turnledger.ledger.arguments import explain_methods
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
-from turnledger.runtime.agent.prompts.render import PromptOverridesStore, RenderedPrompt, render
+from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, store_name
+from turnledger.runtime.agent.prompts.render import RenderedPrompt, render, render_overridden
 from turnledger.runtime.agent.prompts.sections import Section
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.visibility import VisibilityOverrides
@@ -100,6 +103,7 @@ class Prompt(Generic[OutputT]):
         overrides_store: PromptOverridesStore | None = None,
         overrides_tag: str = "latest",
         visibility: VisibilityOverrides | None = None,
+        state: HasSlices | None = None,
         inject_output_instructions: bool | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> RenderedPrompt[OutputT]:
@@ -107,31 +111,46 @@ class Prompt(Generic[OutputT]):
 
         Args:
             params: Further parameters to bind.
-            overrides_store: Has texts that replace those of sections.
+            overrides_store: Has texts that replace those of sections and tools.
             overrides_tag: Which of the store's texts.
             visibility: Which sections are shown in full, beside their defaults.
+            state: The session, for sections that show something of its state.
             inject_output_instructions: Overrides the template's setting.
             redact: Removes secrets from the text, and from what the digest covers.
         """
         bound = self.bind(*params)
-        templates = None
-        if overrides_store is not None:
-            templates = overrides_store.section_overrides(self.ns, self.key, overrides_tag)
         if inject_output_instructions is None:
             inject_output_instructions = self.template.inject_output_instructions
-        return render(
+        rendered = partial(
+            render,
             self.template,
             bound.params,
             messages=bound.messages,
             deadline=bound.deadline,
             visibility=visibility or VisibilityOverrides(),
-            templates=templates or {},
+            state=_NoSlices() if state is None else state,
             output_instructions=inject_output_instructions,
             redact=redact,
+        )
+        if overrides_store is None:
+            return rendered(templates={})
+        return render_overridden(
+            self.template,
+            overrides_store.section_overrides(self.ns, self.key, overrides_tag) or {},
+            lambda templates: rendered(templates=templates),
+            store=store_name(overrides_store),
+            tag=overrides_tag,
         )
 
     def _error(self, why: str) -> PromptRenderError:
         return PromptRenderError(why, prompt=self.template.path)
+
+
+class _NoSlices:
+    """The state of a prompt that is rendered without a session."""
+
+    def select_all(self, kind: Any, /) -> tuple[Any, ...]:
+        return ()
 
 
 def _takes(section: Section[Any], params: object) -> bool:

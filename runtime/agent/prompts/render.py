@@ -1,23 +1,27 @@
 """Renders a prompt: from sections and parameters to the text and tools that a model gets.
 
-Rendering is a pure function: the same template, parameters and overrides give the same text,
-tools and digest in every process. It reads no clock, no environment and no set order. Each
-section has a heading one `#` deeper than its parent's, from `##` to at most `######`.
+Rendering is a pure function: the same template, parameters, overrides and session state give the
+same text, tools and digest in every process. It reads no clock, no environment and no set order.
+Each section has a heading one `#` deeper than its parent's, from `##` to at most `######`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
+import inspect
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
-from turnledger.ledger import OfferedTool, blob_name
+from turnledger.ledger import OfferedTool, UsedOverrides, blob_name
 from turnledger.ledger.errors import InvalidInputError, error_text
 from turnledger.projections.digests import canonical, combine
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import OutputT
 from turnledger.runtime.agent.models.limits import Deadline
 from turnledger.runtime.agent.prompts.open_sections_tool import OPEN_SECTIONS, hint
 from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.override_texts import LEFT_OUT, TOOL, OverrideTexts, choose
 from turnledger.runtime.agent.prompts.sections import Section
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.agent.tools.tool import Tool, tool_to_spec
@@ -28,14 +32,6 @@ if TYPE_CHECKING:
     from turnledger.runtime.agent.messages.message import Message
 
 OUTPUT_TITLE = "Response format"
-
-
-class PromptOverridesStore(Protocol):
-    """Source of texts that replace those of a prompt's sections."""
-
-    def section_overrides(self, ns: str, key: str, tag: str) -> Mapping[str, str] | None:
-        """Return templates by section path for a prompt and a tag; None if there are none."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,9 @@ class RenderedPrompt(Generic[OutputT]):
 
     `digest` covers the text, the tools, the output's schema and the messages that the
     conversation begins with; `tools_digest` covers the tools. `unused_overrides` are paths for
-    which the overrides store has a text and the prompt has no section: they are ignored.
+    which the overrides store has a text and the prompt has no section: they are ignored. So are
+    `stale_overrides`, of texts that the program has changed since. `overrides` says which were
+    applied; None without a store. With `from_record`, the texts are those that a run recorded.
     """
 
     ns: str
@@ -71,6 +69,9 @@ class RenderedPrompt(Generic[OutputT]):
     params: tuple[Any, ...] = ()
     sections: tuple[ShownSection, ...] = ()
     unused_overrides: tuple[str, ...] = ()
+    stale_overrides: tuple[str, ...] = ()
+    overrides: UsedOverrides | None = None
+    from_record: bool = False
     deadline: Deadline | None = None
 
     @property
@@ -109,6 +110,41 @@ class _Page:
     tools: dict[str, Tool[Any, Any]] = field(default_factory=dict)
 
 
+def render_overridden(
+    template: PromptTemplate[OutputT],
+    given: Mapping[str, str],
+    rendered: Callable[[Mapping[str, str]], RenderedPrompt[OutputT]],
+    *,
+    store: str,
+    tag: str,
+) -> RenderedPrompt[OutputT]:
+    """Render with the overrides of a store, as far as the prompt takes them.
+
+    Args:
+        template: The prompt.
+        given: What the store has for it, by path.
+        rendered: Renders the prompt with texts in place of its own.
+        store: The store's name.
+        tag: The tag that the store was asked for.
+    """
+    chosen = choose(template, given)
+    made = rendered(chosen.applied)
+    without = rendered(dict.fromkeys(chosen.applied, LEFT_OUT)) if chosen.applied else made
+    return replace(
+        made,
+        unused_overrides=chosen.unused,
+        stale_overrides=chosen.stale,
+        overrides=UsedOverrides(
+            store=store,
+            tag=tag,
+            digest=combine("overrides", canonical(chosen.applied)).hex(),
+            authored=without.digest,
+            version=given.version if isinstance(given, OverrideTexts) else None,
+            paths=tuple(chosen.applied),
+        ),
+    )
+
+
 def render(
     template: PromptTemplate[OutputT],
     params: tuple[Any, ...],
@@ -117,12 +153,13 @@ def render(
     deadline: Deadline | None,
     visibility: VisibilityOverrides,
     templates: Mapping[str, str],
+    state: HasSlices,
     output_instructions: bool,
     redact: Callable[[str], str] | None = None,
 ) -> RenderedPrompt[OutputT]:
-    """Render a template with parameters; `templates` replace those of sections, by path."""
+    """Render a template with parameters; `templates` replace its own texts, by path."""
     page = _Page()
-    renderer = _Renderer(template.path, params, visibility, templates, page)
+    renderer = _Renderer(template.path, params, visibility, templates, state, page)
     for section in template.sections:
         renderer.add(section, "", 1)
     output: OutputSpec[Any] | None = template.output
@@ -130,6 +167,10 @@ def render(
         page.paragraphs.append(f"## {OUTPUT_TITLE}\n\n{output.instructions}")
     if any(one.visibility is SectionVisibility.SUMMARY for one in page.sections):
         page.tools[OPEN_SECTIONS.name] = OPEN_SECTIONS
+    for name, tool in page.tools.items():
+        description = templates.get(TOOL + name)
+        if description is not None and tool is not OPEN_SECTIONS:
+            page.tools[name] = described(tool, description)
     text = "\n\n".join(page.paragraphs)
     specs = [tool_to_spec(tool) for tool in page.tools.values()]
     specs_json = canonical(specs)
@@ -160,14 +201,15 @@ def render(
         specs=tuple(contents),
         params=params,
         sections=tuple(page.sections),
-        unused_overrides=tuple(sorted(set(templates) - set(_replaceable(template.sections)))),
         deadline=deadline,
     )
 
 
-def _replaceable(sections: tuple[Section[Any], ...]) -> Iterator[str]:
-    for section in sections:
-        yield from (path for path, _, one in section.walk() if one.takes_override)
+def described(tool: Tool[Any, Any], description: str) -> Tool[Any, Any]:
+    """The tool with another description."""
+    made = copy(tool)
+    made.description = inspect.cleandoc(description)
+    return made
 
 
 @dataclass(frozen=True)
@@ -176,6 +218,7 @@ class _Renderer:
     bound: tuple[Any, ...]
     visibility: VisibilityOverrides
     templates: Mapping[str, str]
+    state: HasSlices
     page: _Page
 
     def add(self, section: Section[Any], above: str, depth: int) -> None:
@@ -247,7 +290,7 @@ class _Renderer:
             if is_summary and section.summary is not None:
                 text = section.summary.fill(params)
             else:
-                text = section.body(params, override)
+                text = section.body_in(self.state, params, override)
             text.encode()
         except (TemplateTextError, UnicodeEncodeError) as error:
             whose = "the text of the overrides store: " if override is not None else ""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic
 
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import short_repr
+from turnledger.projections.session.messages import HasSlices
 from turnledger.runtime.agent.generics import ParamsT, Subscripted
 from turnledger.runtime.agent.prompts.template_text import TemplateText, field_names
 from turnledger.runtime.agent.tools.tool import Tool
@@ -75,10 +76,32 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
     def body(self, params: Any, override: str | None = None) -> str:
         """Return the section's text; `override` is a template to use instead of its own."""
 
+    def body_in(self, state: HasSlices, params: Any, override: str | None = None) -> str:
+        """Return the text; by default `body`, which depends on nothing of the session.
+
+        Args:
+            state: The session's slices as they were when the evaluation began, to be read only.
+            params: The parameters that are bound for the section.
+            override: A template to use instead of the section's own.
+        """
+        return self.body(params, override)
+
     @property
     def takes_override(self) -> bool:
         """Whether an overrides store can replace its text."""
         return False
+
+    @property
+    def authored(self) -> str:
+        """The text that an override replaces; empty if the section makes it when rendered."""
+        return ""
+
+    def prepare(self, resources: Mapping[str, Any]) -> None:
+        """Put into the resources, by name, what the section's tools need there, such as files.
+
+        Called once, when a run starts, before its resources are recorded. A resumed run has them
+        as they were recorded, and a replay calls nothing.
+        """
 
     def walk(self, above: str = "", depth: int = 1) -> Iterator[tuple[str, int, Section[Any]]]:
         """Iterate over this section and all below it, with path and depth."""
@@ -161,6 +184,10 @@ class MarkdownSection(Section[ParamsT]):
     @property
     def takes_override(self) -> bool:
         return True
+
+    @property
+    def authored(self) -> str:
+        return self.template.text
 
     def body(self, params: Any, override: str | None = None) -> str:
         """Fill the parameters into the template, or into the override."""

@@ -28,7 +28,7 @@ from turnledger.runtime.journal.loop_progress import ProviderData, provider_data
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.decide import CallModel
 from turnledger.runtime.loop.effects import Effects
-from turnledger.runtime.loop.failures import (
+from turnledger.runtime.loop.perform.failures import (
     BadReplyError,
     EvaluationEnded,
     error_type,

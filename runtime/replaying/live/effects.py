@@ -33,8 +33,8 @@ from turnledger.runtime.journal.journal import Addition
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
-from turnledger.runtime.loop.failures import RecordedError
 from turnledger.runtime.loop.live_effects import LiveTurn, check_turns
+from turnledger.runtime.loop.perform.failures import RecordedError
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
 from turnledger.runtime.loop.perform.run_tools import ParallelCalls, run_tools

@@ -227,6 +227,8 @@ def _forks_host(
             create_session=create_session,
             # For tools that are live. The files that the others left are on record.
             resources=host.resources if live.tools else dict,
+            prepare=host.prepare if live.tools else lambda prompt, state: None,
+            needs_optimization=lambda session: live.model and host.needs_optimization(session),
             recovery=host.recovery or RecoveryConfig(),
             backend=None,
             evaluate=evaluate_with(effects, host.adapter),

@@ -49,6 +49,7 @@ from turnledger.runtime.journal.journal import provisional_record
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.replaying.what_if.commit_groups import belonging
 from turnledger.runtime.replaying.what_if.edit import ChangeRefusedError, changed_event
+from turnledger.runtime.session.types import SliceTypes
 
 change = msgspec.structs.replace
 # How a run stood: its fork stands otherwise.
@@ -307,7 +308,8 @@ class _Fork:
         given: Declarations | None,
     ) -> Declarations | None:
         """The declarations that give the run's own checkpoints; None if none do."""
-        for candidate in (given,) if given is not None else (Declarations(), _messages_only()):
+        own = SliceTypes().declarations
+        for candidate in (given,) if given is not None else (own, _with_messages(own)):
             known = _folded(self._ledger, self._run, commit[0].version - 1, candidate)
             for record in takewhile(lambda one: one.version <= reached[-1].version, commit):
                 event = record.event
@@ -327,8 +329,8 @@ def _folded(ledger: Ledger, run: UUID, until: int, declarations: Declarations | 
     return Known.initial(declarations).after(records)
 
 
-def _messages_only() -> Declarations:
-    """The declarations of a session without reducers of the program's own."""
-    declared = Declarations()
+def _with_messages(declarations: Declarations) -> Declarations:
+    """The same with messages as a slice, which a session may record."""
+    declared = declarations.copy()
     declared.register(InnerMessage, InnerMessage, inner_message_append)
     return declared

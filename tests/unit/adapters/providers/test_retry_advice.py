@@ -21,7 +21,7 @@ from turnledger.adapters.providers.openai.adapter import OpenAIAdapter
 from turnledger.adapters.providers.openai.responses import FailedResponseError
 from turnledger.adapters.providers.retry import InterruptedStreamError, advice_for
 from turnledger.runtime.agent.models import RetryAdvice, Sending
-from turnledger.runtime.loop.failures import BadReplyError
+from turnledger.runtime.loop.perform.failures import BadReplyError
 
 REQUEST = httpx.Request("POST", "http://127.0.0.1/")
 NO, YES = RetryAdvice(False), RetryAdvice(True)

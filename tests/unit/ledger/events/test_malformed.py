@@ -48,6 +48,12 @@ def payloads() -> list[tuple[str, bytes]]:
     """A valid payload of every tag, also of the retired ones."""
     old = (Path(__file__).parent / "payloads" / "message.recorded.json").read_bytes()
     found = [CODEC.encode(event) for event in [started(), *one_of_each()]]
+    prompt = b'{"prompt_ns":"n","prompt_key":"k",'
+    found += [
+        ("prompt.override_set", prompt + b'"path":"p","body":"b","replaces":"d"}'),
+        ("prompt.override_cleared", prompt + b'"path":"p"}'),
+        ("prompt.tag_moved", prompt + b'"tag_name":"stable","version":1}'),
+    ]
     found += [("run.claimed", b'{"worker":"w","epoch":1}'), ("message.recorded", old)]
     assert {tag for tag, _ in found} == {*EVENT_TYPES, *UPCASTERS}
     return found

@@ -98,6 +98,26 @@ def test_a_models_json_has_its_sets_in_one_order() -> None:
     assert dumped(Tagged(pair=(2, 1)))["pair"] == [2, 1]
 
 
+def test_a_class_may_fix_its_name_in_the_ledger() -> None:
+    """So that two classes of one name go together; a subclass is another type and needs its own."""
+
+    class Plan:
+        __ledger_name__ = "ours.Plan"
+
+    ours, theirs = Plan, type("Plan", (Plan,), {})
+    declared = Declarations()
+    assert [declared.declare(ours), declared.declare(theirs)] == ["ours.Plan", "Plan"]
+    assert declared.declare(ours, name="ours.Other") == "ours.Other"
+
+
+@pytest.mark.parametrize("name", ["module:Plan", 5])
+def test_a_fixed_name_that_a_snapshot_could_not_hold_is_refused(name: Any) -> None:
+    """A snapshot spells types "module:Class"."""
+    kind = type("Plan", (), {"__ledger_name__": name})
+    with pytest.raises(InvalidInputError, match="expected text without ':'"):
+        Declarations().declare(kind)
+
+
 DIGEST = """
 from turnledger.projections import Declarations
 from tests.unit.projections.given import changes, folded

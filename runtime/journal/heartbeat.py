@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from threading import Event, Thread
 from types import TracebackType
 from uuid import UUID
 
-from turnledger.ledger import Claim, Ledger, StaleEpochError, TurnledgerError, new_run_id
+from turnledger.ledger import Claim, Clock, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import Declarations
 from turnledger.runtime.journal.journal import Journal
-from turnledger.runtime.loop.host import LoopHost
-from turnledger.runtime.recovery.run_reader import RunReader
-from turnledger.runtime.session.session import Session
+from turnledger.runtime.journal.known import Known
 
+LEASE = timedelta(seconds=60)
 logger = logger_of("turnledger.lease")
 
 
@@ -72,33 +72,37 @@ def worker_name(ledger: Ledger) -> str:
 
 @contextmanager
 def claimed(
-    host: LoopHost,
+    ledger: Ledger,
     run: UUID,
-    session: Session | None = None,
     *,
+    declarations: Declarations | None = None,
+    clock: Clock | None = None,
+    lease: timedelta = LEASE,
     claim: Claim | None = None,
-    reader: RunReader | None = None,
+    known: Callable[[], Known] | None = None,
 ) -> Iterator[Journal]:
-    """Claim a run of the host's ledger, and open its journal until the block ends.
+    """Claim a run, and open its journal until the block ends.
 
     Args:
-        host: The loop that runs the run.
+        ledger: Where the run is.
         run: The run.
-        session: Its declarations fold the run's session state; None if that is not needed.
+        declarations: The types of its session; None if its session state is not needed.
+        clock: Gives event ids and times.
+        lease: How long the claim lasts without a heartbeat.
         claim: A claim that this worker has already; without one the run is claimed here.
-        reader: A reader that has read the run up to here; only what came since is read.
+        known: Gives the run's state by these declarations, once it is claimed; by default the
+            journal reads the run.
     """
-    assert host.ledger is not None
     if claim is None:
-        claim = host.ledger.claim(run, worker=worker_name(host.ledger), ttl=host.lease)
+        claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
     with LeaseHeartbeat(claim) as heartbeat:
-        declared = session.declarations if session is not None else Declarations()
-        known = None
-        if reader is not None:
-            reader.read_on()
-            known = reader.declare(declared)
         journal = Journal(
-            host.ledger, run, declarations=declared, claim=claim, clock=host.clock, known=known
+            ledger,
+            run,
+            declarations=declarations,
+            claim=claim,
+            clock=clock,
+            known=known() if known is not None else None,
         )
         journal.is_lost = lambda: heartbeat.lost
         yield journal

@@ -17,7 +17,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import RunStarted
-from turnledger.runtime.recovery.heartbeat import LeaseHeartbeat
+from turnledger.runtime.journal.heartbeat import LeaseHeartbeat
 
 LONG = 30.0  # for what comes at once, or never
 
