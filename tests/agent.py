@@ -18,7 +18,6 @@ from turnledger.runtime import (
     Tool,
     ToolCall,
 )
-from turnledger.runtime.agent.prompts import Section
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3)
 RequestT = TypeVar("RequestT")
@@ -47,7 +46,7 @@ def task(
     name: str = "tests/task",
     title: str = "Task",
     output: Any = None,
-    more: Sequence[Section[Any]] = (),
+    more: Sequence[MarkdownSection[Any]] = (),
 ) -> Prompt[Any]:
     """A prompt whose section `task` says `text`, with the fields of the request.
 

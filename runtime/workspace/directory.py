@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from threading import Lock
@@ -115,7 +115,7 @@ class Directory:
                     continue
                 if step == "..":  # of a link's target
                     if len(opened) == 1:
-                        raise WorkspaceError("a link leads out of the workspace", path=path)
+                        raise WorkspaceError("a link leads outside", path=path)
                     os.close(opened.pop())
                     names.pop()
                     continue
@@ -124,7 +124,7 @@ class Directory:
                     links += 1
                     target = os.readlink(step, dir_fd=here)
                     if target.startswith("/"):
-                        raise WorkspaceError("a link leads out of the workspace", path=path)
+                        raise WorkspaceError("a link leads outside", path=path)
                     if links > _MOST_LINKS:
                         raise WorkspaceError("its links lead to further links", path=path)
                     left.extendleft(reversed(target.split("/")))
@@ -157,12 +157,7 @@ class Directory:
             yield from _below(directory, "", 1)
 
     def read(self, path: str, most: int) -> tuple[bytes, int]:
-        """Return the bytes of a file and its mode.
-
-        Args:
-            path: The path.
-            most: How large the file may be.
-        """
+        """Return the bytes of a file, of at most so many, and its mode."""
         with self.at(path) as place:
             if not place.mode:
                 raise WorkspaceError("does not exist", path=path)
@@ -188,13 +183,18 @@ class Directory:
         with self.at(path, follow=False, create=True) as place, _REPLACING:
             if place.directory is not None:
                 raise WorkspaceError("is a directory", path=path)
-            with suppress(FileNotFoundError):
-                os.unlink(UNFINISHED, dir_fd=place.parent)
-            if stat.S_ISLNK(mode):
-                os.symlink(os.fsdecode(content), UNFINISHED, dir_fd=place.parent)
-            else:
-                _write(UNFINISHED, place.parent, content, stat.S_IMODE(mode))
-            os.replace(UNFINISHED, place.name, src_dir_fd=place.parent, dst_dir_fd=place.parent)
+            _replace(place, content, mode)
+
+    def edit(self, path: str, most: int, change: Callable[[bytes], bytes]) -> None:
+        """Change the bytes of a file of at most so many, in one step.
+
+        Other names of it (hard links) keep the bytes that it had.
+        """
+        with _REPLACING:  # from reading on: another edit must not be lost
+            content, mode = self.read(path, most)
+            changed = change(content)
+            with self.at(path) as place:
+                _replace(place, changed, mode)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those that it is in, unless it exists."""
@@ -241,6 +241,16 @@ def _check_regular(mode: int, path: str) -> None:
         raise WorkspaceError("is a directory", path=path)
     if not stat.S_ISREG(mode):
         raise WorkspaceError("is neither a file nor a directory", path=path)
+
+
+def _replace(place: Place, content: bytes, mode: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(UNFINISHED, dir_fd=place.parent)
+    if stat.S_ISLNK(mode):
+        os.symlink(os.fsdecode(content), UNFINISHED, dir_fd=place.parent)
+    else:
+        _write(UNFINISHED, place.parent, content, stat.S_IMODE(mode))
+    os.replace(UNFINISHED, place.name, src_dir_fd=place.parent, dst_dir_fd=place.parent)
 
 
 def _write(name: str, directory: int, content: bytes, mode: int) -> None:

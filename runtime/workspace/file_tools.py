@@ -176,24 +176,31 @@ def write_file(params: WriteFile, files: Directory) -> str:
 @_on_files
 def edit_file(params: EditFile, files: Directory) -> str:
     """Handler of `edit_file`."""
-    path, old = params.file_path, params.old_string
-    content, mode = files.read(path, MOST_FILE_BYTES)
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise WorkspaceError("not a text file in UTF-8", path=path) from None
-    if not old or old == params.new_string:
+    path, old, new = params.file_path, params.old_string, params.new_string
+    if not old or old == new:
         raise WorkspaceError("Invalid old_string: expected text that differs from new_string.")
-    count = text.count(old)
-    if count == 0:
-        raise WorkspaceError("old_string is not in the file", path=path)
-    if count > 1 and not params.replace_all:
-        raise WorkspaceError(
-            f"old_string is in the file {count} times: give more of the text around it, or set "
-            "replace_all",
-            path=path,
-        )
-    files.put(path, _encoded(text.replace(old, params.new_string), path), mode)
+    count = 0
+
+    def change(content: bytes) -> bytes:
+        nonlocal count
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise WorkspaceError("not a text file in UTF-8", path=path) from None
+        count = text.count(old)
+        if count == 0:
+            raise WorkspaceError("old_string is not in the file", path=path)
+        if count > 1 and not params.replace_all:
+            raise WorkspaceError(
+                f"old_string is in the file {count} times: give more of the text around it, or "
+                "set replace_all",
+                path=path,
+            )
+        if len(text) + count * (len(new) - len(old)) > MOST_FILE_BYTES:  # before it is made
+            raise _too_large(path)
+        return _encoded(text.replace(old, new), path)
+
+    files.edit(path, MOST_FILE_BYTES, change)
     return f"Replaced {count} time{'s' if count > 1 else ''} in {_shown(path)}."
 
 
@@ -256,8 +263,12 @@ def _encoded(text: str, path: str) -> bytes:
     except UnicodeEncodeError:
         raise WorkspaceError("the text has characters that UTF-8 can't have", path=path) from None
     if len(content) > MOST_FILE_BYTES:
-        raise WorkspaceError(f"would be larger than {MOST_FILE_BYTES} bytes", path=path)
+        raise _too_large(path)
     return content
+
+
+def _too_large(path: str) -> WorkspaceError:
+    return WorkspaceError(f"would be larger than {MOST_FILE_BYTES} bytes", path=path)
 
 
 def _cut(line: str) -> str:

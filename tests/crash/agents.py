@@ -7,7 +7,7 @@ is called at every moment where a process may die; whoever runs the agent decide
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from turnledger.runtime import (
     MainLoop,
     MarkdownSection,
     Prompt,
+    PromptTemplate,
     ProviderAdapter,
     RecoveryConfig,
     Reply,
@@ -30,9 +31,12 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
-from turnledger.runtime.workspace import VfsToolsSection, WorkspaceDigest, WorkspaceDigestSection
-
-OPTIMIZED = "optimized"
+from turnledger.runtime.workspace import (
+    HostMount,
+    VfsToolsSection,
+    WorkspaceDigest,
+    WorkspaceDigestSection,
+)
 
 
 def no_point(name: str) -> None:
@@ -82,6 +86,7 @@ class Agent(MainLoop[Order, Any]):
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
         adapter: ProviderAdapter[Any] | None = None,
+        resources: Mapping[str, Any] | None = None,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -93,17 +98,9 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        # Each process has another folder: what was in it is on record.
-        files = SnapshotableFilesystem(effects.with_name(f"workspace-{os.getpid()}"))
         super().__init__(
-            adapter=adapter,
-            bus=bus,
-            ledger=ledger,
-            recovery=recovery,
-            resources={"workspace": files} if kind == OPTIMIZED else None,
+            adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, resources=resources
         )
-        if kind == OPTIMIZED:
-            files.root.mkdir(parents=True, exist_ok=True)
 
     # --- what it says ---
 
@@ -120,9 +117,6 @@ class Agent(MainLoop[Order, Any]):
         session[Paid].seed([])
         self.session = session
         return session
-
-    def needs_optimization(self, session: Session) -> bool:
-        return self.kind == OPTIMIZED and session[WorkspaceDigest].latest() is None
 
     def create_prompt(self, request: Order) -> Prompt[Any]:
         tools = [
@@ -147,10 +141,7 @@ class Agent(MainLoop[Order, Any]):
             tools,
             name=f"crash/{self.kind}",
             output=Receipt if self.kind == "structured" else None,
-            more={
-                "expansion": [prices],
-                OPTIMIZED: [VfsToolsSection(), WorkspaceDigestSection()],
-            }.get(self.kind, []),
+            more=[prices] if self.kind == "expansion" else [],
         )
 
     # --- what it does ---
@@ -177,6 +168,48 @@ class Agent(MainLoop[Order, Any]):
         if not self._effects.exists():
             return []
         return [line.split()[0] for line in self._effects.read_text().splitlines()]
+
+
+class Clerk(Agent):
+    """An agent whose effects are the files of a workspace: a new, empty folder for each process.
+
+    If it is `optimized`, the digest of the workspace is written first, in a run of its own.
+    """
+
+    def __init__(
+        self, folder: Path, ledger: Ledger | None, *, optimized: bool = False, **options: Any
+    ) -> None:
+        self._optimized = optimized
+        self.host, self._folder = folder / "host", folder
+        self.host.mkdir(exist_ok=True)
+        (self.host / "prices.txt").write_text("tea 1\n" * 1000)
+        workspace = folder / f"workspace-{len(self._workspaces()):03}"
+        workspace.mkdir()
+        resources = {"workspace": SnapshotableFilesystem(workspace)}
+        super().__init__("workspace", folder / "effects", ledger, resources=resources, **options)
+
+    def _workspaces(self) -> list[Path]:
+        return sorted(self._folder.glob("workspace-*"))
+
+    def effects(self) -> list[str]:
+        """Paths and blob names of all files that the last process left which had any."""
+        manifests = [SnapshotableFilesystem(one).snapshot().files for one in self._workspaces()]
+        last = next(filter(None, reversed(manifests)), {})
+        return [f"{path} {name}" for path, name in last.items()]
+
+    def needs_optimization(self, session: Session) -> bool:
+        return self._optimized and session[WorkspaceDigest].latest() is None
+
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        section = VfsToolsSection(
+            mounts=[HostMount(self.host)], allowed_host_roots=[self.host.parent]
+        )
+        template: PromptTemplate[Any] = PromptTemplate(
+            ns="crash",
+            key=self.kind,
+            sections=[section, *([WorkspaceDigestSection()] if self._optimized else [])],
+        )
+        return Prompt(template)
 
 
 def _effect(context: ToolContext) -> str:
@@ -211,20 +244,31 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+_EDIT = (
+    '{"file_path": "/host/prices.txt", "replace_all": true, "old_string": "tea", '
+    '"new_string": "mate"}'
+)
+SCRIPTS["workspace"] = [
+    calls(("w1", "write_file", '{"file_path": "/a/b.txt", "content": "one two three"}')),
+    calls(("w2", "write_file", '{"file_path": "/a/b.txt", "content": "again"}')),
+    calls(
+        ("w3", "edit_file", _EDIT),
+        ("w4", "rm", '{"path": "/a/b.txt"}'),
+        ("w5", "write_file", '{"file_path": "/c.txt", "content": "done"}'),
+    ),
+    says("Done."),
+]
 # The digest of the workspace is written first, in a run of its own.
-EXPLORING = [
-    calls(("w1", "write_file", '{"file_path": "/seen", "content": "x"}')),
-    calls(("w2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
-    says("An empty workspace."),
+_EXPLORING = [
+    calls(("x1", "write_file", '{"file_path": "/seen", "content": "x"}')),
+    calls(("x2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
+    says("Prices, a thousand of them."),
 ]
 
 
 def reply_of(kind: str, turn: int, asked: str) -> Reply:
     """What the model says: it depends on nothing but what it is asked."""
-    if kind == OPTIMIZED:
-        replies = EXPLORING if "## Goal" in asked else SCRIPTS["one"]
-        return replies[turn - 1]
-    replies = SCRIPTS[kind]
+    replies = _EXPLORING if "## Goal" in asked else SCRIPTS[kind]
     if kind == "expansion" and "The whole price list" in asked:
         replies = [pays(("e1", "pay", 3)), says("Paid 3.")]
     return replies[turn - 1]

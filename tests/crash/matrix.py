@@ -8,6 +8,7 @@ call. One victim dies at the first of them, the next at the second, until one ge
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Callable
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from tests.crash.agents import Agent, Order
+from tests.crash.agents import Agent, Clerk, Order
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
-from turnledger.ledger import Ledger
+from turnledger.ledger import Ledger, ResourceSnapshotted
 from turnledger.projections import state_at
 from turnledger.runtime import DecisionRequiredError, FilesystemCheckpointBackend, RecoveryConfig
 from turnledger.runtime.loop.optimize import SERVES_TAG
+from turnledger.runtime.workspace import directory
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400
@@ -94,6 +96,10 @@ def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) 
     if plan["files_only"]:
         backend = _Counted(FilesystemCheckpointBackend(Path(place) / "checkpoints"), point)
         recovery = RecoveryConfig(backend=backend, max_attempts=50)
+    if plan["kind"] in ("workspace", "optimized"):
+        _lay_in_files(point)
+        optimized = plan["kind"] == "optimized"
+        return Clerk(Path(place), ledger, optimized=optimized, point=point, recovery=recovery)
     return Agent(
         plan["kind"],
         Path(place) / "effects",
@@ -131,6 +137,22 @@ def _lay(ledger: Ledger, point: Callable[[str], None]) -> None:
             return found
 
         setattr(ledger, name, counted)
+
+
+def _lay_in_files(point: Callable[[str], None]) -> None:
+    """Before, in the middle of and after every file that a tool or a mount writes."""
+
+    def write(name: str, parent: int, content: bytes, mode: int) -> None:
+        point(f"before {name}")
+        half = len(content) // 2
+        whole(name, parent, content[:half], mode)
+        point(f"in the middle of {name}")
+        with open(os.open(name, os.O_WRONLY | os.O_APPEND, dir_fd=parent), "ab") as file:
+            file.write(content[half:])
+        point(f"after {name}")
+
+    whole = directory._write
+    vars(directory)["_write"] = write  # of this process, which dies here
 
 
 class _Counted:
@@ -177,6 +199,8 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
     with Ledger.open(plan["url"]) as ledger:
         _lay(ledger, point)
         agent = _agent(plan, place, ledger, point)
+        if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
+            shutil.rmtree(agent.host)  # as on another machine
         voice.say("outcome", _finished(plan, agent, step, ledger))
 
 
@@ -216,6 +240,11 @@ def _finished(
 def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:
     """Without a ledger nothing is left of a completed run but what it did."""
     return bool(ledger.head(run)) if ledger is not None else bool(agent.effects())
+
+
+def _has_files(ledger: Ledger, run: UUID) -> bool:
+    records = ledger.read(run) if ledger.head(run) else ()
+    return any(record.tag == ResourceSnapshotted.tag for record in records)
 
 
 def _doubts(ledger: Ledger, run: UUID) -> list[str]:

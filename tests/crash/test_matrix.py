@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.agents import KINDS, OPTIMIZED, Agent, Order, Pay
+from tests.crash.agents import KINDS, Agent, Order, Pay
 from tests.crash.driver import drive
 from tests.matrices import cells, further
 from tests.postgres import new_database
@@ -26,7 +26,6 @@ PAYMENTS = {
     "expansion": ["e1"],
     "structured": ["a1"],
     "reused": ["a1", "a1@beta"],
-    OPTIMIZED: ["a1"],
 }
 
 
@@ -64,15 +63,60 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     assert len(runs) > 8
 
 
-@pytest.mark.parametrize("stride", further(9, 1))
+def check_files_end_alike(runs: list[dict[str, Any]]) -> None:
+    """The same outcome and the same files as in the run that nobody killed."""
+    *killed, undisturbed = runs
+    paths = [one.split()[0] for one in undisturbed["effects"]]
+    assert paths == ["a/", "c.txt", "host/prices.txt"]
+    for run in killed:
+        assert run["deaths"], run
+        assert run["status"] == "completed", run
+        assert run["outcome"] == undisturbed["outcome"], run
+        assert run["effects"] == undisturbed["effects"], run
+
+
+def test_a_run_that_was_killed_while_it_wrote_files_ends_with_the_same_ones(
+    file_url: str, tmp_path: Path
+) -> None:
+    """Recovered in another, empty folder, without the host's files if they were on record.
+
+    At every fifth moment; half-written files are among them.
+    """
+    runs = matrix(file_url, tmp_path, "workspace", first=3, stride=5)
+    check_files_end_alike(runs)
+    assert any("in the middle of" in death for run in runs for death in run["deaths"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("recoveries", [0, 3])
+def test_the_same_at_every_moment(recoveries: int, file_url: str, tmp_path: Path) -> None:
+    """Also if those who recover are killed too."""
+    runs = matrix(file_url, tmp_path, "workspace", recoveries=recoveries)
+    check_files_end_alike(runs)
+    middles = {one for run in runs for one in run["deaths"] if "in the middle of" in one}
+    assert middles == {
+        "in the middle of .turnledger-restoring",
+        "in the middle of b.txt",
+        "in the middle of c.txt",
+    }
+
+
+@pytest.mark.full
+def test_the_same_with_files_on_postgresql(server_url: str, tmp_path: Path) -> None:
+    """Where blobs are in another store."""
+    check_files_end_alike(matrix(server_url, tmp_path, "workspace", first=2, stride=3))
+
+
+@pytest.mark.parametrize("stride", further(13, 1))
 def test_a_run_that_was_killed_while_it_was_optimized_goes_on_with_the_same_optimization(
     stride: int, file_url: str, tmp_path: Path
 ) -> None:
-    """At the boundaries of either run, and recovered in another folder: one digest, one outcome."""
-    runs = matrix(file_url, tmp_path, OPTIMIZED, stride=stride)
-    check_all_end_alike(runs, OPTIMIZED)
+    """At the boundaries of either run: one digest, one outcome, the same files."""
+    runs = matrix(file_url, tmp_path, "optimized", first=7, stride=stride)
+    check_files_end_alike(runs)
+    # What runs in the optimization, and its own begin and end.
     deaths = {run["deaths"][0] for run in runs[:-1]}
-    assert stride > 1 or {"before begin", "after release", "in model call 3"} <= deaths
+    assert stride > 1 or {"before begin", "after release", "in the middle of seen"} <= deaths
 
 
 @pytest.mark.parametrize("kind", further("parallel", "sequential", "expansion"))

@@ -116,6 +116,7 @@ class Reader:
         foreign = ("TURNLEDGER_DB", *OTHERS)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         environment |= providers.environment if providers else {}
+        environment["CHECKOUT"] = str(ROOT)  # as readers of a page about examples/ set it
         # Our own command, and the psql and pg_dump that belong to the tests' server.
         path = (str(Path(sys.executable).parent), str(BINARIES), environment["PATH"])
         environment["PATH"] = os.pathsep.join(path)
