@@ -71,10 +71,14 @@ def run(
     found: dict[str, str] = {}
     with ThreadPoolExecutor(workers) as pool:
         waiting = {pool.submit(_wrong_with, copies, mutant): mutant for mutant in mutants}
-        for done in as_completed(waiting):
-            mutant = waiting[done]
-            found[mutant.name] = done.result()
-            tell(mutant, found[mutant.name])
+        try:
+            for done in as_completed(waiting):
+                mutant = waiting[done]
+                found[mutant.name] = done.result()
+                tell(mutant, found[mutant.name])
+        except BaseException:  # Ctrl-C, say: only those that run are waited for
+            pool.shutdown(cancel_futures=True)
+            raise
     return found
 
 

@@ -110,7 +110,9 @@ def problems(lines: dict[str, Line]) -> list[str]:
             if not mutant.tests:
                 found.append(f"{mutant.name} names no test")
             try:
-                mutant.applied((ROOT / mutant.file).read_text())
+                compile(mutant.applied((ROOT / mutant.file).read_text()), mutant.file, "exec")
+            except SyntaxError as error:
+                found.append(f"{mutant.name} is not Python any more: {error}")
             except (OSError, ValueError) as error:
                 found.append(str(error))
     return found
