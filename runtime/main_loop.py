@@ -199,7 +199,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self, request: UserRequestT, *, run_id: UUID | None = None
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run a request to its end; returns the response, and the session with its state."""
-        session = self._session()
+        session = self._made_session()
         return self._execute(MainLoopRequest(request=request), run_id, session), session
 
     def recover(
@@ -289,7 +289,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             bus=self._bus,
             clock=self._clock,
             create_prompt=self.create_prompt,
-            create_session=self._session,
+            create_session=self._made_session,
             resources=self._made_resources,
             request_type=self.request_type,
             ledger=self._ledger,
@@ -328,7 +328,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             return
         session_id: UUID | None = None
         try:
-            session = self._session()
+            session = self._made_session()
             session_id = session.session_id
             response = self._execute(asked, None, session)
         except Exception as error:
@@ -356,7 +356,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             )
             return run_to_end(work)
 
-    def _session(self) -> Session:
+    def _made_session(self) -> Session:
         session = self.create_session()
         enable_inner_message_recording(session)
         return session

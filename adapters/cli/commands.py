@@ -46,6 +46,7 @@ COMMANDS = {
         "maintain.rebuild:projections",
         "List the views of a run and the tables of all runs.",
     ),
+    "prompts": ("prompts.group:prompts", "List, show, set and compare prompt overrides."),
     "rebase": (
         "maintain.verify:rebase",
         "Allow appending again after restoring a PostgreSQL dump.",

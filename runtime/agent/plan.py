@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
+from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.projections.session.reducers import reducer
 
@@ -93,6 +94,7 @@ class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
 
+@explain_methods()
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Session state: the plan of an agent; it is completed when each step is done or skipped.
 

@@ -20,6 +20,8 @@ from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
+from turnledger.runtime.session.snapshot import Snapshot
+from turnledger.runtime.session.types import MESSAGES
 
 # Marks an `adapter_state` that this module wrote: callers may save their own.
 _OURS = b'"turnledger.run"'
@@ -47,6 +49,9 @@ class Saved(msgspec.Struct, frozen=True, tag="turnledger.run"):
     # The evaluation that goes on; or the id of the one that is to be evaluated again.
     evaluation: EvaluationStarted | None = None
     superseded: str = ""
+    # The session state in which that evaluation began, if it is another now: the prompt may show
+    # it.
+    began_in: Any = None
 
 
 def checkpoint_of(
@@ -93,6 +98,7 @@ def checkpoint_of(
         ),
         evaluation=None if found is None or found.superseded else _begun(found),
         superseded=found.evaluation_id if found is not None and found.superseded else "",
+        began_in=_began_in(state, known),
     )
     assert started.request_id is not None
     return Checkpoint(
@@ -106,6 +112,19 @@ def checkpoint_of(
         phase=CheckpointPhase(last.phase if last is not None else "initialized"),
         adapter_state=msgspec.json.encode(saved),
     )
+
+
+def _began_in(state: ExecutionState, known: Known) -> Any:
+    """The snapshot of the state in which the evaluation began; None if no slice was changed."""
+    base = known.evaluation_base
+    if base is None:
+        return None
+    then, now = base.run.slices, known.run.slices
+    names = {*then.slices, *now.slices} - {MESSAGES}  # messages are never taken back
+    if all(then.slices.get(name) is now.slices.get(name) for name in names):
+        return None
+    snapshot = Snapshot.of_slices(then, state.session.declarations)
+    return Snapshot(tuple(s for s in snapshot.slices if s.declared_name in names)).to_plain()
 
 
 def _begun(found: EvaluationProgress) -> EvaluationStarted:

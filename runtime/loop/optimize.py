@@ -219,8 +219,12 @@ def optimization_prompt(prompt: Prompt[Any]) -> Prompt[Any]:
 
 def _begun(session: Session, key: str, call_id: str | None) -> UUID:
     """The run of the optimization that is under way, or the id of a new one, on record."""
+    ledger = session.journal.ledger
     for one in session[OptimizationStarted].all():
-        if one.section_key == key:
+        is_begun = bool(ledger.head(one.run_id))
+        if one.section_key == key and not (
+            is_begun and ledger.run(one.run_id).status == "abandoned"
+        ):
             return UUID(one.run_id)
     run_id = new_run_id()
     _change(
@@ -254,10 +258,7 @@ def _change(session: Session, call_id: str | None, change: Callable[[], None]) -
 
 @contextmanager
 def _host(
-    adapter: Evaluating,
-    prompt: Prompt[Any],
-    caller: Caller,
-    given: Session | None,
+    adapter: Evaluating, prompt: Prompt[Any], caller: Caller, given: Session | None
 ) -> Iterator[LoopHost]:
     """The loop of an optimization's run, with a directory for its copy of the workspace."""
     journal = caller.session.journal

@@ -17,6 +17,7 @@ from turnledger.ledger import (
     EventDecodeError,
     IntegrityFailureError,
     InvalidInputError,
+    RunClaimedError,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -69,6 +70,7 @@ _NO_FAILURE = (
     IntegrityFailureError,
     PromptMismatch,
     RetryCancelledError,
+    RunClaimedError,  # of an optimization that another worker still has
     StaleEpochError,
 )
 
@@ -198,7 +200,7 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
         found = journal.progress.evaluation
         goes_on = found is not None and not found.superseded and found.sequence > 0
         if not goes_on:
-            _optimize_if_needed(work, replace(prompt, deadline=limit), state)
+            _optimize_if_needed(work, replace(prompt, deadline=limit or prompt.deadline), state)
         try:
             return work.host.evaluate(
                 prompt,

@@ -98,7 +98,7 @@ class LedgerOverridesStore:
             note: Why.
             set_by: Who.
         """
-        template = _template(prompt)
+        template = template_of(prompt)
         made = _set(template, path, body, replaced_digest(template, path, body), note, set_by)
         return self._change(template, tag, lambda _: [made], moved_by=set_by)
 
@@ -120,7 +120,7 @@ class LedgerOverridesStore:
             note: Why.
             cleared_by: Who.
         """
-        template = _template(prompt)
+        template = template_of(prompt)
 
         def cleared(state: PromptState) -> list[Event]:
             return [
@@ -144,7 +144,7 @@ class LedgerOverridesStore:
             prompt: The prompt, or its template.
             tag: As in `set_section_override`.
         """
-        template = _template(prompt)
+        template = template_of(prompt)
 
         def missing(state: PromptState) -> list[Event]:
             return [
@@ -168,7 +168,7 @@ class LedgerOverridesStore:
             note: Why.
             moved_by: Who.
         """
-        _check_tag(tag)
+        check_tag(tag)
         stream = prompt_stream_id(ns, key)
         moved = PromptTagMoved(
             prompt_ns=ns,
@@ -194,7 +194,7 @@ class LedgerOverridesStore:
         stream = prompt_stream_id(template.ns, template.key)
         head, state = self._head(stream)
         if tag != LATEST:
-            _check_tag(tag)
+            check_tag(tag)
             named = state.tags.get(tag)
             if named is not None and self._state(stream, named).overrides != state.overrides:
                 raise InvalidInputError(
@@ -227,7 +227,8 @@ class LedgerOverridesStore:
         return fold(records, PromptOverrides())
 
 
-def _template(prompt: AnyPrompt) -> PromptTemplate[Any]:
+def template_of(prompt: AnyPrompt) -> PromptTemplate[Any]:
+    """The template of a prompt, or the template itself."""
     return prompt.template if isinstance(prompt, Prompt) else prompt
 
 
@@ -253,7 +254,8 @@ def _set(
     )
 
 
-def _check_tag(tag: str) -> None:
+def check_tag(tag: str) -> None:
+    """InvalidInputError for a name that a tag can't have."""
     if not re.fullmatch(TAG_NAME, tag) or len(tag) > 200:
         raise InvalidInputError(
             f"Invalid tag {short_repr(tag)}: expected 1 to 200 letters, digits, '.', '_' and '-', "

@@ -55,6 +55,7 @@ from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
+from turnledger.runtime.session.snapshot import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +190,12 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
         journal.add(saved.evaluation)  # its prompt is made from the state before it
     state.restore(checkpoint.composite_snapshot)
     if saved.evaluation is not None:
+        session, snapshot = state.session, checkpoint.composite_snapshot.session
+        if saved.began_in is not None:
+            session.restore(Snapshot.from_plain(saved.began_in), undeclared="keep")
         journal.add(saved.evaluation)  # and it is the one that goes on
+        if saved.began_in is not None:
+            session.restore(snapshot, undeclared="keep")
     if saved.superseded:
         journal.add(EvaluationSuperseded(evaluation_id=saved.superseded, reason="restored"))
     for call in saved.under_way:

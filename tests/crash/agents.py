@@ -7,7 +7,7 @@ is called at every moment where a process may die; whoever runs the agent decide
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ class Agent(MainLoop[Order, Any]):
         point: Callable[[str], None] = no_point,
         recovery: RecoveryConfig | None = None,
         adapter: ProviderAdapter[Any] | None = None,
-        resources: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         self.kind = kind
         self._effects = effects
@@ -98,9 +98,7 @@ class Agent(MainLoop[Order, Any]):
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
         if recovery is None:
             recovery = RecoveryConfig(max_attempts=50)
-        super().__init__(
-            adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, resources=resources
-        )
+        super().__init__(adapter=adapter, bus=bus, ledger=ledger, recovery=recovery, **options)
 
     # --- what it says ---
 

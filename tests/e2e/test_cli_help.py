@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.driving import InProcess, Processes
 from turnledger import ledger, projections
 from turnledger.adapters.cli import turnledger
-from turnledger.adapters.cli.shared.command import LedgerCommand
+from turnledger.adapters.cli.shared.command import LazyGroup, LedgerCommand
 from turnledger.adapters.cli.shared.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
 from turnledger.ledger import NEW, RunStarted, TurnledgerError, new_run_id
 from turnledger.runtime import errors
@@ -34,7 +34,7 @@ def test_every_command_explains_itself(cli: InProcess, name: str) -> None:
         if isinstance(option, click.Option):
             assert option.help, f"{name} {option.name}"
     assert f"turnledger {name}" in command.example
-    shown = cli(name, "--help")
+    shown = cli(*name.split(), "--help")
     assert shown.code == 0
     assert summary in shown.out
     assert command.example.splitlines()[0] in shown.out
@@ -43,8 +43,8 @@ def test_every_command_explains_itself(cli: InProcess, name: str) -> None:
 def test_help_lists_commands_and_exit_codes(cli: InProcess) -> None:
     """The command's own help names every command, whole, and every exit code."""
     shown = cli("--help").out
-    for name in COMMANDS:
-        summary = (COMMANDS[name].help or "").partition("\n")[0]
+    for name, command in turnledger.commands.items():
+        summary = (command.help or "").partition("\n")[0]
         assert f"{name} " in shown
         assert summary.rstrip(".") in shown
     for code, meaning in MEANINGS.items():
@@ -72,8 +72,10 @@ def test_every_error_has_an_exit_code() -> None:
 
 def test_short_helps_in_the_table_are_the_commands_own() -> None:
     """What `turnledger --help` lists without loading a command is what the command says."""
-    for name, (_, text) in turnledger.table.items():
-        assert text == COMMANDS[name].get_short_help_str(limit=200), name
+    for group in (turnledger, turnledger.commands["prompts"]):
+        assert isinstance(group, LazyGroup)
+        for name, (_, text) in group.table.items():
+            assert text == group.commands[name].get_short_help_str(limit=200), name
 
 
 def imported(code: str) -> set[str]:

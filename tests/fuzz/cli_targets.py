@@ -102,6 +102,8 @@ TEXTS = (
     "c1",
     "model",
     "tool:x",
+    "acme/support/answer",
+    "latest",
     "usage-by-day",
     "tool-statistics",
     "projection:X",
@@ -241,7 +243,7 @@ class CommandLine(Target):
         elif source == 3:
             file = Seals().draw(dice)
         stdin = file if dice.random() < 0.7 else dice.randbytes(dice.choice((0, 5, 200)))
-        return Given([*before, name, *args], stdin, file, damage)
+        return Given([*before, *name.split(" "), *args], stdin, file, damage)
 
     def lay_out(self, given: Given) -> None:
         """Write the files that a call may name."""

@@ -30,6 +30,7 @@ from turnledger.runtime import (
     ThrottlePolicy,
     Tool,
 )
+from turnledger.runtime.overrides import LedgerOverridesStore
 
 HISTORIES = Path(__file__).parent / "histories"
 AGENTS = HISTORIES / "agents"
@@ -149,6 +150,24 @@ def _asked(kind: str, folder: Path, ledger: Ledger) -> UUID:
     return run
 
 
+def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """Killed in a tool; the texts that it was begun with are edited before it is recovered."""
+    run, store = new_run_id(), LedgerOverridesStore(ledger)
+    options: dict[str, Any] = {"overrides_store": store, "overrides_tag": "stable"}
+    template = agent(kind, folder, ledger).create_prompt(Order()).template
+    section, tool = template.sections[0].key, template.sections[0].tools[0].name
+    store.set_section_override(template, tag="stable", path=section, body="Pay all, at once.")
+    store.set_section_override(template, tag="stable", path=f"tool:{tool}", body="Pays at once.")
+    with contextlib.suppress(KilledError):
+        agent(kind, folder, ledger, point=_dying("in tool a2, after"), **options).execute(
+            Order(), run_id=run
+        )
+    last = store.set_section_override(template, path=section, body="Pay nothing.", set_by="ann")
+    store.move_tag(template.ns, template.key, tag="stable", version=last)
+    agent(kind, folder, ledger, **options).recover(run)
+    return run
+
+
 def _failed(kind: str, folder: Path, ledger: Ledger) -> UUID:
     run = new_run_id()
     with contextlib.suppress(PromptEvaluationError):
@@ -169,6 +188,8 @@ RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
     # By programs of catalogue 2, which tell in fields what failed.
     "empty-reply": ("silent", _failed, "retry"),
     "failed-request": ("unencodable", _failed, "retry"),
+    # By programs of catalogue 4, with the stream of the prompt that it was begun with.
+    "edited-overrides": ("sequential", _overridden, "retry"),
 }
 
 
@@ -247,7 +268,8 @@ def _write(path: Path, kind: str, record: Callable[[str, Path, Ledger], UUID]) -
         path.open("wb") as out,
     ):
         ledger.worker = "recorder"
-        export_runs(ledger, out, [record(kind, Path(place), ledger)])
+        run = record(kind, Path(place), ledger)
+        export_runs(ledger, out, [run, *(info.run_id for info in ledger.runs(kind="prompt"))])
 
 
 if __name__ == "__main__":

@@ -24,12 +24,17 @@ from turnledger.ledger import (
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
+    Draft,
     EvaluationSuperseded,
+    Event,
     Ledger,
     MediaContent,
     MessageAppended,
     ModelCalled,
     ModelCallFailed,
+    PromptOverrideCleared,
+    PromptOverrideSet,
+    PromptTagMoved,
     ResourceSnapshotted,
     RunAbandoned,
     RunFailed,
@@ -42,9 +47,11 @@ from turnledger.ledger import (
     ToolCallDecided,
     ToolCallInDoubt,
     ToolMessageAmended,
+    UsedOverrides,
     blob_name,
     export_runs,
     import_runs,
+    prompt_stream_id,
 )
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.projections import state_at
@@ -319,6 +326,37 @@ def restored_state(script: Script) -> None:
     script.finish(script.reply("Planned."), "Planned.")
 
 
+def overridden_prompt(script: Script) -> None:
+    prompt = {"prompt_ns": "demo", "prompt_key": "answer"}
+    stream = prompt_stream_id("demo", "answer")
+
+    def edit(version: int, *events: Event) -> None:
+        drafts = [Draft(event, script.clock.new_id()) for event in events]
+        script.ledger.append(stream, drafts, version)
+
+    brief = PromptOverrideSet(
+        **prompt, path="tone", body="Be brief.", replaces="t1", note="shorter", set_by="ann"
+    )
+    described = PromptOverrideSet(**prompt, path="tool:search", body="Searches.", replaces="t2")
+    edit(0, brief, described)
+    edit(2, PromptTagMoved(**prompt, tag_name="stable", version=2, moved_by="bob"))
+    script.begin()
+    used = UsedOverrides(
+        store="ledger",
+        tag="stable",
+        digest="o1",
+        authored="prompt-without",
+        version=2,
+        paths=("tone", "tool:search"),
+    )
+    script.evaluate(user="When is high tide?", overrides=used)
+    edit(3, PromptOverrideCleared(**prompt, path="tool:search", note="no use", cleared_by="ann"))
+    edit(4, PromptTagMoved(**prompt, tag_name="stable", version=4))
+    script.reply("", ("call-1", "search", "{}"))
+    script.tool("call-1", "search", "04:12")
+    script.finish(script.reply("At 04:12."), "At 04:12.")
+
+
 KINDS: dict[str, Callable[[Script], None]] = {
     made.__name__.replace("_", "-"): made
     for made in (
@@ -336,6 +374,7 @@ KINDS: dict[str, Callable[[Script], None]] = {
         parked_and_abandoned,
         retired_tag,
         restored_state,
+        overridden_prompt,
     )
 }
 
@@ -361,7 +400,9 @@ def opened(content: bytes) -> Ledger:
 
 
 def run_ids(ledger: Ledger) -> Iterator[str]:
-    return iter(sorted(str(run.run_id) for run in ledger.runs()))
+    """The runs, and the streams of prompts."""
+    found = [*ledger.runs(), *ledger.runs(kind="prompt")]
+    return iter(sorted(str(run.run_id) for run in found))
 
 
 def digests(content: bytes) -> dict[str, dict[str, Any]]:

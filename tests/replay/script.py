@@ -31,6 +31,7 @@ from turnledger.ledger import (
     ToolCallFailed,
     ToolCallRecord,
     ToolCallStarted,
+    UsedOverrides,
 )
 from turnledger.ledger.clock import to_micros
 from turnledger.ledger.runs.claims import Claim
@@ -138,7 +139,14 @@ class Script:
         if self.claimed is not None:
             self.ledger.release(self.claimed)
 
-    def evaluate(self, key: str = "answer", *, user: str = "", number: int = 1) -> None:
+    def evaluate(
+        self,
+        key: str = "answer",
+        *,
+        user: str = "",
+        number: int = 1,
+        overrides: UsedOverrides | None = None,
+    ) -> None:
         self.evaluation_id, self.sequence, self.turn = f"evaluation-{number}", 0, 0
         self.commit(
             EvaluationStarted(
@@ -149,6 +157,7 @@ class Script:
                 prompt_digest=f"prompt-{key}",
                 tools_digest="tools-1",
                 adapter="scripted",
+                overrides=overrides,
             ),
             self.message("system", f"You {key} questions. Be brief.", prompt_key=key),
             *([self.message("user", user)] if user else []),

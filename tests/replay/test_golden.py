@@ -23,7 +23,14 @@ import pytest
 from tests.replay import recording
 from tests.replay.recording import KINDS, digests, kept, opened, recorded, run_ids
 from tests.replay.script import declarations
-from turnledger.ledger import CheckpointReached, Ledger, Record, RunCompleted, export_runs
+from turnledger.ledger import (
+    CheckpointReached,
+    EvaluationStarted,
+    Ledger,
+    Record,
+    RunCompleted,
+    export_runs,
+)
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.projections import RunState, state_at
@@ -200,6 +207,7 @@ def last_states(name: str) -> list[RunState]:
         ("parked-and-abandoned", ["parked", "abandoned"], [[], ["started"]], [1, 2]),
         ("retired-tag", ["completed"], [["completed"]], [4]),
         ("restored-state", ["completed"], [[]], [2]),
+        ("overridden-prompt", ["completed"], [["completed"]], [4]),
     ],
 )
 def test_what_a_history_tells(
@@ -257,6 +265,20 @@ def test_media_are_in_the_history_and_in_the_ledger() -> None:
         (run_id,) = run_ids(ledger)
         blocks = state_at(ledger, run_id).history.to_list()[0].blocks
         assert ledger.blob(blocks[1].blob or "") == recording.PICTURE  # type: ignore[union-attr]
+
+
+def test_a_prompts_stream_tells_its_overrides_and_tags_and_the_run_which_it_used() -> None:
+    """The run names a version that the stream still has, whatever came after it."""
+    with opened(GOLDEN["overridden-prompt"]) as ledger:
+        (prompt,) = ledger.runs(kind="prompt", prompt="demo/answer")
+        (run,) = ledger.runs()
+        now = state_at(ledger, prompt.run_id).prompt
+        assert (set(now.overrides), now.tags) == ({"tone"}, {"stable": 4})
+        events = [record.event for record in ledger.read(run.run_id)]
+        (used,) = [one.overrides for one in events if isinstance(one, EvaluationStarted)]
+        assert used is not None
+        then = state_at(ledger, prompt.run_id, used.version).prompt
+        assert set(then.overrides) == set(used.paths) == {"tone", "tool:search"}
 
 
 def test_a_history_is_a_ledger_like_any_other(tmp_path: Path) -> None:

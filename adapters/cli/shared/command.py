@@ -182,8 +182,8 @@ class _LazyCommands(Mapping[str, click.Command]):
         return len(self._table)
 
 
-class LedgerGroup(click.Group):
-    """Command group: loads commands on use, turns errors into messages and exit codes.
+class LazyGroup(click.Group):
+    """Command group that loads its commands on use.
 
     Args:
         table: For each command's name "module:function" in the package, and its short help.
@@ -193,11 +193,19 @@ class LedgerGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.table = table
         self.commands = cast(MutableMapping[str, click.Command], _LazyCommands(table))
-        self.params.extend(common_options(before_command=True))
+        self.params.extend(self.options())
+
+    def options(self) -> list[click.Parameter]:
+        """The common options, before the command."""
+        return common_options()
 
     def load_all(self) -> Mapping[str, click.Command]:
-        """Import every command; the commands by name."""
-        return dict(self.commands)
+        """Import every command; the commands by name, those of groups by both names."""
+        found: dict[str, click.Command] = {}
+        for name, command in self.commands.items():
+            inner = command.load_all() if isinstance(command, LazyGroup) else {"": command}
+            found |= {f"{name} {more}".rstrip(): one for more, one in inner.items()}
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -209,6 +217,13 @@ class LedgerGroup(click.Group):
         options = super().shell_complete(ctx, incomplete) if incomplete.startswith("-") else []
         names = (name for name in sorted(self.table) if name.startswith(incomplete))
         return [*(CompletionItem(name, help=self.table[name][1]) for name in names), *options]
+
+
+class LedgerGroup(LazyGroup):
+    """The outermost group: turns errors into messages and exit codes."""
+
+    def options(self) -> list[click.Parameter]:
+        return common_options(before_command=True)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         given = (*args, *(os.environ.get(name, "") for name in (DB_VARIABLE, REDACTOR_VARIABLE)))

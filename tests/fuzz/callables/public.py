@@ -19,6 +19,8 @@ PACKAGES = (
     "turnledger.ledger",
     "turnledger.projections",
     "turnledger.runtime",
+    "turnledger.runtime.overrides",
+    "turnledger.runtime.workspace",
     "turnledger.adapters",
 )
 

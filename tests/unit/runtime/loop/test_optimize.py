@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agent import Crash, ScriptedLoop, calls, says
-from turnledger.ledger import InvalidInputError, Ledger, RunStarted, new_run_id
+from turnledger.ledger import InvalidInputError, Ledger, RunClaimedError, RunStarted, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
+    Deadline,
     ExecutionState,
+    FilesystemCheckpointBackend,
     InProcessEventBus,
+    MainLoopConfig,
     MarkdownSection,
     Prompt,
     PromptEvaluationError,
     PromptResponse,
     PromptTemplate,
+    RecoveryConfig,
     ScriptedAdapter,
     Session,
     SnapshotableFilesystem,
     ToolInvoked,
     replay,
 )
-from turnledger.runtime.loop.optimize import SERVES_TAG, optimization_prompt
+from turnledger.runtime.loop.optimize import (
+    SERVES_TAG,
+    OptimizationStarted,
+    optimization_prompt,
+)
 from turnledger.runtime.main_loop import OptimizationLoop
 from turnledger.runtime.overrides import LedgerOverridesStore
+from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.workspace import (
     HostMount,
     OptimizationScope,
@@ -36,6 +46,7 @@ from turnledger.runtime.workspace import (
     VfsToolsSection,
     WorkspaceDigest,
     WorkspaceDigestSection,
+    clear_workspace_digest,
     set_workspace_digest,
 )
 
@@ -362,12 +373,102 @@ def test_a_loop_that_no_longer_optimizes_diverges_from_its_record(tmp_path: Path
         assert found.found == "an optimization of the workspace"
 
 
+def test_an_optimization_that_was_abandoned_is_begun_again_as_another_run(tmp_path: Path) -> None:
+    """So that a person can give up on one without giving up on the run that it serves."""
+    with Ledger.open("memory://") as ledger:
+        run = new_run_id()
+        with pytest.raises(Crash):
+            Reviewer(model([EXPLORE[0], Crash()]), tmp_path, ledger).execute(Job(), run_id=run)
+        loop = Reviewer(model(), tmp_path, ledger)
+        [inner] = inner_runs(ledger)
+        loop.abandon(inner.run_id)
+        loop.recover(run)
+        assert sorted(one.status for one in inner_runs(ledger)) == ["abandoned", "completed"]
+
+
+def test_an_optimization_that_another_worker_has_is_left_to_it(tmp_path: Path) -> None:
+    """The run that it serves has not failed: it can be recovered later."""
+    with Ledger.open("memory://") as ledger:
+        run = new_run_id()
+        with pytest.raises(Crash):
+            Reviewer(model([EXPLORE[0], Crash()]), tmp_path, ledger).execute(Job(), run_id=run)
+        [inner] = inner_runs(ledger)
+        claim = ledger.claim(inner.run_id, worker="another")
+        loop = Reviewer(model(), tmp_path, ledger)
+        with pytest.raises(RunClaimedError):
+            loop.recover(run)
+        assert ledger.run(run).status == "running"
+        claim.release()
+        loop.recover(run)
+        assert ledger.run(run).status == "completed"
+
+
+def test_a_loop_may_optimize_the_session_that_it_keeps_between_its_runs(tmp_path: Path) -> None:
+    """S2-11: as the seed prints it: before `execute`, while there is no digest."""
+
+    class Kept(Reviewer):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self._session = Session(bus=self._bus)
+
+        def create_session(self) -> Session:
+            return self._session
+
+        def needs_optimization(self, session: Session) -> bool:
+            return False
+
+        def execute(self, request: Job, **options: Any) -> Any:
+            if self._session[WorkspaceDigest].latest() is None:
+                self._run_optimization()
+            return super().execute(request, **options)
+
+        def _run_optimization(self) -> None:
+            files = self.loop_host.resources()
+            state = ExecutionState(session=self._session, resources=files)
+            self._adapter.optimize(self.create_prompt(Job()), execution_state=state)
+
+    asked: list[str] = []
+    with Ledger.open("memory://") as ledger:
+        loop = Kept(model(asked=asked), tmp_path, ledger)
+        for _ in range(2):
+            response, session = loop.execute(Job())
+            assert response.text == DIGEST.body
+        clear_workspace_digest(session)
+        response, _ = loop.execute(Job())
+        assert response.text == DIGEST.body
+        review, optimization = ["review"], ["optimization"] * 3
+        assert asked == [*optimization, *review, *review, *optimization, *review]
+
+
+def test_the_runs_deadline_holds_for_its_optimization(tmp_path: Path) -> None:
+    """In what is left of the time; a prompt's own holds where there is no other."""
+    past = MainLoopConfig(deadline=Deadline(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    with Ledger.open("memory://") as ledger, pytest.raises(PromptEvaluationError) as raised:
+        Reviewer(model(), tmp_path, ledger, config=past).execute(Job())
+    assert raised.value.prompt_name == "reviews.optimization/review-workspace-digest"
+    late = replace(prompt_of(), deadline=Deadline(expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    with pytest.raises(PromptEvaluationError, match="deadline"):
+        ScriptedAdapter(EXPLORE).optimize(late, execution_state=state_in(tmp_path))
+
+
+def test_checkpoint_files_alone_are_enough_to_go_on_with_an_optimization(tmp_path: Path) -> None:
+    """Its run is lost with the memory of its process, and begun again under the same id."""
+    recovery = RecoveryConfig(backend=FilesystemCheckpointBackend(tmp_path / "checkpoints"))
+    (tmp_path / "files").mkdir()
+    options: Any = {"ledger": None, "recovery": recovery}
+    run = new_run_id()
+    dying = Reviewer(model([EXPLORE[0], Crash()]), tmp_path / "files", **options)
+    with pytest.raises(Crash):
+        dying.execute(Job(), run_id=run)
+    response, session = Reviewer(model(), tmp_path / "files", **options).recover(run)
+    assert response.text == DIGEST.body
+    assert session[OptimizationStarted].all() == ()
+
+
 def test_a_tool_can_not_optimize_the_session_that_it_runs_in(tmp_path: Path) -> None:
     """Its changes are committed with its result: the id of another run could not come first."""
     session = Session()
     state = state_in(tmp_path, session)
-    from turnledger.runtime.session.overlay import Overlay
-
     with (
         session.scope(Overlay(session.journal, "call")),
         pytest.raises(InvalidInputError, match="set_workspace_digest"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from tests.agent import Crash, ScriptedLoop, calls, says
 from turnledger.ledger import InvalidInputError, Ledger, new_run_id
 from turnledger.projections import state_at
 from turnledger.runtime import (
+    FilesystemCheckpointBackend,
     Prompt,
     PromptTemplate,
+    RecoveryConfig,
     Session,
     Tool,
     ToolContext,
@@ -133,6 +136,19 @@ def test_a_digest_that_a_tool_sets_does_not_change_the_evaluation_that_it_runs_i
         assert len(digests) == 1
         for run in (whole, broken):
             assert replay(ledger, run, loop=NotingLoop(REPLIES, ledger=ledger)).divergence is None
+
+
+def test_checkpoint_files_hold_the_state_in_which_the_evaluation_began(tmp_path: Path) -> None:
+    """So that a recovery without a ledger renders the same prompt, and has the later digest."""
+    recovery = RecoveryConfig(backend=FilesystemCheckpointBackend(tmp_path))
+    run = new_run_id()
+    loop = NotingLoop(REPLIES, recovery=recovery)
+    loop.is_doomed = True
+    with pytest.raises(Crash):
+        loop.execute(Note("go"), run_id=run)
+    response, session = NotingLoop(REPLIES, recovery=recovery).recover(run)
+    assert response.text == "done"
+    assert session[WorkspaceDigest].latest() == WorkspaceDigest("workspace-digest", "two")
 
 
 def test_the_next_evaluation_shows_the_digest_that_a_tool_has_set() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.agent import Crash, ScriptedLoop, calls, says
 from turnledger.ledger import (
+    CheckpointReached,
     Ledger,
     SliceEventApplied,
     ToolCallCompleted,
@@ -268,7 +269,7 @@ def test_a_plan_goes_beside_a_programs_own_class_of_that_name(
 
 
 def test_a_what_if_keeps_the_plan(ledger: Ledger, recovered: Any) -> None:
-    """A fork with another result of a later tool has the checkpoints that its loop expects."""
+    """A fork with another result of a later tool takes over the checkpoint, with the plan in it."""
     run_id, _ = recovered
     version = next(
         record.version
@@ -276,6 +277,8 @@ def test_a_what_if_keeps_the_plan(ledger: Ledger, recovered: Any) -> None:
         if isinstance(record.event, ToolCallCompleted) and record.event.name == "look"
     )
     fork = what_if(ledger, run_id, version, {"/value": "elsewhere"})
+    own = [record.event for record in ledger.read(fork) if record.run_id == fork]
+    assert any(isinstance(event, CheckpointReached) for event in own)
     _, session = Reviewer(SCRIPT, ledger=ledger).recover(fork)
     assert session[Plan].latest() == PLAN
     assert replay(ledger, fork).divergence is None
