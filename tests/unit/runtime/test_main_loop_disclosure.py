@@ -1,4 +1,4 @@
-"""Progressive disclosure in a main loop: the seed's example, and how often a section is opened."""
+"""Progressive disclosure in a main loop: how often a section is opened."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.runtime.test_main_loop_examples import (
+from tests.seeds.test_seed_002 import (
     GOOD,
     CodeReviewLoop,
     ReviewParams,
@@ -28,32 +28,10 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
     VisibilityExpansionRequired,
-    VisibilityOverrides,
 )
 
-# --- With progressive disclosure -------------------------------------------------------
 
-
-class DisclosingLoop(CodeReviewLoop):
-    def create_prompt(self, request: ReviewRequest) -> Prompt[ReviewResult]:
-        return Prompt(
-            PromptTemplate[ReviewResult](
-                ns="agent",
-                key="task",
-                sections=[
-                    MarkdownSection[ReviewParams](
-                        title="Reference",
-                        template="All there is to know about ${path}.",
-                        summary="Reference available.",
-                        visibility=SectionVisibility.SUMMARY,
-                        key="reference",
-                    ),
-                ],
-            )
-        ).bind(ReviewParams.from_request(request))
-
-
-def opens(times: int, tool: str = "open_sections") -> Any:
+def opens(times: int, tool: str) -> Any:
     """A model that asks for the section so many times, whatever it sees."""
     asked = 0
 
@@ -68,27 +46,7 @@ def opens(times: int, tool: str = "open_sections") -> Any:
     return reply
 
 
-def test_progressive_disclosure() -> None:
-    """S2-8: the model opens a section; the same prompt is evaluated again in the same session."""
-    seen: list[str] = []
-    ask = opens(1)
-
-    def reply(request: Any) -> Reply:
-        seen.append(request.system)
-        answer: Reply = ask(request)
-        return answer
-
-    loop = DisclosingLoop(adapter=ScriptedAdapter(reply), bus=InProcessEventBus())
-    response, session = loop.execute(ReviewRequest("a.py"))
-    assert response.output == ReviewResult("good")
-    assert "Reference available." in seen[0]
-    assert "All there is to know about a.py." in seen[1]
-    shown = session[VisibilityOverrides].latest()
-    assert shown is not None
-    assert dict(shown.overrides) == {"reference": SectionVisibility.FULL}
-
-
-class Stubborn(DisclosingLoop):
+class Stubborn(CodeReviewLoop):
     """Its model may ask for the section again although it is open."""
 
     def __init__(self, times: int) -> None:

@@ -32,15 +32,11 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.projections import (
-    get_inner_messages,
     get_latest_evaluation_id,
-    get_pending_tool_calls,
-    inner_message_append,
 )
 from turnledger.runtime import (
     AdapterResumeState,
     ConversationNotFound,
-    InProcessEventBus,
     PromptMismatch,
     Session,
     Snapshot,
@@ -96,61 +92,7 @@ def test_an_assistant_without_words_is_recorded_with_empty_content() -> None:
     assert messages(session)[1].content == ""
 
 
-# --- the seed's examples -----------------------------------------------------------------
-
-
-def test_the_seeds_example_of_a_basic_resume(tmp_path: Path) -> None:
-    """S0-16, S0-21: crash after tool A: its result stands, only B runs, in another process."""
-    handler = Dying("b")
-    adapter, prompt = Scripted(SCRIPT), prompt_of(tool(handler))
-    checkpoint = tmp_path / "checkpoint.json"
-
-    # Setup session with recording
-    session = Session(bus=InProcessEventBus())
-    session.mutate(InnerMessage).register(
-        InnerMessage,
-        inner_message_append,
-    )
-    session.install(Sum)
-
-    # Save checkpoint after each message
-    def save_on_change(old: Any, new: Any) -> None:
-        if len(new) > len(old):
-            checkpoint.write_text(session.snapshot().to_json())
-
-    session.observe(InnerMessage, save_on_change)
-
-    # Run evaluation
-    with pytest.raises(Crash):
-        adapter.evaluate(prompt, session=session)
-    before = session
-
-    # Load checkpoint
-    snapshot = Snapshot.from_json(checkpoint.read_text())
-    session = Session(bus=InProcessEventBus())
-    session.mutate(InnerMessage).register(
-        InnerMessage,
-        inner_message_append,
-    )
-    session.install(Sum)
-    session.mutate().rollback(snapshot)
-    evaluation = get_latest_evaluation_id(session)
-    assert evaluation == get_latest_evaluation_id(before)
-    assert evaluation is not None
-    assert [call.call_id for call in get_pending_tool_calls(session, evaluation)] == ["b"]
-
-    # Resume - will detect pending tools and continue
-    handler.dies_in = set()
-    response = Scripted(SCRIPT).evaluate(prompt, session=session, resume=True)
-    assert response.text == "3"
-    assert handler.ran == [("a", False), ("b", False), ("b", True)]
-    assert [event.params for event in response.tool_results] == [Add(2)]
-
-    # Inspecting the conversation
-    conversation = get_inner_messages(session, evaluation)
-    assert numbers(list(conversation)) == TABLE
-    assert session[Sum].all() == (Sum(1), Sum(2))
-    assert [call.status for call in conversation[1].tool_calls] == ["completed", "completed"]
+# --- from a snapshot ---------------------------------------------------------------------
 
 
 def test_a_snapshot_taken_anywhere_can_be_resumed(tmp_path: Path) -> None:

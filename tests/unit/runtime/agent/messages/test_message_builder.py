@@ -36,45 +36,6 @@ def called(arguments: Any = None) -> Message:
     return builder.add_option_call("search_web", arguments or {"query": "hats"}).last_option_call
 
 
-def test_the_example_of_the_seed_runs() -> None:
-    """S1-12, S1-13: as it is printed there, with the names that it takes for granted."""
-    last_message = said()
-    results = [{"title": "The Hobbit"}]
-    url_1, url_2 = "https://example.com/girl.png", "https://example.com/dress.png"
-
-    builder = MessageBuilder.continue_step(last_message)
-
-    builder.add_option_call("search_web", {"query": "hobbit movie"})
-    # ... executor runs it ...
-    result_builder = OptionResultBuilder.response_to(builder.last_option_call)
-    option_result_msg = result_builder.success(results)
-
-    builder.add_image(
-        "girl wearing a hat",
-        url_1,
-    )
-
-    builder.add_image(
-        "fancy dress",
-        url_2,
-    )
-
-    builder.add_text(
-        "Take the dress from the second image and apply it to the person in the first image"
-    )
-
-    message = builder.to_message()
-
-    assert message.kind == "parts"
-    assert [part.kind for part in message.parts] == ["media", "media", "text"]
-    assert message.step_num == option_result_msg.step_num == 4
-    assert option_result_msg.option_result is not None
-    assert option_result_msg.option_result.result == results
-    (call,) = builder.option_calls
-    assert call.option_call is not None
-    assert call.option_call.invocation_id == option_result_msg.option_result.invocation_id
-
-
 @pytest.mark.parametrize(
     ("last", "following", "same"),
     [
