@@ -22,6 +22,8 @@ def test_every_line_has_mutants_and_none_is_stale() -> None:
 @cache
 def functions(path: Path) -> frozenset[str]:
     """The names of a test file's functions."""
+    if not path.exists():
+        return frozenset()
     nodes = ast.walk(ast.parse(path.read_text()))
     return frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef))
 
