@@ -195,6 +195,16 @@ def test_a_loops_type_argument_is_found_through_generic_classes() -> None:
     assert Leaf([]).request_type is int
 
 
+def test_a_loop_without_type_arguments_takes_what_create_prompt_is_annotated_with() -> None:
+    """X24: the annotation of its request."""
+
+    class Plain(ScriptedLoop):  # type: ignore[type-arg]
+        def create_prompt(self, request: int) -> Any:
+            raise NotImplementedError
+
+    assert Plain([]).request_type is int
+
+
 # --- what is refused -------------------------------------------------------------------
 
 
