@@ -13,7 +13,7 @@ export SOAK_MINUTES
 SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit test full soak check lint bench docs lines test-pythons release-check clean links
+.PHONY: help demo unit test full soak mutants check lint bench docs lines test-pythons release-check clean links
 .PHONY: sandbox-tests bubblewrap
 
 help:  ## list the targets
@@ -37,6 +37,9 @@ sandbox-tests: $(DEV) bubblewrap  ## tests in real sandboxes; fails if one of SA
 soak: $(DEV) $(SOAK)  ## long searches, SOAK_MINUTES (30) at most
 	$(BIN)/python -m pytest -m soak
 
+mutants: $(DEV)  ## break each requirement, and see that the tests named for it notice
+	$(BIN)/python -m tests.mutants
+
 check: lint test  ## what CI runs: lint, types, import rules, tests
 
 lint: $(DEV)  ## ruff, mypy, import-linter
@@ -48,7 +51,7 @@ lint: $(DEV)  ## ruff, mypy, import-linter
 bench: $(DEV)  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
 
-docs: $(DEV)  ## write the generated reference pages
+docs: $(DEV)  ## write the generated pages: reference and requirements
 	$(BIN)/python -m docs.generate
 
 lines:  ## lines of Python: source of each package, tests

@@ -52,6 +52,7 @@ from turnledger.runtime import (
     Session,
     SnapshotableFilesystem,
     ToolContext,
+    ToolInvoked,
     ToolResult,
     VisibilityExpansionRequired,
 )
@@ -498,6 +499,19 @@ def test_a_listener_of_the_loop_that_takes_notes(farm: Farm, kind: type) -> None
 
     run = farm.record(replies=THREE, session=prepares, listeners={kind: notes})
     farm.check(run, "run.completed")
+
+
+def test_listeners_of_the_agent_that_replays_are_told_nothing(farm: Farm) -> None:
+    """X28: listeners were told when the run was live; a replay publishes only to itself."""
+    told: list[Any] = []
+    kinds = (PromptRendered, ToolInvoked, CheckpointSaved, PromptExecuted)
+    farm.options = {"replies": THREE, "listeners": dict.fromkeys(kinds, told.append)}
+    loop, run = farm.loop(), new_run_id()
+    loop.execute(Job(), run_id=run)
+    assert {type(event) for event in told} == set(kinds)
+    told.clear()
+    assert replay(farm.ledger, run, loop=loop).divergence is None
+    assert told == []
 
 
 # --- what the conversation is made of ---------------------------------------------------------

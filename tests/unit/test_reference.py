@@ -21,7 +21,7 @@ def test_page_is_current(name: str) -> None:
 
 def test_every_command_is_on_its_page() -> None:
     """No command, option or argument is missing from the reference."""
-    page = (generate.FOLDER / "commands.md").read_text()
+    page = (generate.FOLDER / "reference/commands.md").read_text()
     for name, command in turnledger.load_all().items():
         section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert f"turnledger {name} " in section
@@ -32,7 +32,7 @@ def test_every_command_is_on_its_page() -> None:
 
 def test_every_event_is_on_its_page() -> None:
     """No event and no field is missing from the reference, and each has a meaning."""
-    page = (generate.FOLDER / "events.md").read_text()
+    page = (generate.FOLDER / "reference/events.md").read_text()
     for kind in get_args(Event):
         section = page.partition(f"\n## {kind.tag}\n")[2].partition("\n## ")[0]
         assert f"`{kind.__name__}`. " in section
@@ -42,7 +42,7 @@ def test_every_event_is_on_its_page() -> None:
 
 def test_every_error_is_on_its_page() -> None:
     """No error is missing from the reference."""
-    page = (generate.FOLDER / "errors.md").read_text()
+    page = (generate.FOLDER / "reference/errors.md").read_text()
     kinds, todo = set(), [TurnledgerError]
     while todo:
         kind = todo.pop()

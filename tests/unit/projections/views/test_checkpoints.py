@@ -36,6 +36,8 @@ def test_a_checkpoint_that_was_reached_is_the_latest() -> None:
         str(ident(10**6 + 2)), 2, "post_tool", 1, START, "s", "o"
     )
     assert state.entries.to_tuple() == (state.latest,)
+    later = folded(RunStarted(), REACHED, REACHED).checkpoints
+    assert later.latest == later.entries.to_tuple()[1]
 
 
 def test_one_that_a_user_saved_is_kept_as_it_was_given() -> None:

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.agent import Crash
-from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in
+from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in, interrupted
 from turnledger.ledger import (
     CheckpointStored,
     InvalidInputError,
@@ -351,6 +351,16 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert found.to_json() == first.to_json()
 
 
+def test_a_reader_has_one_checkpoint_whatever_is_saved_meanwhile(tmp_path: Path) -> None:
+    """X10: the new file takes the place of the old one, whose bytes do not change."""
+    backend, run_id = FilesystemCheckpointBackend(tmp_path), new_run_id()
+    first = checkpoint(run_id)
+    backend.save(run_id, first)
+    with (tmp_path / f"{run_id}.checkpoint.json").open() as reader:
+        backend.save(run_id, checkpoint(run_id, tool_calls_completed=9))
+        assert reader.read() == first.to_json()
+
+
 def test_files_alone_count_attempts_and_park(tmp_path: Path) -> None:
     """X10, X11: without a ledger the file says how often a run got nowhere."""
     config = RecoveryConfig(backend=FilesystemCheckpointBackend(tmp_path), max_attempts=2)
@@ -420,9 +430,11 @@ def test_a_given_checkpoint_is_kept_as_it_is(ledger: Ledger) -> None:
     record = list(ledger.read(run_id))[-1]
     assert isinstance(record.event, CheckpointStored)
     assert (record.event.checkpoint, record.event.created_at) == (given.to_json(), NOW)
-    latest = state_at(ledger, run_id).checkpoints.latest
+    latest, found = state_at(ledger, run_id).checkpoints.latest, backend.load(run_id)
     assert latest is not None
     assert latest.checkpoint_id == str(record.event_id)
+    assert found is not None
+    assert found.to_json() == given.to_json()
 
 
 def test_the_loops_own_checkpoint_is_derived_from_the_events(ledger: Ledger) -> None:
@@ -436,6 +448,10 @@ def test_the_loops_own_checkpoint_is_derived_from_the_events(ledger: Ledger) -> 
     assert (found.phase, found.request_type) == (CheckpointPhase.POST_TOOL, "Goal")
     assert json.loads(found.request_payload) == {"text": "tidy up"}
     assert Checkpoint.from_json(found.to_json()).to_json() == found.to_json()
+    every_second = RecoveryConfig(checkpoint_interval=2)
+    between = LedgerCheckpointBackend(ledger).load(interrupted(ledger, "c2", recovery=every_second))
+    assert between is not None
+    assert between.composite_snapshot.session.slices == ()  # what c1 changed came after it
 
 
 def test_a_worked_on_runs_checkpoints_are_its_workers(ledger: Ledger) -> None:

@@ -20,6 +20,7 @@ from tests.unit.runtime.evaluations import (
     tool,
 )
 from turnledger.ledger import EvaluationFinished, Ledger, ToolMessageAmended
+from turnledger.projections import ToolResultBlock
 from turnledger.runtime import PromptEvaluationError, Session
 
 
@@ -104,8 +105,9 @@ def test_the_last_successful_tool_message_carries_the_parsed_output(tmp_path: Pa
         by_call = {said.tool_call_id: said for said in messages(session)}
         assert amended.message_id == by_call["c2"].message_id
         assert amended.content == 'Added 3.\n\n3\n\n{"total":5}'
-        history = session.state.conversation.history()
-        assert any('{"total":5}' in str(turn) for turn in history.for_send())
+        sent = session.state.conversation.history().for_send()
+        results = [one for turn in sent for one in turn.blocks if isinstance(one, ToolResultBlock)]
+        assert [one.content for one in results if one.call_id == "c2"] == [amended.content]
         other = again(session)
         assert Scripted([]).evaluate(prompt, session=other, resume=True).output == Sum(5)
         assert len(events(session, ToolMessageAmended, EvaluationFinished)) == 2

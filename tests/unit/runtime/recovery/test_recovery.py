@@ -10,7 +10,16 @@ import pytest
 
 from tests.agent import Crash, OutputT, ScriptedLoop
 from tests.unit.runtime.clocks import StandingClock
-from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in, interrupted, tags
+from tests.unit.runtime.loops import (
+    Answer,
+    Goal,
+    Plan,
+    Planner,
+    crash_in,
+    interrupted,
+    simulated_crash,
+    tags,
+)
 from turnledger.ledger import (
     ANY,
     CheckpointCleared,
@@ -186,6 +195,16 @@ def test_a_loops_type_argument_is_found_through_generic_classes() -> None:
     assert Leaf([]).request_type is int
 
 
+def test_a_loop_without_type_arguments_takes_what_create_prompt_is_annotated_with() -> None:
+    """X24: the annotation of its request."""
+
+    class Plain(ScriptedLoop):  # type: ignore[type-arg]
+        def create_prompt(self, request: int) -> Any:
+            raise NotImplementedError
+
+    assert Plain([]).request_type is int
+
+
 # --- what is refused -------------------------------------------------------------------
 
 
@@ -208,7 +227,8 @@ def test_what_is_not_there_can_not_be_recovered(ledger: Ledger) -> None:
 def test_a_loop_with_neither_ledger_nor_backend_recovers_nothing() -> None:
     """S2-23: recovery is asked for, by a ledger or by a backend."""
     loop = Planner()
-    assert loop.execute(Goal())[0].output == Answer(3)
+    with simulated_crash(loop, "c2"):
+        loop.execute(Goal())
     assert loop.list_recoverable() == []
     with pytest.raises(CheckpointNotFoundError):
         loop.recover(uuid4())

@@ -120,14 +120,16 @@ def test_a_registered_reducer_goes_before_the_one_that_the_class_declares() -> N
 
 
 def test_visibility_overrides_are_known_to_every_session() -> None:
-    """S2-8: as the main loop sets them."""
+    """S2-8: as the main loop sets them; each stays when the next comes."""
     session = Session()
-    session[VisibilityOverrides].apply(
-        SetVisibilityOverride(path="reference", visibility=SectionVisibility.FULL)
-    )
+    for path in ("reference", "reference.api"):
+        session[VisibilityOverrides].apply(
+            SetVisibilityOverride(path=path, visibility=SectionVisibility.FULL)
+        )
     latest = session[VisibilityOverrides].latest()
     assert latest is not None
     assert latest.get("reference") is SectionVisibility.FULL
+    assert latest.get("reference.api") is SectionVisibility.FULL
 
 
 def test_reset_empties_every_slice_and_keeps_the_conversation() -> None:

@@ -206,8 +206,9 @@ def test_a_policy_says_who_made_a_message_and_two_names_are_reserved() -> None:
 
 @pytest.mark.parametrize("hint", ["user", "assistant", "tool", "system", None])
 def test_a_role_hint_is_one_of_four_or_none_and_changes_nothing_else(hint: Any) -> None:
-    """S1-3: every kind takes every hint."""
+    """S1-3: every kind takes every hint; without one it is None."""
     for message in (said(), called({}), answered(1)):
+        assert Message(policy="user", payload=message.payload).role_hint_for_llm is None
         hinted = Message.model_validate({**message.model_dump(), "role_hint_for_llm": hint})
         assert hinted.role_hint_for_llm == hint
         assert (hinted.kind, hinted.payload) == (message.kind, message.payload)
@@ -267,7 +268,7 @@ def test_a_text_part_is_unicode_text() -> None:
 
 def test_a_media_part_has_the_fields_of_the_seed() -> None:
     """S1-6: modality and address are needed, everything else is optional."""
-    part = MediaPart(modality="video", url=HttpUrl("https://example.com/film"))
+    part = MediaPart.model_validate({"modality": "video", "url": "https://example.com/film"})
     assert part.kind == "media"
     assert isinstance(part.url, HttpUrl)
     assert (part.mime, part.prompt_hint, part.id) == (None, None, None)

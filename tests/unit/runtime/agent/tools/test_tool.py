@@ -189,7 +189,8 @@ def test_parameters_may_contain_themselves() -> None:
 
 
 def test_a_result_is_frozen_and_takes_its_fields_by_place_and_by_name() -> None:
-    """S4-22: also with its type written down."""
+    """S4-22: also with its type written down. By default it is a success, shown whole."""
+    assert ToolResult("m") == ToolResult("m", None, True, False)
     result = ToolResult("m", 3, False, True)
     assert result == ToolResult(
         message="m", value=3, success=False, exclude_value_from_context=True
