@@ -17,7 +17,7 @@ _running: list[str] = []
 def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if not _running:
         return
-    listens = event == "socket.bind" and isinstance(arguments[1], tuple | str | bytes)
+    listens = event == "socket.bind" and isinstance(arguments[1], tuple)  # not a file
     if event in FORBIDDEN or listens:
         pytest.fail(f"{_running[0]} is not marked `process`, but did {event}.", pytrace=True)
 

@@ -154,7 +154,7 @@ OBJECTS: tuple[Callable[[], Any], ...] = (
     lambda: int,
     lambda: len,
     lambda: InnerMessage("user", "hi", "e", 0),
-    lambda: InnerMessage("nobody", None, 1, -1),  # type: ignore[arg-type]
+    lambda: InnerMessage("user", None, 1, -1),  # type: ignore[arg-type]
     lambda: range(3),
     lambda: "x" * 600,
     lambda: "\x00",

@@ -171,7 +171,6 @@ WRONG: list[Any] = [
     MessageAppended(
         message={"role": "user", "content": "", "evaluation_id": "", "sequence": 0}  # type: ignore[arg-type]
     ),
-    MessageAppended(message=InnerMessage("nobody", "x", "e", 0)),  # type: ignore[arg-type]
     MessageAppended(message=InnerMessage("user", b"x", "e", 0)),  # type: ignore[arg-type]
     MessageAppended(message=InnerMessage("user", "x", "e", -1)),
     MessageAppended(message=InnerMessage("user", "x", "e", True)),
