@@ -16,12 +16,11 @@ from turnledger.ledger.errors import (
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
-    StreamKindError,
 )
 from turnledger.ledger.events.types import Event, RunClaimed, RunParked
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
-from turnledger.ledger.runs.index import PROMPT, Loss, RunRow
+from turnledger.ledger.runs.index import Loss, RunRow
 from turnledger.ledger.runs.transaction import Lease, Transaction
 
 
@@ -81,8 +80,6 @@ def claim(
     row = tx.run(run_id)
     if row is None:
         raise RunNotFoundError(run_id)
-    if row.kind == PROMPT:
-        raise StreamKindError(run_id, kind=PROMPT, why="only a run can be claimed")
     lease = tx.leases.get(run_id)
     if lease is not None and lease.epoch == row.epoch and tx.leases.is_live(lease):
         if (lease.worker, lease.holder) != (worker, holder):
