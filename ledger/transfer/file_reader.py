@@ -194,6 +194,8 @@ class ExportFile:
             if record.type != RunStarted.tag or started.parent is None:
                 continue
             parent = str(started.parent)
+            if parent == record.run_id:
+                continue
             if record.run_id not in lineages:
                 lineages.add(record.run_id, parent, started.at)
             wanted[lineages.owner(parent, started.at), started.at] = None

@@ -27,6 +27,11 @@ def _change(place: int, **fields: object) -> Callable[[Lines], None]:
     return lambda lines: lines[place].update(fields)
 
 
+def _starts_from_itself(lines: Lines) -> None:
+    child = next(one for one in lines if "parent" in one.get("data", ()))
+    child["data"]["parent"] = child["run_id"]
+
+
 @pytest.mark.parametrize(
     ("damage", "line"),
     [
@@ -56,6 +61,7 @@ def _change(place: int, **fields: object) -> Callable[[Lines], None]:
         (lambda lines: lines.insert(2, lines.pop(5)), 4),
         (lambda lines: lines.insert(12, lines.pop(5)), 6),
         (lambda lines: lines.insert(2, lines.pop(8)), 3),
+        (_starts_from_itself, 9),
         (_change(0, turnledger=None), 1),
         (lambda lines: lines.pop(0), 1),
     ],
