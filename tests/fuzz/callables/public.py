@@ -22,6 +22,7 @@ PACKAGES = (
     "turnledger.runtime.overrides",
     "turnledger.runtime.workspace",
     "turnledger.adapters",
+    "turnledger.adapters.sandboxes",
 )
 
 

@@ -29,6 +29,7 @@ _RUNS = "runs an agent: its outcomes, and the errors of the agent's own code, ha
 _NETWORK = "talks to a provider, or makes its SDK's client"
 _REPLY = "takes what the provider's SDK gave; the loop records any error as a failed model call"
 _FOLD_STEP = "a step that `fold` makes for each record, which it has checked: no check here"
+_PROCESS = "starts a process in a sandbox"
 _LIBRARY = "the eventsourcing library's interface, called by the library; `over` is the door"
 EXCLUDED = {
     "MainLoop.execute": _RUNS,
@@ -46,6 +47,8 @@ EXCLUDED = {
     "step": _FOLD_STEP,
     "adds": _FOLD_STEP,
     "merge": _FOLD_STEP,
+    "run": _PROCESS,
+    "trial": _PROCESS,
     "LedgerApplication": _LIBRARY,
     "construct_factory": _LIBRARY,
     "construct_mapper": _LIBRARY,
@@ -58,6 +61,7 @@ _OF = {
     "make_client": "Adapter",
     "limited": "Adapter",
     "decode": "Adapter",
+    "run": "Runner",
     "construct_factory": "LedgerApplication",
     "construct_mapper": "LedgerApplication",
     "construct_recorder": "LedgerApplication",
