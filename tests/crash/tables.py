@@ -76,7 +76,8 @@ def _prepare(ledger: Ledger, work: str) -> None:
     rows_after, half = ledger.store.rows_after, 15
     left = iter([rows_after(0, half)])
     ledger.store.rows_after = lambda after, limit: next(left, [])  # type: ignore[method-assign]
-    assert catch_up(ledger, TABLE) == half
+    caught_up = catch_up(ledger, TABLE)
+    assert caught_up == half
     del ledger.store.rows_after
 
 
