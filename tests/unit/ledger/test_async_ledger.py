@@ -15,6 +15,7 @@ import pytest
 from turnledger.ledger import (
     ANY,
     NEW,
+    Appended,
     AsyncLedger,
     CustomEvent,
     Draft,
@@ -132,12 +133,18 @@ def test_a_cancelled_append_that_has_begun_is_waited_for(tmp_path: Path) -> None
 
     async def work(ledger: AsyncLedger) -> None:
         run, draft = new_run_id(), Draft(note(), new_run_id())
+        began = Flag()
+
+        def append() -> Appended:
+            began.set()
+            return ledger.ledger.append(run, draft, NEW)
+
         with writers_waiting(ledger.ledger):
-            task = asyncio.create_task(ledger.append(run, draft, NEW))
+            task = asyncio.create_task(ledger.call(append))
+            assert await asyncio.to_thread(began.wait, 60)
             for _ in range(2):
-                await asyncio.sleep(0.02)
                 task.cancel()
-            await asyncio.wait([task], timeout=0.05)
+                await asyncio.sleep(0)
             assert not task.done()
         with pytest.raises(asyncio.CancelledError) as caught:
             await task
@@ -156,7 +163,7 @@ def test_a_cancelled_append_that_has_not_begun_never_is(tmp_path: Path) -> None:
         with writers_waiting(ledger.ledger):
             begun = asyncio.create_task(ledger.append(first, note(), NEW))
             queued = asyncio.create_task(ledger.append(second, note(), NEW))
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0)  # both are handed to the one thread, which waits
             queued.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await queued
