@@ -37,6 +37,8 @@ from turnledger.ledger.events.messages import InnerMessage as InnerMessage
 from turnledger.ledger.events.messages import MediaContent as MediaContent
 from turnledger.ledger.events.messages import TextContent as TextContent
 from turnledger.ledger.events.messages import ToolCallRecord as ToolCallRecord
+from turnledger.ledger.events.types import ApprovalDecided as ApprovalDecided
+from turnledger.ledger.events.types import ApprovalRequested as ApprovalRequested
 from turnledger.ledger.events.types import CheckpointCleared as CheckpointCleared
 from turnledger.ledger.events.types import CheckpointReached as CheckpointReached
 from turnledger.ledger.events.types import CheckpointStored as CheckpointStored
@@ -50,6 +52,7 @@ from turnledger.ledger.events.types import ModelCalled as ModelCalled
 from turnledger.ledger.events.types import ModelCallFailed as ModelCallFailed
 from turnledger.ledger.events.types import ModelReplied as ModelReplied
 from turnledger.ledger.events.types import OfferedTool as OfferedTool
+from turnledger.ledger.events.types import OutputRejected as OutputRejected
 from turnledger.ledger.events.types import PromptOverrideCleared as PromptOverrideCleared
 from turnledger.ledger.events.types import PromptOverrideSet as PromptOverrideSet
 from turnledger.ledger.events.types import PromptTagMoved as PromptTagMoved

@@ -29,7 +29,7 @@ from turnledger.ledger.errors import (
 )
 from turnledger.ledger.events.blobs import blob_name
 from turnledger.ledger.events.limits import Limits
-from turnledger.ledger.events.types import Event, RunStarted
+from turnledger.ledger.events.types import AGENT_TAG, Event, RunStarted
 from turnledger.ledger.integrity import verify as verifying
 from turnledger.ledger.integrity.run_check import CheckedReader, unreadable
 from turnledger.ledger.integrity.verify import Report
@@ -289,10 +289,12 @@ class Ledger:
         child: RunId | None,
         tags: Mapping[str, str] | None,
     ) -> UUID:
-        parent = self.run(run_id).run_id
+        parent = self.run(run_id)
         child_id = UUID(canonical_id(child) if child is not None else self._clock.new_id())
         try:
-            started = RunStarted(parent=parent, at=at, kind=kind, tags=dict(tags or {}))
+            started = RunStarted(
+                parent=parent.run_id, at=at, kind=kind, tags=dict(tags or {}), agent=parent.agent
+            )
         except ValueError as error:
             raise InvalidEventError(f"Invalid version to go on from, at={at}: {error}") from error
         # An id that follows from the child's: forking again with the same child is a retry.
@@ -393,6 +395,7 @@ class Ledger:
         status: RunStatus | None = None,
         tags: Mapping[str, str | None] | None = None,
         prompt: str | None = None,
+        agent: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         before: RunInfo | None = None,
@@ -407,6 +410,7 @@ class Ledger:
             status: Only runs with this status.
             tags: Only runs with these tags; a value of None is any value.
             prompt: Only runs whose last evaluation was of this prompt, as "ns/key".
+            agent: Only runs that belong to the agent of this name.
             since: Only runs that started then or later.
             until: Only runs that started before.
             before: Only runs after this one in the list, to go on with a page.
@@ -417,7 +421,8 @@ class Ledger:
                 damaged, which is then skipped. Without it, that is an IntegrityFailureError.
         """
         _check_page(page_size)
-        _check_text(status, prompt, *(tags or {}), *(tags or {}).values())
+        wanted = {**(tags or {}), AGENT_TAG: agent} if agent is not None else tags or {}
+        _check_text(status, prompt, *wanted, *wanted.values())
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         last = (list_key(key[0]), list_key(key[1])) if key is not None else None
@@ -428,7 +433,7 @@ class Ledger:
                     status=status,
                     prompt=prompt,
                     prompts=kind == PROMPT,
-                    tags=tuple((tags or {}).items()),
+                    tags=tuple(wanted.items()),
                     since=to_micros(since) if since is not None else None,
                     until=to_micros(until) if until is not None else None,
                     before=key,

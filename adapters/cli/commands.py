@@ -41,7 +41,7 @@ COMMANDS = {
     "import": ("exchange.export_import:import_", "Import runs from an export or from transcripts."),
     "log": ("inspect.log:log", "Print a run's events."),
     "messages": ("inspect.messages:messages", "Print a run's conversation as a chat."),
-    "pending": ("operate.recover:pending", "List tool calls that have not ended."),
+    "pending": ("operate.decide:pending", "List tool calls that have not ended."),
     "projections": (
         "maintain.rebuild:projections",
         "List the views of a run and the tables of all runs.",
@@ -61,7 +61,7 @@ COMMANDS = {
         "operate.replay:replay_command",
         "Replay a run and find the first divergence from its record.",
     ),
-    "resolve": ("operate.recover:resolve", "Decide the outcome of a tool call in doubt."),
+    "resolve": ("operate.decide:resolve", "Decide the outcome of a tool call in doubt."),
     "run": ("operate.recover:run_command", "Continue a fork or an interrupted run, live."),
     "runs": ("inspect.runs:runs", "List runs, newest first."),
     "seal": ("maintain.seal:seal", "Write a seal of the whole ledger to stdout."),

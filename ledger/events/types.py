@@ -24,7 +24,7 @@ from turnledger.ledger.events.messages import Count, InnerMessage, Moment, Value
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
 # ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
 # records that of its writer, so that a replay compares only fields that the writer knew.
-CATALOGUE = 4
+CATALOGUE = 5
 
 
 def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
@@ -47,15 +47,18 @@ CustomKind = Annotated[
     str, msgspec.Meta(max_length=200, pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+\Z")
 ]
 CheckpointPhaseName = Literal["initialized", "post_tool", "completed", "failed"]
-RunKind = Literal["run", "fork", "continuation"]
+RunKind = Literal["run", "fork", "continuation", "turn"]
 # The tag that every prompt stream has: its last version. It is never moved.
 LATEST = "latest"
 # The name of another tag; it can be the name of a file.
 TAG_NAME = r"^(?!latest\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]*\Z"
 TagName = Annotated[str, msgspec.Meta(max_length=200, pattern=TAG_NAME)]
+# The tag by which the run index holds a run's agent. No run may have it as a tag of its own.
+AGENT_TAG = "turnledger.agent"
 # The namespace of the ids of prompt streams; permanent.
 _PROMPTS = UUID("9b6208e9-9ad1-5472-8ee5-21daf4a831d3")
 OnInterruptName = Literal["", "retry", "fail", "ask"]
+PromptChoice = Literal["", "recorded", "accepted"]
 SliceOperation = Literal["apply", "append", "seed", "clear"]
 
 
@@ -91,7 +94,9 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
     """A run started: always and only the first event of its run.
 
     With `parent`, the run starts from its parent's version `at`, and its own first version is
-    `at` + 1. A `fork` keeps conversation and slices, a `continuation` the slices only.
+    `at` + 1. A `fork` keeps conversation and slices, a `continuation` the slices only. A `turn` is
+    the next message of a chat: it keeps both, and has a request of its own.
+
     `time_limit` counts running seconds; `deadline` is a point in time. A tag and its value may
     have 2,500 bytes together.
     """
@@ -114,12 +119,16 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
     max_turns: Annotated[Count | None, since(3, describes=True)] = None
     # The event catalogue of the program that writes what follows; 0 is one before catalogue 2.
     catalogue: Annotated[Count, since(2)] = 0
+    # The name of the agent that the run belongs to; empty if its loop has no name.
+    agent: Annotated[Key, since(5)] = ""
 
     def __post_init__(self) -> None:
         if isinstance(self.time_limit, float) and not isfinite(self.time_limit):
             raise InvalidEventError("time_limit is a finite number of seconds")
+        if isinstance(self.tags, dict) and AGENT_TAG in self.tags:
+            raise InvalidEventError(f"the tag {AGENT_TAG} is reserved: set agent instead")
         if (self.parent is None) != (self.kind == "run"):
-            raise InvalidEventError("a parent goes with kind fork or continuation, and only then")
+            raise InvalidEventError("a parent goes with kind fork, continuation or turn only")
         if (self.parent is None) != (type(self.at) is int and self.at == 0):
             raise InvalidEventError("at is the parent's version to go on from, 1 or more")
 
@@ -142,6 +151,10 @@ class RunResumed(BaseEvent, frozen=True, kw_only=True):
     from_version: Count
     # As in RunStarted: another version of the program may resume a run.
     catalogue: Annotated[Count, since(2)] = 0
+    # The program's prompt is not the recorded one, and a person chose how the run goes on: with
+    # the recorded prompt, or with the program's, which an evaluation with `accepted` begins.
+    prompt: Annotated[PromptChoice, since(5)] = ""
+    prompt_by: Annotated[str, since(5, describes=True)] = ""
 
 
 class CheckpointReached(BaseEvent, frozen=True, kw_only=True):
@@ -260,6 +273,9 @@ class UsedOverrides(Value, frozen=True):
 class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     """The evaluation of a prompt started. Its text is the system message that follows.
 
+    With `after`, its conversation goes on from that evaluation's: the turns of that one come
+    first, under this one's system text. It is the next turn of a chat; or, if it is `accepted`,
+    the same turn under a changed prompt, and open calls are this evaluation's from then on.
     `prompt_ns` and `prompt_key` may have 2,500 bytes together.
     """
 
@@ -275,6 +291,9 @@ class EvaluationStarted(BaseEvent, frozen=True, kw_only=True):
     tools: tuple[OfferedTool, ...] = ()
     # None if no overrides store was asked; before catalogue 4 that is not recorded.
     overrides: Annotated[UsedOverrides | None, since(4)] = None
+    after: Annotated[str, since(5)] = ""
+    accepted: Annotated[bool, since(5)] = False
+    accepted_by: Annotated[str, since(5, describes=True)] = ""
 
 
 class MessageAppended(BaseEvent, frozen=True, kw_only=True):
@@ -313,6 +332,21 @@ class EvaluationFinished(BaseEvent, frozen=True, kw_only=True):
     evaluation_id: str
     message_id: UUID | None = None
     output: Any = None
+
+
+class OutputRejected(BaseEvent, frozen=True, kw_only=True):
+    """A reply could not be parsed as the output that was asked for, and the model is asked again.
+
+    `message_id` is of the rejected reply. The user message that follows tells the model what is
+    wrong; its id is `asked_id`.
+    """
+
+    tag = "output.rejected"
+
+    evaluation_id: str
+    message_id: UUID | None = None
+    asked_id: UUID
+    error: str
 
 
 # --- the model ---------------------------------------------------------------------
@@ -454,6 +488,38 @@ class ToolCallDecided(BaseEvent, frozen=True, kw_only=True):
     until_resumed: Annotated[bool, since(3)] = False
 
 
+class ApprovalRequested(BaseEvent, frozen=True, kw_only=True):
+    """It was found out whether a tool call needs a person's approval before it runs.
+
+    That is asked once for each call of a tool that may need it, and never again.
+    """
+
+    tag = "approval.requested"
+
+    evaluation_id: str
+    call_id: str
+    name: str
+    needed: bool = True
+
+
+class ApprovalDecided(BaseEvent, frozen=True, kw_only=True):
+    """A person approved a tool call, denied it, or approved it with other arguments.
+
+    It is about one attempt of the call, the next one after `attempt`, in this run only. `text` is
+    what the model is told of a denied call; `arguments` is the JSON text that the handler gets
+    instead of the model's.
+    """
+
+    tag = "approval.decided"
+
+    call_id: str
+    decision: Literal["approved", "denied", "edited"]
+    attempt: Count = 0
+    text: str = ""
+    arguments: str = ""
+    decided_by: str = ""
+
+
 # --- the session -------------------------------------------------------------------
 
 
@@ -571,6 +637,7 @@ Event: TypeAlias = (
     | ToolMessageAmended
     | EvaluationSuperseded
     | EvaluationFinished
+    | OutputRejected
     | ModelCalled
     | ModelReplied
     | ModelCallFailed
@@ -579,6 +646,8 @@ Event: TypeAlias = (
     | ToolCallFailed
     | ToolCallInDoubt
     | ToolCallDecided
+    | ApprovalRequested
+    | ApprovalDecided
     | SliceEventApplied
     | StateRestored
     | ResourceSnapshotted

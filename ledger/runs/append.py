@@ -33,6 +33,7 @@ from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
 from turnledger.ledger.events.types import (
     PROMPT_TAGS,
+    ApprovalDecided,
     CustomEvent,
     Event,
     PromptEvent,
@@ -46,7 +47,7 @@ from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
 
 # What may be appended without an epoch to a run that a living worker has claimed.
-FREE_EVENTS = (CustomEvent, ToolCallDecided)
+FREE_EVENTS = (CustomEvent, ToolCallDecided, ApprovalDecided)
 ANY_VERSION = -1
 _STARTED = RunStarted.tag
 

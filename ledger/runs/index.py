@@ -18,8 +18,10 @@ from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import EventDecodeError, IntegrityFailureError
 from turnledger.ledger.events.chain import GENESIS, UUID_TEXT
 from turnledger.ledger.events.types import (
+    AGENT_TAG,
     EVENT_TYPES,
     PROMPT_TAGS,
+    ApprovalDecided,
     EvaluationStarted,
     Event,
     PromptEvent,
@@ -45,6 +47,7 @@ _STATUS: Mapping[type[Event], RunStatus] = {
     RunResumed: "running",
     RunWaiting: "waiting",
     ToolCallDecided: "running",
+    ApprovalDecided: "running",
     RunCompleted: "completed",
     RunFailed: "failed",
     RunParked: "parked",
@@ -140,7 +143,8 @@ def child_of(run_id: str, parent_digest: bytes, recorded_at: int, started: RunSt
 def evolve(row: RunRow, event: Event) -> RunRow:
     """What an event changes in its run's row, but for version, digest and time."""
     if isinstance(event, RunStarted):
-        tags = msgspec.json.encode(dict(sorted(event.tags.items()))).decode()
+        named = {**event.tags, AGENT_TAG: event.agent} if event.agent else event.tags
+        tags = msgspec.json.encode(dict(sorted(named.items()))).decode()
         return msgspec.structs.replace(row, tags=tags, status="running")
     if isinstance(event, RunClaimed):
         return msgspec.structs.replace(row, epoch=event.epoch)
@@ -150,7 +154,7 @@ def evolve(row: RunRow, event: Event) -> RunRow:
         # Completed: whatever lists work that is left to do never finds it.
         prompt = f"{event.prompt_ns}/{event.prompt_key}"
         return msgspec.structs.replace(row, kind=PROMPT, prompt=prompt, status="completed")
-    if isinstance(event, ToolCallDecided) and row.status != "waiting":
+    if isinstance(event, ToolCallDecided | ApprovalDecided) and row.status != "waiting":
         return row
     return msgspec.structs.replace(row, status=_STATUS[type(event)])
 
@@ -287,7 +291,7 @@ def fold_index(
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's entry in the index."""
+    """A run's entry in the index. `agent` is the name of the agent that it belongs to, or ""."""
 
     run_id: UUID
     version: int
@@ -301,6 +305,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     parent_version: int
     started_at: datetime
     updated_at: datetime
+    agent: str = ""
 
 
 def describe(row: RunRow) -> RunInfo:
@@ -314,6 +319,7 @@ def describe(row: RunRow) -> RunInfo:
 
 
 def _described(row: RunRow, tags: dict[str, str]) -> RunInfo:
+    agent = tags.pop(AGENT_TAG, "")
     return RunInfo(
         run_id=UUID(row.run_id),
         version=row.version,
@@ -327,4 +333,5 @@ def _described(row: RunRow, tags: dict[str, str]) -> RunInfo:
         parent_version=row.parent_version,
         started_at=to_datetime(row.started_at),
         updated_at=to_datetime(row.recorded_at),
+        agent=agent,
     )

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -21,6 +23,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     ResourceSnapshotted,
     RunAbandoned,
     RunCompleted,
@@ -123,6 +126,9 @@ def one_of_each() -> list[Event]:
         ToolCallInDoubt(evaluation_id="e1", call_id="c3", name="pay", reason="crash"),
         RunWaiting(reason="a call is in doubt", call_ids=("c3",)),
         ToolCallDecided(call_id="c3", decision="retry", decided_by="ann"),
+        ApprovalRequested(evaluation_id="e1", call_id="c3", name="pay"),
+        ApprovalDecided(call_id="c3", decision="edited", arguments='{"euros":5}', decided_by="ann"),
+        OutputRejected(evaluation_id="e1", asked_id=SOME_ID, error="expected a number"),
         SliceEventApplied(slice="plan", event_type="Step", payload={"n": 1}, call_id="c1"),
         StateRestored(snapshot={"plan": []}, reason="rollback"),
         ResourceSnapshotted(

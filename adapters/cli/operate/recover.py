@@ -1,19 +1,18 @@
-"""Commands for interrupted runs and forks: pending, resolve, recover, run, abandon."""
+"""Commands for interrupted runs and forks: recover, run, abandon."""
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
-import msgspec
 
+from turnledger.adapters.cli.operate.decide import user_name
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import say, shortened
+from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     loop_option,
@@ -26,288 +25,17 @@ from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
     ANY,
     CheckpointCleared,
-    ConcurrentAppendError,
     Event,
-    InvalidInputError,
     Ledger,
-    ResourceSnapshotted,
     RunAbandoned,
-    RunClaimedError,
     RunNotFoundError,
-    SliceChange,
-    SliceEventApplied,
-    ToolCallDecided,
     TurnledgerError,
 )
-from turnledger.ledger.clock import moment_text, to_micros
-from turnledger.ledger.errors import DAMAGE, error_text
-from turnledger.ledger.runs.index import RunStatus
-from turnledger.projections import PendingTools, ToolCallView, fold
-from turnledger.projections.views.tools import ToolsState
+from turnledger.ledger.errors import error_text
+from turnledger.projections import ToolCallView
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import MainLoop, PromptResponse
-
-# Width of a call's arguments in a table.
-CELL = 60
-
-
-@command(example="turnledger pending -o json")
-@optional_run_argument
-def pending(run: UUID | None) -> None:
-    """List tool calls that have not ended.
-
-    Of one run, or of all runs that have not ended. A call in doubt was started and its
-    outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
-    Of all runs, damaged ones are skipped and named, and the exit code is 5.
-    """
-    skipped = SkippedRuns()
-    with open_ledger() as ledger:
-        found = [_shown(*one) for one in _unfinished(ledger, run, skipped)]
-    headings = (
-        *("run", "version", "status", "call", "tool", "state", "attempts", "since", "decided"),
-        "arguments",
-    )
-    printer().listing(found, headings, _row)
-    finish(skipped.code)
-
-
-def _row(call: dict[str, Any]) -> list[Any]:
-    names = ("run_id", "version", "run_status", "call_id", "name", "status", "attempts")
-    cells = [call[name] for name in (*names, "started_at", "decision")]
-    return [*cells, shortened(visible(call["arguments"]), CELL)]
-
-
-def _unfinished(
-    ledger: Ledger, run: UUID | None, skipped: SkippedRuns
-) -> Iterator[tuple[UUID, str, int, ToolCallView]]:
-    if run is not None:
-        version = ledger.head(run)
-        calls = fold(ledger.read(run, until=version), PendingTools()).pending()
-        yield from ((run, ledger.run(run).status, version, call) for call in calls)
-        return
-    statuses: tuple[RunStatus, ...] = ("waiting", "running", "failed", "parked")
-    for status in statuses:
-        for info in ledger.runs(status=status, on_damage=skipped):
-            try:
-                # With checks: a call that is not shown because its record is lost may be repeated.
-                check = ledger.checked(info.run_id)
-                calls = fold(check.read_on(), PendingTools()).pending()
-            except DAMAGE as error:
-                skipped(str(info.run_id), error)
-                continue
-            yield from ((info.run_id, status, check.version, call) for call in calls)
-
-
-def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[str, Any]:
-    names = ("call_id", "name", "arguments", "status", "attempts")
-    return {
-        "run_id": str(run_id),
-        "run_status": status,
-        "version": version,
-        **{name: getattr(call, name) for name in names},
-        "started_at": call.started_at and moment_text(to_micros(call.started_at)),
-        "decision": call.lasting_decision,
-    }
-
-
-@command(
-    example="""\
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed --text "Paid 5."
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
-)
-@run_argument
-@click.argument("call_id")
-@click.option(
-    "--completed",
-    is_flag=False,
-    flag_value="",
-    metavar="[JSON]",
-    help="The call happened, with this result (or that of --value, --text and --change).",
-)
-@click.option("--failed", metavar="TEXT", help="The call did not happen, for this reason.")
-@flag("--retry", help="Run the call again.")
-@click.option("--text", metavar="TEXT", help="What the model is told. Default: the value.")
-@click.option("--value", metavar="JSON", help="The result as data.")
-@click.option(
-    "--change",
-    "changes",
-    multiple=True,
-    metavar="JSON",
-    help='A session change: {"slice": NAME, "event_type": NAME, "operation": "apply", "append", '
-    '"seed" or "clear", "payload": JSON}. Can be repeated.',
-)
-@version_option(
-    "--at",
-    least=1,
-    metavar="VERSION",
-    help="The version that `pending` showed: refuse if the call changed since.",
-)
-@click.option(
-    "--by", metavar="NAME", help="Name of the person who decides. Default: your user name."
-)
-def resolve(
-    run: UUID,
-    call_id: str,
-    completed: str | None,
-    failed: str | None,
-    retry: bool,
-    text: str | None,
-    value: str | None,
-    changes: tuple[str, ...],
-    at: int | None,
-    by: str | None,
-) -> None:
-    """Decide the outcome of a tool call in doubt.
-
-    The decision is recorded, and used when the run is recovered. It is about the attempt of the
-    call that is in doubt now: --retry is used up by one attempt. Nothing is recorded if the call
-    changed meanwhile, or since version --at, and exits with 4 then.
-
-    With --completed, --text and --value are what the tool would have said, and each --change is
-    what it would have changed in the session; they are recorded with the result, all or none.
-    Not carried: files and other resources, which stay as they were before the call, and messages
-    that the tool would have added. A change is checked when the run is recovered, as its types
-    are your program's.
-    """
-    if (completed is not None) + (failed is not None) + retry != 1:
-        raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
-    if completed is None and (text is not None or value is not None or changes):
-        raise click.UsageError("--text, --value and --change need --completed.")
-    if completed and value is not None:
-        raise click.UsageError("Give the value with --completed or with --value, not with both.")
-    option = "--completed" if completed else "--value"
-    result = _json(completed or value, Any, option) if completed or value is not None else None
-    carried = tuple(_json(one, SliceChange, "--change") for one in changes)
-    with open_ledger() as ledger:
-        ledger.run(run)
-        shown = _call_at(ledger, run, call_id, at) if at is not None else None
-        while True:
-            version = ledger.head(run)
-            call = _call_at(ledger, run, call_id, version)
-            if shown is not None and _stand(call) != _stand(shown):
-                _refuse(
-                    f"Call {visible(call_id)} of run {run} changed since it was shown: it was "
-                    f"{_stand(shown)}, and is {_stand(call)} now. Nothing was recorded. Look "
-                    f"again: turnledger tools {run}",
-                    ExitCode.VERSION_CONFLICT,
-                )
-            _check_in_doubt(ledger, run, call)
-            shown = call
-            decision = ToolCallDecided(
-                call_id=call_id,
-                decision="retry" if retry else "completed" if failed is None else "failed",
-                value=result,
-                text=failed or text or "",
-                decided_by=by or _user_name(),
-                attempt=call.attempts,
-                changes=carried,
-            )
-            try:
-                ledger.append(run, decision, version)
-                break
-            except ConcurrentAppendError:
-                pass  # perhaps only a comment: look at the call again
-        if completed is not None:
-            _say_not_carried(ledger, run, carried)
-    say(
-        f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
-        f"{decision.decision}. Continue the run: turnledger recover {run} --app module:factory"
-    )
-
-
-def _json(text: str | None, kind: Any, option: str) -> Any:
-    """An option's value, decoded."""
-    try:
-        return msgspec.json.decode(text or "", type=kind)
-    except msgspec.ValidationError as error:
-        raise click.BadParameter(f"not a session change: {error}", param_hint=option) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint=option) from None
-
-
-def _say_not_carried(ledger: Ledger, run: UUID, changes: Sequence[SliceChange]) -> None:
-    """Name what a decision leaves as it was before the call."""
-    resources, slices = dict[str, None](), dict[str, None]()
-    tags = (ResourceSnapshotted.tag, SliceEventApplied.tag)
-    for event in (record.event for record in ledger.read(run) if record.tag in tags):
-        if isinstance(event, ResourceSnapshotted):
-            resources[event.resource] = None
-        elif isinstance(event, SliceEventApplied):
-            slices[event.slice] = None
-    if resources:
-        say(
-            f"Not carried: what the call changed in {visible(', '.join(resources))}. These files "
-            "stay as they were before the call."
-        )
-    unknown = [change.slice for change in changes if change.slice not in slices]
-    if unknown:
-        say(
-            f"Note: the run has not used the slice {visible(', '.join(unknown))} so far. Slices "
-            f"that it has used: {visible(', '.join(slices) or 'none')}."
-        )
-
-
-def _stand(call: ToolCallView) -> str:
-    """The status of a call, as far as a decision about it depends on that."""
-    status = "in doubt" if call.status == "started" else call.status.replace("_", " ")
-    decided = f" and decided ({call.lasting_decision})" if call.lasting_decision else ""
-    return f"{status} in attempt {call.attempts}{decided}"
-
-
-def _call_at(ledger: Ledger, run: UUID, call_id: str, version: int) -> ToolCallView:
-    """The call with this id at a version of the run; exits with 3 if there is none."""
-    tools = fold(ledger.read(run, until=version), PendingTools())
-    found = [call for call in tools.pending() if call.call_id == call_id]
-    call = found[-1] if found else tools.get(call_id)
-    if call is None:
-        _refuse(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
-    return call
-
-
-def _open_in(tools: ToolsState) -> str:
-    known = ", ".join(one.call_id for one in tools.pending()) or "none"
-    return f"Calls that have not ended: {visible(known)}."
-
-
-def _refuse(text: str, code: ExitCode) -> NoReturn:
-    say(f"Error: {text}")
-    click.get_current_context().exit(code)
-
-
-def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
-    """Refuse to decide about a call that is not in doubt, or that a worker may be running.
-
-    Raises:
-        InvalidInputError: The call was never started. One that has ended exits with 3.
-        RunClaimedError: A worker has the run, and acts by what is on record already.
-    """
-    if call.status == "pending":
-        raise InvalidInputError(
-            f"Call {call.call_id!r} of run {run} is not in doubt but pending: it was never "
-            "started, and runs when the run continues."
-        )
-    if call.is_over or call.superseded:
-        status = "superseded" if call.superseded else call.status
-        _refuse(
-            f"Call {visible(call.call_id)} of run {run} is not in doubt but {status}. "
-            + _open_in(fold(ledger.read(run), PendingTools())),
-            ExitCode.NOT_FOUND,
-        )
-    worker = ledger.worker_of(run)
-    if worker is not None:
-        raise RunClaimedError(str(run), worker=worker, epoch=ledger.run(run).epoch)
-
-
-def _user_name() -> str:
-    """The name of the operating system's user; "" if it has none."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
-
 
 turns_option = version_option(
     "--max-turns",
@@ -416,7 +144,7 @@ def run_command(run: UUID, app: str, max_turns: int | None, yes: bool) -> None:
             if calls:
                 _say_doubts(run, calls)
                 finish(ExitCode.WAITING)
-        by = _user_name() if yes else ""
+        by = user_name() if yes else ""
         response, _ = loop.recover(run, max_turns=max_turns, retry_in_doubt=yes, decided_by=by)
         _print(_recovered(run, response), "completed")
 
