@@ -29,10 +29,14 @@ from turnledger.runtime import (
     AgentMismatchError,
     Budget,
     ChatTurnRefusedError,
+    FilesystemCheckpointBackend,
+    LedgerCheckpointBackend,
     MainLoopConfig,
     MarkdownSection,
     Prompt,
     PromptEvaluationError,
+    RecoveryConfig,
+    RecoveryError,
     Reply,
     Request,
     SectionVisibility,
@@ -323,6 +327,32 @@ def test_the_outcome_is_that_of_an_uninterrupted_turn(ledger: Ledger) -> None:
     Chat(ledger=ledger).recover(broken)
     digests = {state_at(ledger, run).outcome_digest for run in (whole, broken)}
     assert len(digests) == 1
+
+
+def test_a_turn_is_not_recovered_from_a_checkpoint_file_alone(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """Its past is in the ledger: a loop that has only files neither lists nor takes it."""
+    recovery, run = RecoveryConfig(backend=FilesystemCheckpointBackend(tmp_path)), new_run_id()
+    first, chat = turn(ledger, "one"), Chat(ledger=ledger, recovery=recovery, in_tool=dies)
+    with pytest.raises(Crash):
+        chat.execute("two", run_id=run, continues=first)
+    for other in (None, Ledger.open("memory://")):
+        loop = _Untouched(recovery=recovery, ledger=other)
+        assert not loop.list_recoverable()
+        with pytest.raises(RecoveryError, match="Recover it with that ledger"):
+            loop.recover(run)
+    assert Chat(ledger=ledger, recovery=recovery).recover(run)[0].text == "7 turns: one, two"
+
+
+def test_a_turn_goes_back_to_a_checkpoint_of_its_own(ledger: Ledger) -> None:
+    """One that was saved by a user in the middle of the turn, with all that was said."""
+    backend = LedgerCheckpointBackend(ledger)
+    run = interrupted(ledger, "two", turn(ledger, "one"))
+    saved = backend.load(run)
+    assert saved is not None
+    backend.save(run, saved)
+    assert Chat(ledger=ledger).recover(run)[0].text == "7 turns: one, two"
 
 
 # --- replay and what-if --------------------------------------------------------------
