@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from tests.agent import ScriptedLoop, calls, says, task
+import pytest
+
+from tests.agent import Crash, ScriptedLoop, calls, says, task
+from turnledger.ledger import Ledger, new_run_id
 from turnledger.runtime import (
     Message,
     MessageBuilder,
@@ -84,3 +88,36 @@ class Chat(ScriptedLoop[str, Any]):
 def user(text: str) -> Message:
     """A message of the user."""
     return MessageBuilder().add_text(text).to_message()
+
+
+def turn(ledger: Ledger, text: str, continues: UUID | None = None, **options: Any) -> UUID:
+    """A run of the chat, by a loop of its own, as another process would make it."""
+    run = Chat(ledger=ledger, **options).execute(text, continues=continues)[0].run_id
+    assert run is not None
+    return run
+
+
+def conversation(ledger: Ledger, *texts: str) -> list[UUID]:
+    """The runs of a chat."""
+    runs: list[UUID] = []
+    for text in texts:
+        runs.append(turn(ledger, text, runs[-1] if runs else None))
+    return runs
+
+
+def dies(context: ToolContext) -> None:
+    """A tool in which the process dies."""
+    raise Crash
+
+
+def interrupted(ledger: Ledger, text: str, continues: UUID | None = None) -> UUID:
+    """A turn that died in its tool."""
+    run = new_run_id()
+    with pytest.raises(Crash):
+        Chat(ledger=ledger, in_tool=dies).execute(text, run_id=run, continues=continues)
+    return run
+
+
+def never(*_: Any) -> Any:
+    """For a model or a tool that a replay must not reach."""
+    raise AssertionError("an effect was performed in a replay")

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.agent import Crash, calls, says
-from tests.unit.runtime.chats import Chat, Note, Nothing, reply_to
+from tests.agent import Crash, says
+from tests.unit.runtime.chats import Chat, Note, conversation, dies, interrupted, turn
 from turnledger.ledger import (
     ANY,
     EvaluationStarted,
@@ -24,7 +24,7 @@ from turnledger.ledger import (
     RunWaiting,
     new_run_id,
 )
-from turnledger.projections import RunState, compare, state_at
+from turnledger.projections import RunState, state_at
 from turnledger.runtime import (
     AgentMismatchError,
     Budget,
@@ -32,55 +32,25 @@ from turnledger.runtime import (
     FilesystemCheckpointBackend,
     LedgerCheckpointBackend,
     MainLoopConfig,
-    MarkdownSection,
     Prompt,
     PromptEvaluationError,
     RecoveryConfig,
     RecoveryError,
     Reply,
     Request,
-    SectionVisibility,
     Session,
     SnapshotableFilesystem,
     ToolContext,
     replay,
-    what_if,
 )
 
 STORES = ("memory", "sqlite")
-
-
-def turn(ledger: Ledger, text: str, continues: UUID | None = None, **options: Any) -> UUID:
-    """A run of the chat, by a loop of its own, as another process would make it."""
-    run = Chat(ledger=ledger, **options).execute(text, continues=continues)[0].run_id
-    assert run is not None
-    return run
-
-
-def conversation(ledger: Ledger, *texts: str) -> list[UUID]:
-    """The runs of a chat."""
-    runs: list[UUID] = []
-    for text in texts:
-        runs.append(turn(ledger, text, runs[-1] if runs else None))
-    return runs
 
 
 def started(ledger: Ledger, run: UUID) -> RunStarted:
     event = ledger.record(run, ledger.run(run).parent_version + 1).event
     assert isinstance(event, RunStarted)
     return event
-
-
-def dies(context: ToolContext) -> None:
-    raise Crash
-
-
-def interrupted(ledger: Ledger, text: str, continues: UUID | None = None) -> UUID:
-    """A turn that died in its tool."""
-    run = new_run_id()
-    with pytest.raises(Crash):
-        Chat(ledger=ledger, in_tool=dies).execute(text, run_id=run, continues=continues)
-    return run
 
 
 # --- what a turn has -----------------------------------------------------------------
@@ -353,133 +323,6 @@ def test_a_turn_goes_back_to_a_checkpoint_of_its_own(ledger: Ledger) -> None:
     assert saved is not None
     backend.save(run, saved)
     assert Chat(ledger=ledger).recover(run)[0].text == "7 turns: one, two"
-
-
-# --- replay and what-if --------------------------------------------------------------
-
-
-def never(*_: Any) -> Any:
-    raise AssertionError("an effect was performed in a replay")
-
-
-def test_a_turn_is_replayed_without_model_or_handler(ledger: Ledger) -> None:
-    """All attempts of it, and nothing of the turns before it is executed again."""
-    run = interrupted(ledger, "two", turn(ledger, "one"))
-    Chat(ledger=ledger).recover(run)
-    done = replay(ledger, run, loop=Chat(never, in_tool=never))
-    assert (done.ok, done.attempts) == (True, 2)
-    assert replay(ledger, run).ok
-
-
-def test_a_changed_prompt_is_found_at_the_turns_own_event(ledger: Ledger) -> None:
-    """The turns before it had prompts of their own, and are not compared."""
-    first = turn(ledger, "one", system="Be terse.")
-    run = turn(ledger, "two", first)
-    assert replay(ledger, run, loop=Chat(never)).ok
-    found = replay(ledger, run, loop=Chat(never, system="Be long.")).divergence
-    assert found is not None
-    assert found.version > ledger.head(first)
-
-
-def test_create_prompt_is_replayed_against_the_state_where_it_ran(ledger: Ledger) -> None:
-    """And what it changes in the session is recorded once, and compared."""
-
-    class Counting(Chat):
-        marks = "prompted"
-
-        def create_prompt(self, request: str) -> Prompt[Any]:
-            session = self.session
-            self.system = f"You have {len(session[Note].all())} notes."
-            session[Note].append(Note(self.marks))
-            return super().create_prompt(request)
-
-        def create_session(self) -> Session:
-            self.session = super().create_session()
-            return self.session
-
-    def begun() -> UUID:
-        chat = Counting(ledger=ledger)
-        run = chat.execute("one")[0].run_id
-        assert run is not None
-        return run
-
-    run = new_run_id()
-    with pytest.raises(Crash):
-        Counting(ledger=ledger, in_tool=dies).execute("two", run_id=run, continues=begun())
-    _, session = Counting(ledger=ledger).recover(run)
-    texts = [note.text for note in session[Note].all()]
-    assert texts == ["seed", "prompted", "one", "prompted", "two"]
-    assert replay(ledger, run, loop=Counting(never, in_tool=never)).ok
-    other = Counting(never, in_tool=never)
-    other.marks = "other"
-    assert not replay(ledger, run, loop=other).ok
-
-
-def test_changes_between_two_turns_of_one_session_belong_to_the_next(ledger: Ledger) -> None:
-    """A session that is kept may be changed while no run has it; a replay takes that as it was."""
-
-    class Kept(Chat):
-        kept: Session | None = None
-
-        def create_session(self) -> Session:
-            self.kept = self.kept or super().create_session()
-            return self.kept
-
-    chat = Kept(ledger=ledger)
-    response, session = chat.execute("one")
-    session[Note].append(Note("between"))
-    response, session = chat.execute("two", continues=response.run_id)
-    texts = [note.text for note in session[Note].all()]
-    assert texts == ["seed", "one", "between", "two"]
-    assert response.run_id is not None
-    assert replay(ledger, response.run_id, loop=Chat(never, in_tool=never)).ok
-
-
-def test_a_fork_of_a_turn_goes_on_with_all_that_was_said(ledger: Ledger) -> None:
-    """With another request, or with another answer of the model in the middle."""
-    run = turn(ledger, "two", turn(ledger, "one"))
-    at = ledger.run(run).parent_version + 1
-    asked = what_if(ledger, run, at, {"/request": "deux"})
-    assert Chat(ledger=ledger).recover(asked)[0].text == "7 turns: one, deux"
-    said = next(r for r in ledger.read(run, after=at) if "Noted" in r.data)
-    told = what_if(ledger, run, said.version, {"/message/content": "Noted nothing."})
-    assert Chat(ledger=ledger).recover(told)[0].text == "7 turns: one, two"
-    blocks = [block for one in state_at(ledger, told).history.to_list() for block in one.blocks]
-    assert "Noted nothing." in [getattr(block, "content", "") for block in blocks]
-    for fork in (asked, told):
-        assert replay(ledger, fork, loop=Chat(never, in_tool=never)).ok
-        assert Chat(ledger=ledger).execute("three", continues=fork)
-
-
-def test_turns_of_two_chats_compare(ledger: Ledger) -> None:
-    """Ids of evaluations are not a difference; what was said is."""
-    runs = [conversation(ledger, "one", text)[-1] for text in ("two", "two", "deux")]
-    assert compare(ledger, runs[0], runs[1]).same
-    assert not compare(ledger, runs[0], runs[2]).same
-
-
-def test_sections_opened_in_a_turn_keep_what_was_said(ledger: Ledger) -> None:
-    """The evaluation that replaces the first goes on from the same one."""
-    more = MarkdownSection[Nothing](
-        title="More",
-        template="All of it.",
-        summary="In short.",
-        key="more",
-        visibility=SectionVisibility.SUMMARY,
-    )
-
-    def opens(request: Request) -> Reply:
-        if "All of it." in request.system:
-            return reply_to(request)
-        return calls(("o1", "open_sections", '{"section_keys": ["more"], "reason": ""}'))
-
-    first = turn(ledger, "one")
-    run = turn(ledger, "two", first, replies=opens, more=[more])
-    assert state_at(ledger, run).summary.evaluations == 2
-    assert state_at(ledger, run).summary.status == "completed"
-    response, _ = Chat(ledger=ledger).execute("three", continues=run)
-    assert response.text == "11 turns: one, two, three"
-    assert replay(ledger, run, loop=Chat(never, in_tool=never, more=[more])).ok
 
 
 # --- what it costs -------------------------------------------------------------------
