@@ -28,10 +28,12 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   ├── ScopeClosedError (RuntimeError)
     │   └── ResourceSnapshotError (ValueError)
     ├── DecisionRequiredError
+    ├── ChatTurnRefusedError (ValueError)
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
         ├── CheckpointExpiredError
         ├── CheckpointCorruptedError
+        ├── AgentMismatchError
         └── RequestTypeMismatchError
 
 `MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in `agent.messages`;

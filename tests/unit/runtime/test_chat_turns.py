@@ -26,9 +26,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import RunState, state_at
 from turnledger.runtime import (
-    AgentMismatchError,
     Budget,
-    ChatTurnRefusedError,
     FilesystemCheckpointBackend,
     LedgerCheckpointBackend,
     MainLoopConfig,
@@ -43,6 +41,7 @@ from turnledger.runtime import (
     ToolContext,
     replay,
 )
+from turnledger.runtime.errors import AgentMismatchError, ChatTurnRefusedError
 
 STORES = ("memory", "sqlite")
 

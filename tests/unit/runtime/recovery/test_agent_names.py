@@ -13,7 +13,6 @@ from tests.unit.runtime.loops import Goal, Planner, crash_in, interrupted
 from turnledger.ledger import NEW, Ledger, RunStarted, new_run_id
 from turnledger.projections import RunSummary, fold
 from turnledger.runtime import (
-    AgentMismatchError,
     FilesystemCheckpointBackend,
     RecoveryConfig,
     Session,
@@ -21,6 +20,7 @@ from turnledger.runtime import (
     replay_live,
     what_if,
 )
+from turnledger.runtime.errors import AgentMismatchError
 
 STORES = ("memory", "sqlite")
 
