@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnledger.ledger import Ledger
+from turnledger.runtime.agent.generics import ParamsT
 from turnledger.runtime.agent.messages.builder import MessageBuilder
 from turnledger.runtime.agent.messages.message import Message
 from turnledger.runtime.agent.prompts.prompt import Prompt
@@ -23,14 +24,14 @@ from turnledger.runtime.session.session import Session
 
 # The namespace of a prompt whose agent's name has none.
 NAMESPACE = "agents"
-_SECTION = {"title": "Instructions", "key": "instructions"}
+TITLE, KEY = "Instructions", "instructions"
 
 
-class _Literal(Section[Any]):
+class _Literal(Section[None]):
     """Instructions as they were written: the whole text is the system message."""
 
     def __init__(self, text: str, tools: Sequence[Tool[Any, Any]]) -> None:
-        super().__init__(tools=tools, **_SECTION)
+        super().__init__(title=TITLE, key=KEY, tools=tools)
         self._text = text
 
     @property
@@ -41,7 +42,7 @@ class _Literal(Section[Any]):
         return self._text
 
 
-class _Filled(MarkdownSection[Any]):
+class _Filled(MarkdownSection[ParamsT]):
     """Instructions with `${name}` for the fields of the agent's input."""
 
     @property
@@ -74,8 +75,8 @@ class AgentParts:
     def template(self, text: str | None = None) -> PromptTemplate[Any]:
         """The prompt's template; `text` is what the function of instructions returned."""
         ns, _, key = self.name.rpartition("/")
-        kind: Any = PromptTemplate if self.output is None else PromptTemplate[self.output]
-        template: PromptTemplate[Any] = kind(
+        kind: Any = PromptTemplate
+        template: PromptTemplate[Any] = (kind if self.output is None else kind[self.output])(
             ns=ns or NAMESPACE, key=key, name=self.name, sections=[self._section(text)]
         )
         return template
@@ -84,8 +85,10 @@ class AgentParts:
         if text is not None or self.input is str:
             assert text is not None or isinstance(self.instructions, str)
             return _Literal(self.instructions if text is None else text, self.tools)  # type: ignore[arg-type]
-        filled: Any = _Filled[self.input]
-        made: Section[Any] = filled(template=self.instructions, tools=self.tools, **_SECTION)
+        filled: Any = _Filled
+        made: Section[Any] = filled[self.input](
+            title=TITLE, key=KEY, template=self.instructions, tools=self.tools
+        )
         return made
 
 

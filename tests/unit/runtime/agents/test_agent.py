@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -61,9 +60,9 @@ def credit(euros: int, reason: str = "") -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_credits() -> Iterator[None]:
+def no_credits() -> None:
+    """Forget what earlier tests credited."""
     CREDITED.clear()
-    yield
 
 
 def triage(model: Any = (CREDIT, DONE), **more: Any) -> Agent[str, Triage]:
