@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import final
+from uuid import UUID
 
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Ledger,
     MessageAppended,
+    OutputRejected,
     Record,
     RunStarted,
     ToolMessageAmended,
@@ -34,6 +36,9 @@ class OneConversation:
         self.said = self.history
         # The steps of the blocks of `said`, by `id()`; empty if no message has a step number.
         self.steps: dict[int, int | None] = {}
+        # Blocks of `said` by which the loop rejected an output, by `id()`.
+        self.rejections: set[int] = set()
+        self._asked: set[UUID] = set()
         self.superseded: set[str] = set()
         # In the order of their last messages.
         self._names: dict[str, None] = {}
@@ -59,14 +64,21 @@ class OneConversation:
         for record in OneConversation(self.evaluation_id)._own(said):
             state = view.apply(state, record)
             latest, turn = state.messages.last, state.current.last
-            if self.has_steps and latest is not None and turn is not None:
+            if latest is None or turn is None:
+                continue
+            if self.has_steps:
                 for block in turn.blocks:
                     self.steps.setdefault(id(block), latest.step_num)
+            if latest.message_id in self._asked:
+                self.rejections.add(id(turn.blocks[-1]))
         self.said = state.history(self.evaluation_id)
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records that this history follows from."""
         for record in records:
+            if record.tag == OutputRejected.tag:
+                assert isinstance(record.event, OutputRejected)
+                self._asked.add(record.event.asked_id)
             if record.tag not in _TAGS:
                 continue
             event = record.event
@@ -113,7 +125,7 @@ def one_conversation(
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
     found = OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
-    if found.is_amended or found.has_steps:
+    if found.is_amended or found.has_steps or found._asked:
         found.fold_said(ledger.read(run_id, until=until))
     return found
 

@@ -19,6 +19,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     OfferedTool,
+    OutputRejected,
     Record,
     RunCompleted,
     RunFailed,
@@ -138,11 +139,9 @@ def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
         cause, detail = "time or randomness used", f"seen in what {made.slice} is given"
     elif all(isinstance(one, ToolCallStarted | ToolCallFailed) for one in (recorded, made)):
         cause = "tool schema changed"
-    elif isinstance(made, RunFailed) and _refuses_answer(made) and isinstance(recorded, _ANSWERS):
+    elif isinstance(made, RunFailed) and isinstance(recorded, _ANSWERS) and _refuses_answer(made):
         cause, detail = "recorded answer refused", made.error_message
-    elif (
-        isinstance(recorded, RunFailed) and _refuses_answer(recorded) and isinstance(made, _ANSWERS)
-    ):
+    elif isinstance(made, _ANSWERS) and _refuses_answer(recorded):
         cause, detail = "output type changed", "the recorded answer was refused and is taken now"
     elif any(isinstance(one, RunFailed) for one in (recorded, made)):
         cause = "failure changed"
@@ -159,8 +158,10 @@ def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
 _ANSWERS = (ToolMessageAmended, EvaluationFinished)
 
 
-def _refuses_answer(failed: RunFailed) -> bool:
-    return failed.phase == "response" and failed.cause == OutputParseError.__name__
+def _refuses_answer(event: Event) -> bool:
+    if not isinstance(event, RunFailed):
+        return isinstance(event, OutputRejected)
+    return event.phase == "response" and event.cause == OutputParseError.__name__
 
 
 # --- causes -------------------------------------------------------------------------------
@@ -389,6 +390,7 @@ _FINDERS: dict[type[Any], Callable[..., tuple[Cause, str]]] = {
     MessageAppended: _of_a_message,
     ToolMessageAmended: _of_an_output,
     EvaluationFinished: _of_an_output,
+    OutputRejected: _of_an_output,
     RunCompleted: _of_an_output,
     RunFailed: _of_a_failure,
 }
