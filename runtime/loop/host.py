@@ -37,6 +37,7 @@ class LoopHost:
         recovery: None if there is neither a ledger nor a checkpoint backend.
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
+        name: The name of the agent whose runs these are; empty if it has none.
         prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
         output_retries: How often the model is asked again for an output that can't be parsed.
@@ -58,6 +59,7 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
+    name: str = ""
     prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None
     output_retries: int = 0
