@@ -107,19 +107,27 @@ class MainLoopConfig:
     of it. `max_turns` is the most replies of the model in one run, over all of its evaluations
     and attempts; None means no limit. `tool_timeout` is for tools that have no time-out of their
     own, in seconds. By default there is none: a time-out moves handlers to other threads, where
-    SQLite connections and event loops of the caller's thread can't be used.
+    SQLite connections and event loops of the caller's thread can't be used. `output_retries` is
+    how often, in one evaluation, the model is asked again for an output that can't be parsed; it
+    is told what is wrong.
     """
 
     deadline: Deadline | timedelta | None = None
     budget: Budget | None = None
     max_turns: int | None = MAX_TURNS
     tool_timeout: float | None = None
+    output_retries: int = 0
 
     def __post_init__(self) -> None:
         checked_turns(self.max_turns)
         seconds = self.tool_timeout
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
+        retries = self.output_retries
+        if type(retries) is not int or retries < 0:
+            raise InvalidInputError(
+                f"Invalid output_retries {retries!r}: expected a whole number, 0 or more."
+            )
 
 
 @explain_methods()
@@ -319,6 +327,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             lease=self._lease,
             name=self._name,
             tool_timeout=self._config.tool_timeout,
+            output_retries=self._config.output_retries,
             overrides_store=self._overrides_store,
             overrides_tag=self._overrides_tag,
             needs_optimization=self.needs_optimization,

@@ -64,3 +64,7 @@ class Effects(Protocol):
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Run these calls, or the first of them, and record what came of each."""
         ...
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        """Whether the model is asked again for an output that could not be parsed."""
+        ...

@@ -183,7 +183,9 @@ class Evaluation(Generic[OutputT]):
                 case Wait():
                     wait_for_decision(context, effect.calls)
                 case Finish():
-                    return finish(context, effects)
+                    response = finish(context, effects)
+                    if response is not None:
+                        return response
 
     def _render(
         self, recorded: RecordedPrompt | None, base: Known | None = None

@@ -55,6 +55,9 @@ class LiveEffects:
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         run_tools(context, self, calls)
 
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        return may_ask_again(context)
+
 
 class LiveTurn:
     """A turn of the model from the provider itself, with its policy for retries."""
@@ -85,6 +88,11 @@ class LiveTurn:
             advise=adapter.advise,
             on_failure=failed,
         )
+
+
+def may_ask_again(context: EvaluationContext[Any]) -> bool:
+    """Whether fewer outputs of this evaluation were rejected than may be."""
+    return context.progress.rejections < context.journal.output_retries
 
 
 def check_turns(context: EvaluationContext[Any], phase: EvaluationPhase) -> None:

@@ -138,6 +138,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     journal.tool_timeout = host.tool_timeout
+    journal.output_retries = host.output_retries
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     journal.turn_limit = work.turn_limit()
     stop = journal.on_commit(_saving(work, state))

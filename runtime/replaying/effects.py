@@ -19,6 +19,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     SliceEventApplied,
@@ -222,6 +223,11 @@ class RecordedEffects:
         is_older = self._journal.catalogue < CATALOGUE
         same_words = is_older or refused.error_message == ready.error_message
         return same_words and refused.error_type == (ready.error_type or "ToolFailed")
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        """As recorded: how often an output is asked for again may be another number now."""
+        record = self._peek()
+        return record is not None and isinstance(record.event, OutputRejected)
 
     def _outcome(self, running: dict[str, ToolCallView]) -> Any:
         """The event with which one of these calls ends, if only its changes come before it.

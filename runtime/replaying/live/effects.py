@@ -33,7 +33,7 @@ from turnledger.runtime.journal.journal import Addition
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
-from turnledger.runtime.loop.live_effects import LiveTurn, check_turns
+from turnledger.runtime.loop.live_effects import LiveTurn, check_turns, may_ask_again
 from turnledger.runtime.loop.perform.failures import RecordedError
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
@@ -122,6 +122,9 @@ class PartlyLiveEffects:
             run_tools(context, self, chosen)
         else:
             _PartlyGiven(context, self, chosen, width, given, self.recorded).run()
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        return may_ask_again(context)
 
     def _outcome(self, context: EvaluationContext[Any], call: ToolCallView) -> Outcome:
         found = self._outcomes.take(call)
