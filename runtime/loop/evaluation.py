@@ -44,6 +44,7 @@ from turnledger.runtime.loop.context import (
     render,
 )
 from turnledger.runtime.loop.decide import (
+    AskApproval,
     Begin,
     CallModel,
     Doubt,
@@ -165,9 +166,10 @@ class Evaluation(Generic[OutputT]):
         self, context: EvaluationContext[OutputT], effects: Effects
     ) -> PromptResponse[OutputT]:
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
+        asking = frozenset(tool.name for tool in context.tools if tool.needs_approval is not False)
         while True:
             context.journal.check_claim()
-            effect = decide(context.journal.known, context.evaluation_id, policies)
+            effect = decide(context.journal.known, context.evaluation_id, policies, asking)
             match effect:
                 case Begin():
                     _begin(context)
@@ -176,6 +178,8 @@ class Evaluation(Generic[OutputT]):
                     call_model(context, effects, effect)
                 case Doubt():
                     doubt(context, effect.calls)
+                case AskApproval():
+                    effects.ask_approval(context, effect.calls)
                 case Settle():
                     settle(context, effect.calls)
                 case RunTools():

@@ -18,6 +18,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import TextReceived
+from turnledger.runtime.loop.perform.approval import ask_approval
 from turnledger.runtime.loop.perform.failures import BadReplyError, EmptyReplyError, failure_text
 from turnledger.runtime.loop.perform.run_tools import run_tools
 
@@ -51,6 +52,9 @@ class LiveEffects:
 
     def model_turn(self, context: EvaluationContext[Any], request: Request) -> LiveTurn:
         return LiveTurn(context, request)
+
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        ask_approval(context, calls)
 
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         run_tools(context, self, calls)
