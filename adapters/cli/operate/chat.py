@@ -149,7 +149,7 @@ class Chat:
     # --- what is seen ---
 
     def _show(self, event: Any) -> None:
-        from turnledger.runtime.agents.events import TextDelta, ToolEnded, ToolStarted
+        from turnledger.runtime.loop.events import TextDelta, ToolEnded, ToolStarted
 
         if isinstance(event, TextDelta):
             self._write(visible_lines(event.text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -47,7 +48,7 @@ def run(
     """
     text = input_
     if input_ == "-":
-        text = read_whole(click.get_binary_stream("stdin"), "The input").decode()
+        text = read_whole(sys.stdin.buffer, "The input").decode()
     with open_ledger(create=True) as ledger, ending_on_sigterm():
         loop = load_loop(app, ledger)
         request = request_of(loop, text)
