@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import final
+from uuid import UUID
 
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Ledger,
     MessageAppended,
+    OutputRejected,
     Record,
     RunStarted,
     ToolMessageAmended,
@@ -45,6 +47,9 @@ class OneConversation:
         self.said = self.history
         # The steps of the blocks of `said`, by `id()`; empty if no message has a step number.
         self.steps: dict[int, int | None] = {}
+        # Blocks of `said` by which the loop rejected an output, by `id()`.
+        self.rejections: set[int] = set()
+        self._asked: set[UUID] = set()
         self.superseded: set[str] = set()
         # In the order of their last messages.
         self._names: dict[str, None] = {}
@@ -70,14 +75,21 @@ class OneConversation:
         for record in OneConversation(self.evaluation_id, self.before)._own(said):
             state = view.apply(state, record)
             latest, turn = state.messages.last, state.current.last
-            if self.has_steps and latest is not None and turn is not None:
+            if latest is None or turn is None:
+                continue
+            if self.has_steps:
                 for block in turn.blocks:
                     self.steps.setdefault(id(block), latest.step_num)
+            if latest.message_id in self._asked:
+                self.rejections.add(id(turn.blocks[-1]))
         self.said = state.history(self.evaluation_id)
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records that this history follows from."""
         for record in records:
+            if record.tag == OutputRejected.tag:
+                assert isinstance(record.event, OutputRejected)
+                self._asked.add(record.event.asked_id)
             if record.tag not in _TAGS:
                 continue
             event = record.event
@@ -129,7 +141,7 @@ def one_conversation(
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
     before = evaluations_before(evaluation_id, ledger.read(run_id, until=until))
     found = OneConversation(evaluation_id, before).fold(ledger.read(run_id, until=until))
-    if found.is_amended or found.has_steps:
+    if found.is_amended or found.has_steps or found._asked:
         found.fold_said(ledger.read(run_id, until=until))
     return found
 

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     RunResumed,
@@ -65,6 +66,8 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     # Requests that went out for the next turn, and failed ones among them.
     requests: int = 0
+    # Replies that could not be parsed, and were asked for again.
+    rejections: int = 0
     finished: bool = False
     superseded: bool = False
     output: Any = None
@@ -136,6 +139,7 @@ class Progress(Projection[ProgressState]):
         ModelReplied,
         EvaluationFinished,
         EvaluationSuperseded,
+        OutputRejected,
         ToolCallCompleted,
         ToolCallFailed,
         CheckpointStored,
@@ -291,6 +295,8 @@ def _of_evaluation(state: ProgressState, event: Any) -> ProgressState:
             found = change(found, finished=True, output=event.output)
         case EvaluationSuperseded():
             found = change(found, superseded=True)
+        case OutputRejected():
+            found = change(found, rejections=found.rejections + 1)
     steps = state.steps + isinstance(event, ModelReplied)
     return change(state, evaluation=found, expansions=expansions, steps=steps)
 
