@@ -10,6 +10,7 @@ import pytest
 from tests.agent import Crash, calls
 from tests.unit.runtime.approving import DONE, Refunds, Ticket, told, waiting
 from turnledger.ledger import ANY, ApprovalDecided, Ledger, new_run_id
+from turnledger.projections import state_at
 from turnledger.runtime import DecisionRequiredError, replay
 from turnledger.runtime.recovery.approvals import approve, deny, edit
 from turnledger.runtime.replaying.live.replay import LiveReplay, NotRecordedError, replay_live
@@ -139,6 +140,10 @@ def test_recorded_calls_have_their_recorded_approval_in_a_live_replay(
     assert loop.asked == []
     assert {name for name, _, _ in loop.ran} <= {"look"}
     assert sorted(told(ledger, found.fork)) == sorted(told(ledger, run_id))
+    ends = [state_at(ledger, one).tools.calls for one in (run_id, found.fork)]
+    first, second = ([(call.call_id, call.approval) for call in end] for end in ends)
+    assert first == second
+    assert ("c3", "denied") in first
     found_again = again(ledger, found.fork)
     assert found_again.divergence is None, str(found_again.divergence)
 
