@@ -37,7 +37,8 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
         └── RequestTypeMismatchError
 
 `MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in `agent.messages`;
-`OverridesFileError` is a PromptError, in `overrides`. `VisibilityExpansionRequired` is under the
+`OverridesFileError` is a PromptError, in `overrides`; `ApprovalRefusedError` and its subclasses are
+InvalidInputErrors too, in `recovery.approvals`. `VisibilityExpansionRequired` is under the
 root too, but is a control signal and not a failure: it is in `runtime.agent.visibility`.
 `DecisionRequiredError` is deliberately not a RecoveryError: a worker that abandons what can't be
 recovered must not abandon a run that waits for a person's decision.

@@ -512,7 +512,7 @@ class ApprovalDecided(BaseEvent, frozen=True, kw_only=True):
 
     It is about one attempt of the call, the next one after `attempt`, in this run only. `text` is
     what the model is told of a denied call; `arguments` is the JSON text that the handler gets
-    instead of the model's.
+    instead of the model's, also in a later attempt.
     """
 
     tag = "approval.decided"

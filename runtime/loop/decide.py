@@ -112,16 +112,16 @@ def decide(
 def _plan(
     call: ToolCallView, on_interrupt: Mapping[str, OnInterrupt], needing_approval: Collection[str]
 ) -> str:
+    if call.status == "pending":
+        if call.name not in on_interrupt and call.approval != "denied":
+            return "run"  # there is no such tool: the loop tells the model so
+        return _approved(call, needing_approval)
     if call.decision == "retry":
         return "run"  # a person's consent to this attempt
     if call.decision is not None:
         return "settle"
-    if call.status != "pending":
-        plan = {"retry": "run", "fail": "settle", "ask": "wait"}[policy_of(call, on_interrupt)]
-        return _approved(call, needing_approval) if plan == "run" else plan
-    if call.name not in on_interrupt and call.approval != "denied":
-        return "run"  # there is no such tool: the loop tells the model so
-    return _approved(call, needing_approval)
+    plan = {"retry": "run", "fail": "settle", "ask": "wait"}[policy_of(call, on_interrupt)]
+    return _approved(call, needing_approval) if plan == "run" else plan
 
 
 def _approved(call: ToolCallView, needing_approval: Collection[str]) -> str:

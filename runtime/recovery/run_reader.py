@@ -115,7 +115,6 @@ class RunReader:
                 self.decided_at = record.recorded_at
             elif record.tag == RunStarted.tag:
                 self._decided.clear()
-                self.decided_at = None
             if record.tag not in _NOT_WORK:
                 self._note_time(record)
             yield record

@@ -1,7 +1,8 @@
 """An agent for tests of the command: `--app tests.e2e.agent_for_cli:loop`.
 
 Its tools pay into a file. What they do beside that is said by the environment: AGENT_DIES is the
-call within which the process kills itself, AGENT_WAITS the one within which it stands still.
+call within which the process kills itself, AGENT_WAITS the one within which it stands still. With
+AGENT_APPROVAL, payments need a person's approval.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Payer(ScriptedLoop[Bill, str]):
             description="Pay.",
             handler=pay,
             on_interrupt=os.environ.get("AGENT_POLICY", "ask"),  # type: ignore[arg-type]
+            needs_approval="AGENT_APPROVAL" in os.environ,
         )
         return task(request, "Pay ${amount}.", [tool], name="tests/pay")
 

@@ -162,7 +162,7 @@ def resolve(
     at: int | None,
     by: str | None,
 ) -> None:
-    """Decide about a tool call that needs approval, or the outcome of one in doubt.
+    """Approve or deny a tool call, or decide one in doubt.
 
     A call that needs approval takes --approve, --deny or --edit, for its next attempt and in this
     run only. The arguments of --edit are checked against the schema that the model was sent.

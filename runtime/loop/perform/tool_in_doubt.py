@@ -65,7 +65,8 @@ def doubt(
 def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
     """Record the outcome of calls: what a person decided, a denial, or that it is unknown."""
     for call in calls:
-        if call.decision is None and call.approval == "denied":
+        is_denied = call.approval == "denied"
+        if is_denied and (call.status == "pending" or call.decision is None):
             add_result(context, call, _denied(call), error=("ApprovalDenied", _denied(call)))
         elif call.decision == "completed":
             text = call.decision_text or _json_text(call.decision_value)

@@ -54,6 +54,7 @@ class Refunds(ScriptedLoop[Ticket, Any]):
         self.dies_in = dies_in
         self.asked: list[int] = []
         self.ran: list[tuple[str, str, int]] = []
+        self.resumed: list[bool] = []
         super().__init__(replies, **options)
 
     def create_prompt(self, request: Ticket) -> Prompt[Any]:
@@ -81,6 +82,7 @@ class Refunds(ScriptedLoop[Ticket, Any]):
 
     def _run(self, name: str, params: Refund, context: ToolContext) -> str:
         self.ran.append((name, context.call_id, params.euros))
+        self.resumed.append(context.is_resume)
         if context.call_id == self.dies_in:
             raise Crash
         return f"{name} {params.euros}"

@@ -228,6 +228,14 @@ def test_a_decided_approval_goes_before_the_status() -> None:
     assert plan(*NEEDED, approval("denied")) == ("Settle", "c1")
 
 
+def test_a_decision_about_an_outcome_is_none_about_an_approval() -> None:
+    """A call that never began has no outcome to decide about: it waits, or runs, as without."""
+    for what in ("completed", "failed", "retry"):
+        assert plan(*NEEDED, decision(what)) == ("Wait", "c1")
+        assert plan(*NEEDED, approval("denied"), decision(what)) == ("Settle", "c1")
+        assert plan(*ASKED, asks(1, "c1"), decision(what), needing=()) == ("RunTools", "c1")
+
+
 def test_what_is_recorded_of_an_approval_holds_whatever_the_tool_says_now() -> None:
     """Needed stays needed, and not needed stays that."""
     assert plan(*NEEDED, needing=()) == ("Wait", "c1")

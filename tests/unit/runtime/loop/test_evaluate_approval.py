@@ -11,11 +11,13 @@ from tests.agent import Crash, calls, says
 from tests.unit.runtime.approving import DONE, REFUND, Refund, Refunds, Ticket, told, waiting
 from tests.unit.runtime.loops import tags
 from turnledger.ledger import (
+    ANY,
     ApprovalDecided,
     ApprovalRequested,
     Ledger,
     MessageAppended,
     RunWaiting,
+    ToolCallDecided,
     ToolCallFailed,
     ToolCallStarted,
     new_run_id,
@@ -62,6 +64,7 @@ def test_an_approved_call_runs_and_the_function_is_not_asked_again(ledger: Ledge
     approve(ledger, run_id, "c1", by="ann")
     assert loop.recover(run_id)[0].text == "Done."
     assert (loop.ran, loop.asked) == ([("refund", "c1", 20)], [20])
+    assert loop.resumed == [False]  # nothing was interrupted: this is its first attempt
     (decided,) = events(ledger, run_id, ApprovalDecided)
     assert (decided.decision, decided.decided_by, decided.attempt) == ("approved", "ann", 0)
     (started,) = events(ledger, run_id, ToolCallStarted)
@@ -82,6 +85,11 @@ def test_a_denied_call_fails_with_the_text_and_never_runs(ledger: Ledger) -> Non
         "Ask the customer first.",
     )
     assert told(ledger, run_id) == ["Ask the customer first."]
+    other = waiting(ledger)
+    deny(ledger, other, "c1", "No.")
+    ledger.append(other, ToolCallDecided(call_id="c1", decision="completed", text="Yes."), ANY)
+    loop.recover(other)
+    assert (loop.ran, told(ledger, other)) == ([], ["No."])
     assert ToolCallStarted.tag not in tags(ledger, run_id)
 
 
@@ -237,8 +245,11 @@ def test_policy_retry_needs_another_approval(ledger: Ledger) -> None:
     approve(ledger, run_id, "c1")
     assert loop.recover(run_id)[0].text == "Done."
     assert (loop.ran, loop.asked) == ([("refund", "c1", 5)], [])
+    assert loop.resumed == [True]
     other = died(ledger, on_interrupt="retry")
-    Refunds(ledger=ledger, on_interrupt="retry").recover(other, retry_in_doubt=True)
+    with pytest.raises(DecisionRequiredError):
+        loop.recover(other)
+    assert loop.recover(other, retry_in_doubt=True)[0].text == "Done."
 
 
 def test_a_denied_second_attempt_says_that_the_first_may_have_happened(ledger: Ledger) -> None:
