@@ -333,6 +333,33 @@ class DecisionRequiredError(TurnledgerError):
         )
 
 
+class ChatTurnRefusedError(TurnledgerError, ValueError):
+    """A run can't be continued by another turn of the chat: it has not ended, or not cleanly.
+
+    `status` is the run's; `call_ids` are calls of it that are open.
+    """
+
+    def __init__(
+        self, run_id: str, *, status: str, worker: str | None = None, call_ids: Sequence[str] = ()
+    ) -> None:
+        self.run_id, self.status, self.call_ids = run_id, status, tuple(call_ids)
+        recover = f"`turnledger recover {run_id} --app MODULE:AGENT`"
+        first = {
+            "running": f"It was interrupted: go on with it first, with {recover}.",
+            "waiting": f"Decide first: `turnledger pending {run_id}` shows about what.",
+            "failed": f"It failed with calls open ({', '.join(call_ids)}): recover it first, with "
+            f"{recover}; `turnledger pending {run_id}` shows what a person has to decide.",
+            "parked": f"Find the cause with `turnledger log {run_id}`; then continue the run "
+            "before it, or a fork of it at an earlier version.",
+            "abandoned": "Continue the run before it, or begin a new chat.",
+        }[status]
+        if status == "running" and worker is not None:
+            first = f"The worker {worker} has it: wait until it has ended."
+        super().__init__(
+            f"Run {run_id} is {status}, and only a run that has ended can be continued. {first}"
+        )
+
+
 class RecoveryError(TurnledgerError, RuntimeError):
     """A run can't be recovered."""
 

@@ -1,4 +1,7 @@
-"""One evaluation's conversation: the messages of other evaluations are skipped, not held."""
+"""One evaluation's conversation: the messages of other evaluations are skipped, not held.
+
+In a chat it goes on from an earlier one: then the messages of that one belong to it too.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from turnledger.projections.projection import fold, tags_of, tags_read
 from turnledger.projections.views.conversation import Conversation
 
 _TAGS = tags_read(Conversation())
+_BEGINNING = tags_of(EvaluationStarted)
 _SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)
 
 
@@ -29,8 +33,15 @@ _SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)
 class OneConversation:
     """A history, whose it is, and which other evaluations there are."""
 
-    def __init__(self, evaluation_id: str) -> None:
+    def __init__(self, evaluation_id: str, before: Iterable[str] = ()) -> None:
+        """Make an empty one.
+
+        Args:
+            evaluation_id: The evaluation.
+            before: Those that it goes on from, directly or through others.
+        """
         self.evaluation_id = evaluation_id
+        self._before = frozenset(before)
         self.history = MessageHistory.new()
         # The same without amendments: what tools said.
         self.said = self.history
@@ -61,7 +72,7 @@ class OneConversation:
         view = Conversation()
         state = view.initial()
         said = (record for record in records if record.tag != ToolMessageAmended.tag)
-        for record in OneConversation(self.evaluation_id)._own(said):
+        for record in OneConversation(self.evaluation_id, self._before)._own(said):
             state = view.apply(state, record)
             latest, turn = state.messages.last, state.current.last
             if latest is None or turn is None:
@@ -84,7 +95,7 @@ class OneConversation:
             event = record.event
             if isinstance(event, MessageAppended):
                 name = event.message.evaluation_id
-                if event.message.step_num is not None and name == self.evaluation_id:
+                if event.message.step_num is not None and self._has(name):
                     self.has_steps = True
             elif isinstance(event, EvaluationStarted):
                 name = event.evaluation_id
@@ -96,8 +107,12 @@ class OneConversation:
                 self._current = name
                 self._names.pop(name, None)
                 self._names[name] = None
-            if name == self.evaluation_id:
+            if self._has(name):
                 yield record
+
+    def _has(self, evaluation_id: str) -> bool:
+        """Whether an evaluation's messages are in this history."""
+        return evaluation_id == self.evaluation_id or evaluation_id in self._before
 
     def _note(self, event: object) -> None:
         if isinstance(event, EvaluationSuperseded):
@@ -124,9 +139,28 @@ def one_conversation(
     if evaluation_id is None:
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
-    found = OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
+    before = evaluations_before(evaluation_id, ledger.read(run_id, until=until, backwards=True))
+    found = OneConversation(evaluation_id, before).fold(ledger.read(run_id, until=until))
     if found.is_amended or found.has_steps or found._asked:
         found.fold_said(ledger.read(run_id, until=until))
+    return found
+
+
+def evaluations_before(evaluation_id: str, backwards: Iterable[Record]) -> list[str]:
+    """The evaluations that one goes on from, the latest first.
+
+    Args:
+        evaluation_id: The evaluation.
+        backwards: The records of its run, the last first.
+    """
+    found, wanted = list[str](), evaluation_id
+    for record in backwards:
+        if record.tag in _BEGINNING:
+            event = record.event
+            assert isinstance(event, EvaluationStarted)
+            if event.evaluation_id == wanted and event.after:
+                wanted = event.after
+                found.append(wanted)
     return found
 
 

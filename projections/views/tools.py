@@ -294,7 +294,7 @@ class _Folding(Folding[ToolsState]):
                 self._put(key, msgspec.structs.replace(call, superseded=True))
 
     def _run_started(self, event: RunStarted, record: Record) -> None:
-        if event.kind != "fork":
+        if not event.keeps_conversation:
             self.__init__(ToolsState())  # type: ignore[misc]
             return
         for key, call in list(self._open.items()):

@@ -300,7 +300,13 @@ def _read(arguments: str) -> Any:
 
 def _begin(context: EvaluationContext[Any]) -> None:
     """Record what is asked: the prompt's text is the system message."""
-    rendered = context.rendered
+    rendered, after = context.rendered, context.journal.progress.goes_on_from
+    if after and not context.prompt.messages and _answered(context, after):
+        raise context.failed(
+            "A turn of a chat needs a user's message, and the prompt has none: the model would be "
+            "asked to go on from its own answer. Use prompt.with_messages(...).",
+            "request",
+        )
     started = EvaluationStarted(
         evaluation_id=context.evaluation_id,
         prompt_ns=rendered.ns,
@@ -311,6 +317,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
         adapter=context.adapter.name,
         tools=rendered.offered,
         overrides=rendered.overrides,
+        after=after,
     )
     try:
         context.journal.add(
@@ -321,6 +328,12 @@ def _begin(context: EvaluationContext[Any]) -> None:
         )
     except (InvalidInputError, SessionError, BlobNotFoundError) as error:
         raise context.failed(f"The prompt can't be recorded: {error}", "request") from error
+
+
+def _answered(context: EvaluationContext[Any], evaluation_id: str) -> bool:
+    """Whether an evaluation's conversation ends with the model's answer."""
+    last = context.journal.state.conversation.history(evaluation_id).last
+    return last is not None and last.role == "assistant"
 
 
 def _plain_or_text(value: Any) -> Any:
