@@ -397,7 +397,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
     accepts, after = context.accepts, context.accepts or progress.goes_on_from
     if after and not accepts and not context.prompt.messages and _answered(context, after):
         raise context.failed(
-            "A turn of a chat needs a user's message, and the prompt has none: the model would be "
+            "A chat turn needs a user's message, and the prompt has none: the model would be "
             "asked to go on from its own answer. Use prompt.with_messages(...).",
             "request",
         )

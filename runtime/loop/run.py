@@ -206,7 +206,7 @@ def made_prompt(
 def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
     """Prepare the resources of a run that starts, and record them.
 
-    A recovered run has what was recorded, and so have a fork and a turn of a chat: nothing is
+    A recovered run has what was recorded, and so have a fork and a chat turn: nothing is
     prepared again.
     """
     journal = work.journal

@@ -15,12 +15,12 @@ from turnledger.ledger.errors import DAMAGE
 from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.checkpoint import (
-    Checkpoint,
     CheckpointPhase,
     RecoverableRun,
+    RecoveryConfig,
 )
 from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints, warn_of_damage
-from turnledger.runtime.checkpoints.save import saved_in
+from turnledger.runtime.checkpoints.save import Saved, saved_in
 from turnledger.runtime.errors import AgentMismatchError, CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.optimize import SERVES_TAG
@@ -111,12 +111,6 @@ def check_agent(run_id: UUID, found: str, name: str) -> None:
         raise AgentMismatchError(str(run_id), expected=name, found=found)
 
 
-def agent_saved_in(checkpoint: Checkpoint) -> str:
-    """The agent of the run that a checkpoint was saved of."""
-    started = saved_in(checkpoint).started
-    return started.agent if started is not None else ""
-
-
 def _first_events(ledger: Ledger, run_id: UUID) -> Iterator[RunStarted]:
     """The first event of a run; then, as long as that is a fork, of what it was forked from."""
     info = ledger.run(run_id)
@@ -140,14 +134,12 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
     for run_id in backend.list_incomplete():
         try:
             checkpoint = backend.load(run_id)
-            if checkpoint is None or saved_in(checkpoint).attempts >= recovery.max_attempts:
+            if checkpoint is None or not _is_listed(host, saved_in(checkpoint), recovery):
                 continue
         except CheckpointCorruptedError as error:
             logger.warning("run %s is not listed, its checkpoint is corrupted: %s", run_id, error)
             continue
         if wanted and checkpoint.request_type and checkpoint.request_type != wanted:
-            continue
-        if agent_saved_in(checkpoint) != host.name:
             continue
         found.append(
             RecoverableRun(
@@ -159,6 +151,13 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
             )
         )
     return found
+
+
+def _is_listed(host: LoopHost, saved: Saved, recovery: RecoveryConfig) -> bool:
+    """Whether a checkpoint is of this agent's, with attempts left, and enough to recover from."""
+    started = saved.started or RunStarted()
+    is_ours = started.agent == host.name and started.kind != "turn"
+    return is_ours and saved.attempts < recovery.max_attempts
 
 
 def _in_order(found: Sequence[RecoverableRun]) -> Sequence[RecoverableRun]:

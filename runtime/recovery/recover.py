@@ -54,7 +54,7 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
-from turnledger.runtime.recovery.find import agent_saved_in, check_agent
+from turnledger.runtime.recovery.find import check_agent
 from turnledger.runtime.recovery.prompt_check import (
     CHOICES,
     CheckedPrompt,
@@ -241,9 +241,21 @@ def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     checkpoint = host.backend.load(run_id) if host.backend is not None else None
     if checkpoint is None:
         raise CheckpointNotFoundError(str(run_id))
-    check_agent(run_id, agent_saved_in(checkpoint), host.name)
+    _check_whose(host, run_id, checkpoint)
     _check_age(host, run_id, checkpoint.created_at)
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
+
+
+def _check_whose(host: LoopHost, run_id: UUID, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of another agent's run, or of one whose past it does not hold."""
+    started = saved_in(checkpoint).started
+    check_agent(run_id, started.agent if started is not None else "", host.name)
+    if started is not None and started.kind == "turn":
+        raise RecoveryError(
+            f"Run {run_id} is a chat turn: what was said before it is in its ledger, and not in "
+            "its checkpoint. Recover it with that ledger.",
+            run_id=str(run_id),
+        )
 
 
 def _check_request(host: LoopHost, run_id: UUID, started: RunStarted | None) -> None:
@@ -384,7 +396,7 @@ def recover_from_checkpoint(
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:
         raise CheckpointNotFoundError(str(run_id))
-    check_agent(run_id, agent_saved_in(checkpoint), host.name)
+    _check_whose(host, run_id, checkpoint)
     _check_age(host, run_id, checkpoint.created_at)
     request = request_from(
         str(run_id), host.request_type, checkpoint.request_type, payload_of(checkpoint)

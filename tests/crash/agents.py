@@ -18,6 +18,7 @@ from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
+    MessageBuilder,
     Prompt,
     PromptTemplate,
     ProviderAdapter,
@@ -134,7 +135,7 @@ class Agent(MainLoop[Order, Any]):
             visibility=SectionVisibility.SUMMARY,
             key="prices",
         )
-        return task(
+        prompt = task(
             Params(request.customer),
             "Pay what ${customer} owes.",
             tools,
@@ -142,6 +143,9 @@ class Agent(MainLoop[Order, Any]):
             output=Receipt if self.kind == "structured" else None,
             more=[prices] if self.kind == "expansion" else [],
         )
+        if self.kind != "chat":
+            return prompt
+        return prompt.with_messages(MessageBuilder().add_text(f"For {request.customer}, please."))
 
     # --- what it does ---
 
@@ -245,6 +249,8 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+# Three runs, each of which continues the one before.
+SCRIPTS["chat"] = SCRIPTS["reused"]
 _EDIT = (
     '{"file_path": "/host/prices.txt", "replace_all": true, "old_string": "tea", '
     '"new_string": "mate"}'

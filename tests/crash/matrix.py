@@ -33,6 +33,11 @@ from turnledger.runtime.workspace import directory
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400
+# What is asked for in the kinds that have several runs.
+ORDERS = {
+    "reused": [Order(), Order("beta")],
+    "chat": [Order(), Order("beta"), Order("gamma")],
+}
 
 
 def run(
@@ -193,6 +198,10 @@ def _work(plan: dict[str, Any], agent: Agent, step: int) -> None:
     agent.execute(Order(), run_id=run_id(plan, step))
     if plan["kind"] == "reused":
         agent.execute(Order("beta"), run_id=run_id(plan, step, 1))
+    if plan["kind"] == "chat":
+        for number, order in enumerate(ORDERS["chat"][1:], 1):
+            before = run_id(plan, step, number - 1)
+            agent.execute(order, run_id=run_id(plan, step, number), continues=before)
 
 
 def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: int) -> None:
@@ -211,6 +220,8 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
         outcome = _finished(plan, agent, step, ledger)
         if isinstance(agent, Clerk):
             outcome["divergence"] = _divergence(plan, place, ledger, run_id(plan, step))
+        if plan["kind"] == "chat":
+            outcome["divergence"] = _divergences(plan, place, ledger, step)
         voice.say("outcome", outcome)
 
 
@@ -218,7 +229,7 @@ def _finished(
     plan: dict[str, Any], agent: Agent, step: int, ledger: Ledger | None
 ) -> dict[str, Any]:
     """Each run of the plan, recovered, begun or left as it is; and what it all came to."""
-    orders = [Order(), Order("beta")] if plan["kind"] == "reused" else [Order()]
+    orders = ORDERS.get(plan["kind"], [Order()])
     told: dict[str, Any] = {"waited": False, "text": None, "outcome": "", "doubts": []}
     for number, order in enumerate(orders):
         run = run_id(plan, step, number)
@@ -226,6 +237,8 @@ def _finished(
             known = {found.run_id for found in agent.list_recoverable()}
             if run in known:
                 told["text"] = agent.recover(run)[0].text
+            elif number and plan["kind"] == "chat" and not _has_begun(agent, ledger, run):
+                agent.execute(order, run_id=run, continues=run_id(plan, step, number - 1))
             elif not _has_begun(agent, ledger, run):
                 if number and agent.session is None:
                     break  # the session that was to be used again died with its process
@@ -255,6 +268,18 @@ def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> 
     found = replay(ledger, run, loop=agent).divergence
     assert not any(agent.workspaces[-1].iterdir())
     return "" if found is None else found.summary
+
+
+def _divergences(plan: dict[str, Any], place: str, ledger: Ledger, step: int) -> str:
+    """What replays of all turns of a chat find; none calls a model or a handler."""
+
+    def never(name: str) -> None:
+        raise AssertionError(f"a replay came to {name}")
+
+    agent = _agent(plan, place, ledger, never)
+    runs = [run_id(plan, step, number) for number in range(len(ORDERS["chat"]))]
+    found = [replay(ledger, run, loop=agent).divergence for run in runs]
+    return " ".join(one.summary for one in found if one is not None)
 
 
 def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:

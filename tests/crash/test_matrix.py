@@ -26,6 +26,7 @@ PAYMENTS = {
     "expansion": ["e1"],
     "structured": ["a1"],
     "reused": ["a1", "a1@beta"],
+    "chat": ["a1", "a1@beta", "a1@gamma"],
 }
 
 
@@ -61,6 +62,23 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     runs = matrix(file_url, tmp_path, kind)
     check_all_end_alike(runs, kind)
     assert len(runs) > 8
+
+
+@pytest.mark.parametrize("stride", further(3, 1))
+def test_a_chat_that_was_killed_in_any_turn_goes_on_as_if_it_had_not_been(
+    stride: int, file_url: str, tmp_path: Path
+) -> None:
+    """Three turns, the last recovered and the rest begun; each replays with no effect."""
+    runs = matrix(file_url, tmp_path, "chat", stride=stride)
+    check_all_end_alike(runs, "chat")
+    assert {run["divergence"] for run in runs} == {""}
+    assert len(runs) > 15
+
+
+@pytest.mark.parametrize("stride", further(9, 2))
+def test_the_same_of_a_chat_on_postgresql(stride: int, server_url: str, tmp_path: Path) -> None:
+    """At some moments of its three turns."""
+    check_all_end_alike(matrix(server_url, tmp_path, "chat", stride=stride), "chat")
 
 
 def check_files_end_alike(runs: list[dict[str, Any]], *paths: str) -> None:

@@ -357,6 +357,30 @@ def overridden_prompt(script: Script) -> None:
     script.finish(script.reply("At 04:12."), "At 04:12.")
 
 
+def chat(script: Script) -> None:
+    session_id = uuid5(NAMESPACE, "session")
+    script.begin(session_id=session_id, agent="demo/guide")
+    script.evaluate(user="When is high tide?")
+    script.reply("", ("call-1", "search", "{}"))
+    script.tool("call-1", "search", "04:12", change("Step", {"name": "search"}))
+    script.finish(script.reply("At 04:12."), "At 04:12.")
+    before, asked = script, ("And in French?", "And the day after?")
+    for number, (user, said) in enumerate(zip(asked, ("À 04 h 12.", "À 05 h 03."), strict=True), 2):
+        before.release()
+        child, at = uuid5(before.run_id, "turn"), before.ledger.head(before.run_id)
+        turn = Script(script.ledger, script.name, script.clock, child)
+        turn.begin(
+            session_id=session_id, agent="demo/guide", parent=before.run_id, at=at, kind="turn"
+        )
+        turn.evaluate(user=user, number=number, after=before.evaluation_id)
+        turn.checkpoint("initialized")
+        if number == 3:
+            turn.reply("", ("call-1", "search", '{"day":2}'))
+            turn.tool("call-1", "search", "05:03", change("Step", {"name": "search", "done": True}))
+        turn.finish(turn.reply(said), said)
+        before = turn
+
+
 KINDS: dict[str, Callable[[Script], None]] = {
     made.__name__.replace("_", "-"): made
     for made in (
@@ -375,6 +399,7 @@ KINDS: dict[str, Callable[[Script], None]] = {
         retired_tag,
         restored_state,
         overridden_prompt,
+        chat,
     )
 }
 

@@ -185,3 +185,8 @@ def forks(at: int = 1) -> RunStarted:
 
 def continues(at: int = 1) -> RunStarted:
     return RunStarted(parent=PARENT, at=at, kind="continuation")
+
+
+def turns_on(at: int = 1, **fields: Any) -> RunStarted:
+    """The next turn of a chat starts."""
+    return RunStarted(parent=PARENT, at=at, kind="turn", **fields)

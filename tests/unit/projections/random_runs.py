@@ -161,6 +161,7 @@ small_world: st.SearchStrategy[Event] = st.one_of(
         prompt_ns=st.just("ns"),
         prompt_key=texts,
         prompt_digest=st.just("d"),
+        after=st.just("") | evaluations,
     ),
     st.builds(EvaluationSuperseded, evaluation_id=evaluations),
     st.builds(EvaluationFinished, evaluation_id=evaluations, output=texts),
@@ -210,9 +211,10 @@ beginnings: st.SearchStrategy[Event] = st.sampled_from(
         RunStarted(),
         RunStarted(parent=PARENT, at=1, kind="fork"),
         RunStarted(parent=PARENT, at=1, kind="continuation"),
+        RunStarted(parent=PARENT, at=1, kind="turn"),
     ]
 )
-# Events as folds may meet them: forks and continuations anywhere, and anything at all.
+# Events as folds may meet them: forks, continuations and turns anywhere, and anything at all.
 runs: st.SearchStrategy[list[Event]] = st.one_of(
     st.lists(small_world, min_size=12, max_size=40),
     st.lists(small_world | beginnings, max_size=40),
