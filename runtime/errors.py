@@ -320,16 +320,34 @@ class ResourceSnapshotError(SessionError, ValueError):
 
 
 class DecisionRequiredError(TurnledgerError):
-    """A run waits for a person's decision about tool calls in doubt."""
+    """A run waits for a person: to approve tool calls, or to decide about calls in doubt.
 
-    def __init__(self, run_id: str, call_ids: Sequence[str] = ()) -> None:
-        self.run_id, self.call_ids = run_id, tuple(call_ids)
-        named = ", ".join(call_ids) or "a call"
-        super().__init__(
-            f"Run {run_id} waits for a decision about {named}, which may or may not have "
-            f"happened. Find out, then run `turnledger resolve {run_id} CALL_ID` with "
-            "--completed JSON, --failed TEXT or --retry."
-        )
+    Attributes:
+        call_ids: All calls that it waits for.
+        approvals: Those of them that need approval before they run.
+    """
+
+    def __init__(
+        self, run_id: str, call_ids: Sequence[str] = (), *, approvals: Sequence[str] = ()
+    ) -> None:
+        self.run_id, self.call_ids, self.approvals = run_id, tuple(call_ids), tuple(approvals)
+        doubted = [call for call in self.call_ids if call not in self.approvals]
+        told: list[str] = []
+        if doubted or not approvals:
+            told.append(
+                f"Run {run_id} waits for a decision about {', '.join(doubted) or 'a call'}, which "
+                "may or may not have happened. Find out, then run "
+                f"`turnledger resolve {run_id} CALL_ID` with --completed JSON, --failed TEXT or "
+                "--retry."
+            )
+        if approvals:
+            told.append(
+                f"Run {run_id} waits for approval of {', '.join(approvals)}. Look with "
+                f"`turnledger pending {run_id}`, then run "
+                f"`turnledger resolve {run_id} {approvals[0]} --approve`, or with --deny TEXT or "
+                "--edit JSON."
+            )
+        super().__init__(" ".join(told))
 
 
 class ChatTurnRefusedError(TurnledgerError, ValueError):

@@ -25,6 +25,7 @@ from turnledger.runtime.agent.prompts.difference import difference_of
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
+from turnledger.runtime.agent.run_control import check_cancelled
 from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.agent.tools.tool import ToolRegistry
 from turnledger.runtime.bus import EventBus
@@ -47,6 +48,7 @@ from turnledger.runtime.loop.context import (
     render,
 )
 from turnledger.runtime.loop.decide import (
+    AskApproval,
     Begin,
     CallModel,
     Doubt,
@@ -185,9 +187,11 @@ class Evaluation(Generic[OutputT]):
         self, context: EvaluationContext[OutputT], effects: Effects
     ) -> PromptResponse[OutputT]:
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
+        asking = frozenset(tool.name for tool in context.tools if tool.needs_approval is not False)
         while True:
+            check_cancelled()
             context.journal.check_claim()
-            effect = decide(context.journal.known, context.evaluation_id, policies)
+            effect = decide(context.journal.known, context.evaluation_id, policies, asking)
             match effect:
                 case Begin():
                     _begin(context)
@@ -196,6 +200,8 @@ class Evaluation(Generic[OutputT]):
                     call_model(context, effects, effect)
                 case Doubt():
                     doubt(context, effect.calls)
+                case AskApproval():
+                    effects.ask_approval(context, effect.calls)
                 case Settle():
                     settle(context, effect.calls)
                 case RunTools():

@@ -24,7 +24,7 @@ from turnledger.runtime.checkpoints.save import Saved, saved_in
 from turnledger.runtime.errors import AgentMismatchError, CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.optimize import SERVES_TAG
-from turnledger.runtime.recovery.request_types import type_name
+from turnledger.runtime.recovery.request_types import takes_type
 from turnledger.runtime.recovery.run_reader import RunReader
 
 logger = logger_of("turnledger.recovery")
@@ -66,10 +66,10 @@ def _interrupted(host: LoopHost, ledger: Ledger, info: RunInfo) -> RecoverableRu
         return None
     if LIVE_TAG in info.tags or SERVES_TAG in info.tags or (info.kind == "fork" and not info.epoch):
         return None
-    started, wanted = request_event(ledger, info.run_id), type_name(host.request_type)
+    started = request_event(ledger, info.run_id)
     if started is None or started.request_id is None:
         return None
-    if wanted and started.request_type and started.request_type != wanted:
+    if not takes_type(host.request_type, started.request_type):
         return None
     if ledger.worker_of(info.run_id) is not None:
         return None
@@ -130,7 +130,7 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
     recovery, backend = host.recovery, host.backend
     if backend is None or recovery is None:
         return []
-    wanted, found = type_name(host.request_type), []
+    found = list[RecoverableRun]()
     for run_id in backend.list_incomplete():
         try:
             checkpoint = backend.load(run_id)
@@ -139,7 +139,7 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
         except CheckpointCorruptedError as error:
             logger.warning("run %s is not listed, its checkpoint is corrupted: %s", run_id, error)
             continue
-        if wanted and checkpoint.request_type and checkpoint.request_type != wanted:
+        if not takes_type(host.request_type, checkpoint.request_type):
             continue
         found.append(
             RecoverableRun(

@@ -38,6 +38,7 @@ Cause: TypeAlias = Literal[
     "reducer changed",
     "order of calls changed",
     "parallel_tools changed",
+    "needs_approval changed",
     "time or randomness used",
     "order of a set used",
     "your code raised",
@@ -70,6 +71,10 @@ _ADVICE: dict[Cause, str] = {
     "order of calls changed": "The loop does not run the recorded calls in the recorded order.",
     "parallel_tools changed": (
         "Replay with the recorded number of tool calls at a time, or record the run again."
+    ),
+    "needs_approval changed": (
+        "A call was recorded with or without the question whether it needs approval. Put the "
+        "tool's needs_approval back, or record the run again."
     ),
     "time or randomness used": (
         "Prompts, sessions and reducers read no clock, no random source and make no ids: take "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from turnledger.ledger import (
+    ApprovalRequested,
     CheckpointReached,
     EvaluationFinished,
     EvaluationStarted,
@@ -132,6 +133,8 @@ def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
     detail = f"{record.tag} was recorded, and {made.tag} came"
     if isinstance(made, SliceEventApplied) and _differs_from_itself(probe, made):
         cause, detail = "time or randomness used", f"seen in what {made.slice} is given"
+    elif any(isinstance(one, ApprovalRequested) for one in (recorded, made)):
+        cause = "needs_approval changed"
     elif all(isinstance(one, ToolCallStarted | ToolCallFailed) for one in (recorded, made)):
         cause = "tool schema changed"
     elif isinstance(made, RunFailed) and isinstance(recorded, _ANSWERS) and _refuses_answer(made):

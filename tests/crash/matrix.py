@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from tests.crash.agents import Agent, Clerk, Order
+from tests.crash.agents import Agent, Clerk, Order, decide_approvals
 from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
@@ -195,6 +195,9 @@ def _begin(voice: Voice, plan: dict[str, Any], place: str, step: int) -> None:
 
 
 def _work(plan: dict[str, Any], agent: Agent, step: int) -> None:
+    if plan["kind"] == "approvals":
+        _approved(agent, run_id(plan, step))
+        return
     agent.execute(Order(), run_id=run_id(plan, step))
     if plan["kind"] == "reused":
         agent.execute(Order("beta"), run_id=run_id(plan, step, 1))
@@ -202,6 +205,23 @@ def _work(plan: dict[str, Any], agent: Agent, step: int) -> None:
         for number, order in enumerate(ORDERS["chat"][1:], 1):
             before = run_id(plan, step, number - 1)
             agent.execute(order, run_id=run_id(plan, step, number), continues=before)
+
+
+def _approved(agent: Agent, run: UUID) -> str | None:
+    """Begin a run or go on with it, and decide about its payments as often as it waits for that."""
+    ledger = agent.loop_host.ledger
+    assert ledger is not None
+    while True:
+        if ledger.head(run) and ledger.run(run).status == "completed":
+            return None
+        try:
+            if ledger.head(run):
+                return agent.recover(run)[0].text
+            return agent.execute(Order(), run_id=run)[0].text
+        except DecisionRequiredError as waits:
+            if not waits.approvals:
+                raise  # in doubt
+            decide_approvals(ledger, run, waits.approvals)
 
 
 def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: int) -> None:
@@ -218,6 +238,8 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
             shutil.rmtree(agent.host)  # as on another machine
         outcome = _finished(plan, agent, step, ledger)
+        if plan["kind"] == "approvals":
+            outcome["replayed"] = _replayed(plan, place, ledger, run_id(plan, step))
         if isinstance(agent, Clerk):
             outcome["divergence"] = _divergence(plan, place, ledger, run_id(plan, step))
         if plan["kind"] == "chat":
@@ -235,7 +257,9 @@ def _finished(
         run = run_id(plan, step, number)
         try:
             known = {found.run_id for found in agent.list_recoverable()}
-            if run in known:
+            if plan["kind"] == "approvals":
+                told["text"] = _approved(agent, run)
+            elif run in known:
                 told["text"] = agent.recover(run)[0].text
             elif number and plan["kind"] == "chat" and not _has_begun(agent, ledger, run):
                 agent.execute(order, run_id=run, continues=run_id(plan, step, number - 1))
@@ -258,6 +282,15 @@ def _finished(
                     told["outcome"] += state_at(ledger, inner.run_id).outcome_digest
             told["doubts"] += _doubts(ledger, run)
     return {**told, "effects": agent.effects()}
+
+
+def _replayed(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> list[Any]:
+    """What a replay finds; what its tools did, and what they were asked: nothing."""
+    agent = _agent(plan, place, ledger, lambda name: None)
+    before = agent.effects()
+    found = replay(ledger, run, loop=agent).divergence
+    assert agent.effects() == before
+    return [*([found.summary] if found is not None else []), *agent.asked]
 
 
 def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> str:

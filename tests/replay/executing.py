@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-from tests.crash.agents import KINDS, SCRIPTS, Agent, Order, Paid, Pay
+from tests.crash.agents import KINDS, SCRIPTS, Agent, Order, Paid, Pay, decide_approvals
 from turnledger.ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
 from turnledger.runtime import (
     DecisionRequiredError,
@@ -150,6 +150,16 @@ def _asked(kind: str, folder: Path, ledger: Ledger) -> UUID:
     return run
 
 
+def _approved(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """It waits for approval; one payment is approved, one denied, one edited."""
+    run = new_run_id()
+    with contextlib.suppress(DecisionRequiredError):
+        agent(kind, folder, ledger, on_interrupt="ask").execute(Order(), run_id=run)
+    decide_approvals(ledger, run, ["a2", "a3", "a4"])
+    agent(kind, folder, ledger, on_interrupt="ask").recover(run)
+    return run
+
+
 def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
     """Killed in a tool; the texts that it was begun with are edited before it is recovered."""
     run, store = new_run_id(), LedgerOverridesStore(ledger)
@@ -205,6 +215,7 @@ RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
     "edited-overrides": ("sequential", _overridden, "retry"),
     # By programs of catalogue 5: the last run of the history, and the two before it.
     "chat": ("chat", _chat, "retry"),
+    "approvals": ("approvals", _approved, "ask"),
 }
 
 

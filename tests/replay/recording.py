@@ -21,6 +21,8 @@ from uuid import uuid5
 
 from tests.replay.script import BEGIN, NAMESPACE, FixedClock, Script, change, declarations
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -234,6 +236,42 @@ def in_doubt_and_decided(script: Script) -> None:
     script.finish(script.reply("Both are paid."), "paid")
 
 
+def approvals(script: Script) -> None:
+    """One call needs no approval; of the others one is approved, one denied, one edited."""
+    script.begin()
+    script.evaluate(user="Pay the invoices.")
+    amounts = {"call-1": 1, "call-2": 20, "call-3": 30, "call-4": 40}
+    script.reply("", *((call, "pay", f'{{"cents":{cents}}}') for call, cents in amounts.items()))
+    for call, cents in amounts.items():
+        evaluation_id = script.evaluation_id
+        script.commit(
+            ApprovalRequested(
+                evaluation_id=evaluation_id, call_id=call, name="pay", needed=cents > 10
+            )
+        )
+    script.start("call-1", "pay")
+    script.result("call-1", "pay", "paid")
+    waiting = ("call-2", "call-3", "call-4")
+    script.commit(RunWaiting(reason="these calls need a person's approval", call_ids=waiting))
+    script.commit(ApprovalDecided(call_id="call-2", decision="approved", decided_by="ann"))
+    script.commit(
+        ApprovalDecided(call_id="call-3", decision="denied", text="too much", decided_by="ann")
+    )
+    script.commit(
+        ApprovalDecided(
+            call_id="call-4", decision="edited", arguments='{"cents":4}', decided_by="bob"
+        )
+    )
+    script.claim("worker-2")
+    script.commit(RunResumed(attempt=1, from_version=script.ledger.head(script.run_id)))
+    script.fail("call-3", "pay", "too much")
+    script.start("call-2", "pay")
+    script.result("call-2", "pay", "paid")
+    script.start("call-4", "pay")
+    script.result("call-4", "pay", 'It was called with {"cents":4} instead of yours.\n\npaid')
+    script.finish(script.reply("Two are paid."), "paid")
+
+
 def media(script: Script) -> None:
     script.begin()
     script.evaluate()
@@ -394,6 +432,7 @@ KINDS: dict[str, Callable[[Script], None]] = {
         reused_session,
         fork,
         in_doubt_and_decided,
+        approvals,
         media,
         parked_and_abandoned,
         retired_tag,

@@ -43,6 +43,7 @@ def test_an_agents_history_is_what_todays_code_does(
         for found in (replay(ledger, run), replay(ledger, run, loop=loop)):
             assert found.divergence is None, str(found.divergence)
             assert found.version == ledger.head(run)
+    assert loop.asked == []
     assert not (tmp_path / "effects").exists()
 
 

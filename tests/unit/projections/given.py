@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     Codec,
     EvaluationStarted,
     EvaluationSuperseded,
@@ -140,6 +142,16 @@ def fails(call_id: str = "c1", message: int = 2) -> ToolCallFailed:
 
 def doubts(call_id: str = "c1") -> ToolCallInDoubt:
     return ToolCallInDoubt(evaluation_id="e1", call_id=call_id, name="search")
+
+
+def asks_approval(call_id: str = "c1", *, needed: bool = True) -> ApprovalRequested:
+    """It was found out whether a call of `search` needs approval."""
+    return ApprovalRequested(evaluation_id="e1", call_id=call_id, name="search", needed=needed)
+
+
+def approval(decision: Any, call_id: str = "c1", **fields: Any) -> ApprovalDecided:
+    """A person's decision about a call that needs approval."""
+    return ApprovalDecided(call_id=call_id, decision=decision, **fields)
 
 
 def amends(message: int, text: str) -> ToolMessageAmended:

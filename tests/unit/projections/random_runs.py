@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.ledger.strategies import events
 from tests.unit.projections.given import PARENT, START, ident
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     CheckpointCleared,
     CheckpointReached,
     CustomEvent,
@@ -178,6 +180,14 @@ small_world: st.SearchStrategy[Event] = st.one_of(
     st.builds(ToolCallInDoubt, **of_call),
     st.builds(
         ToolCallDecided, call_id=calls, decision=st.sampled_from(["completed", "failed", "retry"])
+    ),
+    st.builds(ApprovalRequested, **of_call, needed=st.booleans()),
+    st.builds(
+        ApprovalDecided,
+        call_id=calls,
+        decision=st.sampled_from(["approved", "denied", "edited"]),
+        attempt=st.integers(0, 1),
+        arguments=st.sampled_from(["", "{}"]),
     ),
     st.builds(ModelCalled, **of_model, request_digest=st.just("r"), model=texts),
     st.builds(
