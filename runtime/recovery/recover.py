@@ -411,6 +411,11 @@ def recover_from_checkpoint(
         run_id: The run.
         options: What the caller asked for.
     """
+    if options.prompt == "accept":
+        raise InvalidInputError(
+            "prompt='accept' needs a ledger: a checkpoint does not say which evaluation goes on "
+            "from which. Give the loop a ledger, or recover with prompt='recorded'."
+        )
     backend = host.backend
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:

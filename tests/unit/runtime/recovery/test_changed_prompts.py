@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from tests.agent import Crash, task
+from tests.agent import Crash, says, task
+from tests.unit.runtime.chats import Chat
 from tests.unit.runtime.loops import (
     ANSWER,
     Answer,
@@ -426,3 +427,28 @@ def test_an_answer_that_was_given_is_not_asked_for_again(ledger: Ledger) -> None
     assert Edited(tail([]), ledger=ledger).recover(run, prompt="accept")[0].output == Answer(3)
     assert len(events(ledger, run, ModelCalled)) == 1
     assert replayed(ledger, run, Edited).divergence is None
+
+
+def test_a_chat_goes_on_under_an_accepted_prompt(ledger: Ledger) -> None:
+    """The turns before it, its own message once, and the next turn after it."""
+    first = Chat(ledger=ledger).execute("one")[0].run_id
+    run = new_run_id()
+    with pytest.raises(Crash):
+        Chat(ledger=ledger, in_tool=crash_in("c2")).execute("two", run_id=run, continues=first)
+    seen = list[Any]()
+
+    def model(request: Any) -> Reply:
+        seen.append(request)
+        return says("Done.")
+
+    edited = Chat(model, ledger=ledger, system="Be very brief.")
+    assert edited.recover(run, prompt="accept")[0].text == "Done."
+    (request,) = seen
+    assert "Be very brief." in request.system
+    said = [block.text for turn in request.turns for block in turn.blocks if hasattr(block, "text")]
+    assert said == ["one", "3 turns: one", "two"]
+    with Ledger.open("memory://") as nowhere:
+        found = replay(ledger, run, loop=Chat(ledger=nowhere, system="Be very brief."))
+    assert found.divergence is None, str(found.divergence)
+    edited.execute("three", continues=run)
+    assert len(seen[1].turns) == len(request.turns) + 2
