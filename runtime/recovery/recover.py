@@ -55,12 +55,7 @@ from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.find import check_agent
-from turnledger.runtime.recovery.prompt_check import (
-    CHOICES,
-    CheckedPrompt,
-    OnChangedPrompt,
-    check_prompt,
-)
+from turnledger.runtime.recovery.prompt_check import OnChangedPrompt, PromptCheck, goes_back
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
@@ -127,7 +122,8 @@ def recover_from_ledger(
     _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
-    checked = _checked_prompt(host, ledger, reader, session, options)
+    prompt_check = PromptCheck(host, session, options.prompt)
+    prompt_check.before_claim(ledger, reader)
     with claimed(
         ledger,
         run_id,
@@ -148,10 +144,10 @@ def recover_from_ledger(
         )
         used = reader.time_used
         latest = journal.state.checkpoints.latest
-        goes_back = _goes_back(journal.state)
-        checked = _checked_again(host, session, journal, request, options, checked)
+        checked = prompt_check.after_claim(journal, request)
         resumed = _count_attempt(host, run_id, journal, checked.choice, options.decided_by)
-        consent = [] if goes_back else options.consent(journal, reader.in_doubt(journal.state))
+        is_back = goes_back(journal.state)
+        consent = [] if is_back else options.consent(journal, reader.in_doubt(journal.state))
         opening = session.attach(journal)
         if started.kind == "fork" and not has_begun(journal):
             journal.add(*opening)
@@ -181,53 +177,6 @@ def recover_from_ledger(
             resumed=resumed,
         )
         return _recovered(work, latest), session
-
-
-def _checked_prompt(
-    host: LoopHost, ledger: Ledger, reader: RunReader, session: Session, options: RecoveryOptions
-) -> CheckedPrompt | None:
-    """Check the prompt before the claim; None if that can only be done after it.
-
-    Then another worker has the run, or it goes back to a state that is not restored yet.
-    """
-    run_id, started = reader.run_id, reader.known.progress.started
-    if started is None or ledger.worker_of(run_id) is not None:
-        return None
-    known = reader.declare(session.declarations, again=True)
-    if _goes_back(known.run):
-        return None
-    session.session_id = started.session_id or session.session_id
-    request = request_from(str(run_id), host.request_type, started.request_type, started.request)
-    # Without a claim, and nothing is ever added to it.
-    journal = Journal(
-        ledger, run_id, declarations=session.declarations, clock=host.clock, known=known
-    )
-    return check_prompt(host, session, journal, request, options.prompt)
-
-
-def _checked_again(
-    host: LoopHost,
-    session: Session,
-    journal: Journal,
-    request: Any,
-    options: RecoveryOptions,
-    checked: CheckedPrompt | None,
-) -> CheckedPrompt:
-    """The prompt once the run is claimed: it is checked again if the run went on since."""
-    version = journal.committed.version
-    if _goes_back(journal.state):
-        # The evaluation is not restored yet: it finds itself whether the prompt differs.
-        return CheckedPrompt(version, choice=CHOICES[options.prompt])
-    if checked is not None and version <= checked.version + 1:  # the claim is one event
-        return checked
-    prompt = checked.prompt if checked is not None else None
-    return check_prompt(host, session, journal, request, options.prompt, prompt)
-
-
-def _goes_back(state: RunState) -> bool:
-    """Whether the run goes back to a checkpoint that a user saved."""
-    latest = state.checkpoints.latest
-    return latest is not None and latest.stored is not None
 
 
 def has_begun(journal: Journal) -> bool:
@@ -450,7 +399,7 @@ def recover_from_checkpoint(
     state = ExecutionState(session=session, resources=host.resources())
     _go_back_to(checkpoint, state, journal)
     journal.commit()
-    checked = check_prompt(host, session, journal, request, options.prompt)
+    checked = PromptCheck(host, session, options.prompt).check(journal, request)
     if checked.choice:
         by = options.decided_by
         journal.add(_resumed(journal, saved.attempts + 1, checked.choice, by))
