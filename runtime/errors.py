@@ -219,7 +219,7 @@ class PromptDifference:
         if self.text:
             lines = self.text.splitlines()[2:]  # after the two of the heading
             new, gone = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-            parts.append(f"the text has {new} new lines and lacks {gone}")
+            parts.append(f"{new} lines of text added, {gone} removed")
         for what, names in (
             ("added", self.tools_added),
             ("removed", self.tools_removed),
@@ -227,7 +227,7 @@ class PromptDifference:
         ):
             if names:
                 parts.append(f"tools {what}: {', '.join(names)}")
-        return "; ".join(parts) or "its output type, its opening messages or the order of its tools"
+        return "; ".join(parts) or "another output type, opening messages or order of tools"
 
     def __str__(self) -> str:
         parts = (self.text, f"{self.summary[:1].upper()}{self.summary[1:]}.", self.tools)
@@ -257,11 +257,10 @@ class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's na
         self.what, self.recorded, self.found = what, recorded, found
         self.run_id, self.difference = run_id, difference
         began = f"Run {run_id}" if run_id else "The conversation"
-        differs = f" What differs: {difference.summary}." if difference is not None else ""
-        super().__init__(
-            f"{began} began with another prompt: its {what} is recorded as {recorded!r} and is "
-            f"now {found!r}.{differs} {self._ways_on()}"
-        )
+        differs = f"its {what} is recorded as {recorded!r} and is now {found!r}"
+        if difference is not None and what != "name":
+            differs = difference.summary
+        super().__init__(f"{began} began with another prompt: {differs}. {self._ways_on()}")
 
     def _ways_on(self) -> str:
         if not self.run_id:

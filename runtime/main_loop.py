@@ -74,6 +74,7 @@ from turnledger.runtime.loop.optimize import (
 from turnledger.runtime.loop.run import RunWork, run_to_end
 from turnledger.runtime.recovery.chat_turn import ContinuedRun
 from turnledger.runtime.recovery.find import recoverable
+from turnledger.runtime.recovery.prompt_check import OnChangedPrompt
 from turnledger.runtime.recovery.recover import (
     RecoveryOptions,
     recover_from_checkpoint,
@@ -241,6 +242,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         deadline: Deadline | timedelta | None = None,
         max_turns: int | None = None,
         retry_in_doubt: bool = False,
+        prompt: OnChangedPrompt = "check",
         decided_by: str = "",
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run an interrupted run to its end.
@@ -257,7 +259,11 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             retry_in_doubt: Run calls in doubt again, although they may have happened. The
                 consent is recorded with the resume, once the prompt was checked, and holds for
                 this attempt of the run alone.
-            decided_by: Who gives that consent.
+            prompt: What to do if the prompt is not the recorded one. "check" is a PromptMismatch
+                that has the difference, before anything is written. "recorded" goes on with the
+                recorded text and tools, if the program has these tools as they were. "accept"
+                goes on with the new prompt: its evaluation begins with what was said so far.
+            decided_by: Who gives that consent, or accepts the prompt.
         """
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
@@ -265,6 +271,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             deadline=deadline,
             max_turns=checked_turns(max_turns),
             retry_in_doubt=retry_in_doubt,
+            prompt=prompt,
             decided_by=decided_by,
         )
         try:

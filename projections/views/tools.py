@@ -16,6 +16,7 @@ import msgspec
 from turnledger.ledger import (
     ApprovalDecided,
     ApprovalRequested,
+    EvaluationStarted,
     EvaluationSuperseded,
     InnerMessage,
     MessageAppended,
@@ -57,6 +58,7 @@ class PendingTools(BulkProjection[ToolsState]):
     reads = (
         RunStarted,
         RunResumed,
+        EvaluationStarted,
         MessageAppended,
         ToolCallStarted,
         ToolCallCompleted,
@@ -327,6 +329,18 @@ class _Folding(Folding[ToolsState]):
             if call.evaluation_id == event.evaluation_id:
                 self._put(key, msgspec.structs.replace(call, superseded=True))
 
+    def _evaluation_started(self, event: EvaluationStarted, record: Record) -> None:
+        """Hand the open calls of an evaluation to the one that was accepted in its place."""
+        if not event.accepted:
+            return
+        for key, call in list(self._open.items()):
+            if call.evaluation_id == event.after and not call.superseded:
+                self._open = without_item(self._open, key)
+                moved = msgspec.structs.replace(call, evaluation_id=event.evaluation_id)
+                self._put(call_key(event.evaluation_id, call.call_id), moved)
+                if self._first.get(event.evaluation_id) is None:
+                    self._first = self._first.put(event.evaluation_id, call.number)
+
     def _run_started(self, event: RunStarted, record: Record) -> None:
         if not event.keeps_conversation:
             self.__init__(ToolsState())  # type: ignore[misc]
@@ -355,6 +369,7 @@ _StatusEvent = ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallIn
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
     RunResumed: _Folding._resumed,
+    EvaluationStarted: _Folding._evaluation_started,
     MessageAppended: _Folding._message,
     ToolCallStarted: _Folding._started,
     ToolCallCompleted: _Folding._completed,

@@ -30,6 +30,7 @@ from turnledger.ledger import (
     ToolCallCompleted,
     ToolCallFailed,
 )
+from turnledger.ledger.events.types import PromptChoice
 from turnledger.projections import Projection
 from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
@@ -79,6 +80,11 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it is to be gone on with: it has begun, and was not superseded."""
+        return not self.superseded and self.sequence > 0
+
+    @property
     def recorded(self) -> RecordedPrompt | None:
         """The prompt that the evaluation was begun with."""
         return None if self.started is None else RecordedPrompt.of(self.started, self.system)
@@ -105,6 +111,10 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     # Replies of the model in this run, and the cause of the failure that it ended with.
     replies: int = 0
     failed_by: str = ""
+    # How the last resume said that the run goes on under a changed prompt, and who did, until it
+    # was used.
+    prompt_choice: PromptChoice = ""
+    prompt_by: str = ""
 
     @property
     def next_attempt(self) -> int:
@@ -171,6 +181,7 @@ class Progress(Projection[ProgressState]):
                     evaluation=evaluation,
                     evaluations=state.evaluations + 1,
                     prompted_at=at,
+                    prompt_choice="" if event.accepted else state.prompt_choice,
                 )
             case MessageAppended():
                 return _message_appended(state, event)
@@ -188,8 +199,14 @@ class Progress(Projection[ProgressState]):
             case RunFailed():
                 return change(state, failed_by=event.cause)
             case RunResumed():
-                resumed = change(state, attempts=event.attempt, steps_at_resume=state.steps)
-                return change(resumed, failed_by="")
+                return change(
+                    state,
+                    attempts=event.attempt,
+                    steps_at_resume=state.steps,
+                    failed_by="",
+                    prompt_choice=event.prompt,
+                    prompt_by=event.prompt_by,
+                )
             case ModelReplied():
                 return _of_evaluation(change(state, replies=state.replies + 1), event)
             case _:
@@ -239,11 +256,28 @@ def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
         event = change(event, agent=first.agent)
     if first is not None and event.max_turns is None:
         event = change(event, max_turns=first.max_turns)
-    return change(state, started=event, tool_calls_completed=0, replies=0, failed_by="")
+    return change(
+        state, started=event, tool_calls_completed=0, replies=0, failed_by="", prompt_choice=""
+    )
 
 
 def _new_evaluation(state: ProgressState, event: EvaluationStarted) -> EvaluationProgress:
-    """One that begins; with `after`, it has what providers sent beyond the messages before it."""
+    """One that begins; with `after`, it has what providers sent beyond the messages before it.
+
+    One that was accepted is as far as the one before it, and counts its own messages and turns.
+    """
+    found = state.of(event.after)
+    if event.accepted and found is not None:
+        return change(
+            found,
+            evaluation_id=event.evaluation_id,
+            prompt_ns=event.prompt_ns,
+            prompt_key=event.prompt_key,
+            sequence=0,
+            turn=0,
+            finished=False,
+            output=None,
+        )
     new = EvaluationProgress(
         evaluation_id=event.evaluation_id,
         prompt_ns=event.prompt_ns,
@@ -269,7 +303,8 @@ def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressS
         sequence=max(found.sequence, message.sequence + 1),
         turn=max(found.turn, message.turn),
         system=message.content if message.role == "system" else found.system,
-        replied=by_assistant,
+        # The system text stands before the conversation, wherever it is recorded.
+        replied=found.replied if message.role == "system" else by_assistant,
         reply_id=message.message_id if by_assistant else found.reply_id,
         calls=found.calls + (len(message.tool_calls) if by_assistant else 0),
         reply_text=message.content if by_assistant else found.reply_text,
@@ -293,6 +328,7 @@ def _of_evaluation(state: ProgressState, event: Any) -> ProgressState:
             found = _model_replied(found, event)
         case EvaluationFinished():
             found = change(found, finished=True, output=event.output)
+            state = change(state, prompt_choice="")
         case EvaluationSuperseded():
             found = change(found, superseded=True)
         case OutputRejected():

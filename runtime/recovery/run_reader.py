@@ -51,11 +51,14 @@ class RunReader:
     """
 
     def __init__(self, ledger: Ledger, run_id: UUID) -> None:
+        self.run_id = run_id
         self.known = Known.initial()
         # Calls that were decided about in this run itself, and not in what it was forked from.
         self._decided: set[str] = set()
         self._reader = ledger.checked(run_id)
         self._of_slices: list[Record] = []
+        # How many changes of a session's declarations session state was folded by.
+        self._changes: int | None = None
         self._used = timedelta(0)
         self._began: datetime | None = None
         self._last: datetime | None = None
@@ -72,11 +75,20 @@ class RunReader:
         """
         self.known = self.known.after(self._noted(self._reader.read_on()))
 
-    def declare(self, declarations: Declarations) -> Known:
-        """Read on, and fold session state by these declarations. Nothing is read after this."""
+    def declare(self, declarations: Declarations, *, again: bool = False) -> Known:
+        """Fold session state by these declarations, and read on.
+
+        Args:
+            declarations: The types and reducers of a session.
+            again: It is declared again later: what that takes is kept, as code of the user's may
+                declare more until then.
+        """
+        if self._changes != len(declarations.changes):
+            self._changes = len(declarations.changes)
+            self.known = self.known.declared(declarations, self._of_slices)
         self.read_on()
-        self.known = self.known.declared(declarations, self._of_slices)
-        self._of_slices = []
+        if not again:
+            self._of_slices = []
         return self.known
 
     def in_doubt(self, state: RunState | None = None) -> tuple[ToolCallView, ...]:

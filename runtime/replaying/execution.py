@@ -2,11 +2,14 @@
 
 An attempt is what one process did: a run that was interrupted and recovered has several. Within
 an attempt every step of the loop is compared; what was recorded between two attempts is taken as
-it was. The user's code runs, but no effect of it reaches the world.
+it was. So is all that came before a person chose how the run goes on under a changed prompt, if
+this program does not have the prompt of that time. The user's code runs, but no effect of it
+reaches the world.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,6 +21,7 @@ import msgspec
 
 from turnledger.ledger import (
     CheckpointReached,
+    EvaluationStarted,
     Event,
     InvalidInputError,
     Ledger,
@@ -72,6 +76,9 @@ class Execution:
         self, ledger: Ledger, run: UUID, records: Iterator[Record], loop: MainLoop[Any, Any]
     ) -> None:
         self.attempts = 0
+        # The evaluations before the run's last choice about a changed prompt, if this program's
+        # is another: they were taken as recorded.
+        self.not_compared: tuple[str, ...] = ()
         self._run = run
         # The user's code without its listeners, resources and checkpoint files: listeners heard
         # of the run when it was live, and what files were is on record.
@@ -118,8 +125,13 @@ class Execution:
             started = self._begin()
             goes_on = started is not None and (started.kind != "fork" or self._goes_on())
             while goes_on:
-                self._attempt()
-                goes_on = self._goes_on()
+                try:
+                    self._attempt()
+                    goes_on = self._goes_on()
+                except Diverged:
+                    if not self._take_to_choice():
+                        raise
+                    goes_on = self._goes_on()
         except RecordOver:
             return None
         except Diverged as stopped:
@@ -214,6 +226,38 @@ class Execution:
                 journal.diverged("the end of the run")
             journal.take()  # it was abandoned, or something was appended after its end
         return False
+
+    def _take_to_choice(self) -> bool:
+        """Take what came before the run's last choice about a changed prompt; whether there is one.
+
+        The program that began the run had another prompt: what it did is taken as it was, and
+        this one is compared from the choice on.
+        """
+        journal = self._journal
+        at = self._last_choice()
+        underway = journal.last_known().progress.evaluation
+        if at < self._next_version():
+            return False
+        taken = [underway.evaluation_id] if underway is not None and underway.goes_on else []
+        while self._next_version() < at:
+            event = journal.take().event
+            if isinstance(event, EvaluationStarted):
+                taken.append(event.evaluation_id)
+        self.not_compared = tuple(dict.fromkeys(taken))
+        return True
+
+    def _last_choice(self) -> int:
+        """The version of the last RunResumed that says how a changed prompt is dealt with."""
+        found = 0
+        for record in self._journal.ledger.read(self._run):
+            if record.tag == RunResumed.tag:
+                assert isinstance(record.event, RunResumed)
+                found = record.version if record.event.prompt else found
+        return found
+
+    def _next_version(self) -> int:
+        record = self._cursor.peek()
+        return record.version if record is not None else sys.maxsize
 
     def _go_back(self, phase: str) -> None:
         """Take what recovery restored from a checkpoint that a user saved."""

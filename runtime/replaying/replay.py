@@ -68,6 +68,9 @@ class Replayed:
     # Ids of evaluations whose overridden texts are not to be had any more: their prompt was
     # taken from the record, and the rest of it compared.
     recorded_prompts: tuple[str, ...] = ()
+    # Ids of evaluations under another prompt, before the run was recovered with the recorded
+    # prompt or with one that was accepted: taken as recorded, not compared.
+    not_compared_evaluations: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -120,6 +123,7 @@ def replay(
         done.attempts,
         done.taken_calls,
         recorded_prompts=done.recorded_prompts,
+        not_compared_evaluations=done.not_compared,
     )
 
 

@@ -8,6 +8,11 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.changed_prompt import (
+    changed_prompt_options,
+    choice_of,
+    showing_difference,
+)
 from turnledger.adapters.cli.operate.decide import user_name
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
@@ -56,21 +61,41 @@ turnledger recover --all --app myagent:loop""",
 @flag("--all", "everything", help="All runs that can be recovered.")
 @loop_option
 @turns_option
-def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None) -> None:
+@changed_prompt_options
+def recover(
+    run: UUID | None,
+    everything: bool,
+    app: str,
+    max_turns: int | None,
+    recorded_prompt: bool,
+    accept_prompt: bool,
+    by: str | None,
+) -> None:
     """Resume interrupted runs and run them to their end.
 
     FACTORY is your code: it is called with the ledger and returns the loop. Exits with 7 if
     another worker holds the run, with 8 if it waits for a decision; with --all with the
     highest code of all. SIGTERM and Ctrl-C stop it and leave the run resumable.
+
+    A run that was begun with another prompt is refused before anything is written, and the
+    difference is shown: its text, and its tools. --recorded-prompt goes on with the recorded
+    one, --accept-prompt with that of your code, after what was said so far. The choice and who
+    made it are recorded.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
+    prompt, chosen_by = choice_of(
+        recorded=recorded_prompt, accept=accept_prompt, by=by, one_run=run is not None
+    )
     with open_ledger() as ledger, ending_on_sigterm():
         loop = load_loop(app, ledger)
         if run is not None:
             if not ledger.head(run):
                 raise RunNotFoundError(str(run))
-            response, _ = loop.recover(run, max_turns=max_turns)
+            with showing_difference():
+                response, _ = loop.recover(
+                    run, max_turns=max_turns, prompt=prompt, decided_by=chosen_by
+                )
             _print(_recovered(run, response), "recovered")
             return
         finish(_recover_all(loop, max_turns))

@@ -11,7 +11,7 @@ import msgspec
 from turnledger.ledger import BlobNotFoundError, OfferedTool, blob_name
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
-from turnledger.runtime.agent.prompts.render import RenderedPrompt
+from turnledger.runtime.agent.prompts.render import NO_TOOLS, RenderedPrompt
 from turnledger.runtime.errors import PromptDifference
 
 
@@ -50,13 +50,16 @@ def difference_of(
         except (BlobNotFoundError, IntegrityFailureError, ValueError):
             return None  # its blob is missing or damaged
 
-    changes = ToolChanges.between(recorded.tools, rendered.offered)
+    # Old records and checkpoint files do not name their tools.
+    is_known = recorded.tools or recorded.tools_digest == NO_TOOLS
+    was = recorded.tools if is_known else rendered.offered
+    changes = ToolChanges.between(was, rendered.offered)
     return PromptDifference(
         text=diff_of(recorded.text, rendered.text),
         tools_added=changes.added,
         tools_removed=changes.removed,
         tools_changed=changes.changed,
-        tools=diff_of_tools(recorded.tools, rendered.offered, spec),
+        tools=diff_of_tools(was, rendered.offered, spec),
     )
 
 
