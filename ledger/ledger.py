@@ -162,7 +162,7 @@ class Ledger:
             store.close()
             raise
         ledger = cls(store, codec=codec, clock=clock or SystemClock())
-        ledger.url = _absolute(os.fspath(url))
+        ledger.url = absolute_url(os.fspath(url))
         return ledger
 
     def __enter__(self) -> Self:
@@ -174,6 +174,11 @@ class Ledger:
     def close(self) -> None:
         """Close the store; leases held through this ledger are void at once."""
         self._store.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to the process that this one was forked from."""
+        return self._store.is_closed
 
     @property
     def store(self) -> Store:
@@ -699,7 +704,7 @@ def _check_page(size: int) -> None:
         raise InvalidInputError(f"Invalid page_size {size}: expected 1 or more.")
 
 
-def _absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """The URL with an absolute path: it names the same ledger in any working directory."""
     path, query = split_sqlite(url)
     if "://" in path:

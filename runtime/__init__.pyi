@@ -43,6 +43,7 @@ from turnledger.runtime.checkpoints import LedgerCheckpointBackend as LedgerChec
 from turnledger.runtime.checkpoints import RecoverableRun as RecoverableRun
 from turnledger.runtime.checkpoints import RecoveryConfig as RecoveryConfig
 from turnledger.runtime.checkpoints import SnapshotableFilesystem as SnapshotableFilesystem
+from turnledger.runtime.errors import AgentMismatchError as AgentMismatchError
 from turnledger.runtime.errors import BudgetExceededError as BudgetExceededError
 from turnledger.runtime.errors import CheckpointCorruptedError as CheckpointCorruptedError
 from turnledger.runtime.errors import CheckpointExpiredError as CheckpointExpiredError

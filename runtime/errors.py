@@ -293,6 +293,20 @@ class CheckpointCorruptedError(RecoveryError):
     """A checkpoint can't be decoded."""
 
 
+class AgentMismatchError(RecoveryError):
+    """The run belongs to an agent of another name than this loop has."""
+
+    def __init__(self, run_id: str, *, expected: str, found: str) -> None:
+        self.expected, self.found = expected, found
+        whose = f"belongs to the agent {found!r}" if found else "belongs to a loop without a name"
+        mine = f"this one is {expected!r}" if expected else "this loop has no name"
+        super().__init__(
+            f"Run {run_id} {whose}; {mine}. Use the agent that began the run"
+            + (f": the one with name={found!r}." if found else "."),
+            run_id=run_id,
+        )
+
+
 class RequestTypeMismatchError(RecoveryError):
     """The run's request has another type than this loop takes."""
 

@@ -42,7 +42,7 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.bus import ControlBus
+from turnledger.runtime.bus import ControlBus, InProcessEventBus
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointBackend,
     RecoverableRun,
@@ -126,7 +126,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
 
     Args:
         adapter: The provider.
-        bus: Where requests come from and events are published.
+        bus: Where requests come from and events are published; by default one of its own.
+        name: The name of the agent. It is recorded with each run, and the loop recovers, lists
+            and replays runs of this name only. A loop without a name takes those without one.
         config: Default limits.
         recovery: When to make checkpoints, and a backend for them besides the ledger.
         ledger: Where runs are recorded.
@@ -144,7 +146,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self,
         *,
         adapter: ProviderAdapter[OutputT],
-        bus: ControlBus,
+        bus: ControlBus | None = None,
+        name: str = "",
         config: MainLoopConfig | None = None,
         recovery: RecoveryConfig | None = None,
         ledger: Ledger | None = None,
@@ -156,7 +159,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         lease: timedelta = LEASE,
     ) -> None:
         self._adapter = adapter
-        self._bus = bus
+        self._bus: ControlBus = bus if bus is not None else InProcessEventBus()
+        self._name = name
         self._config = config or MainLoopConfig()
         if ledger is None and recovery is not None:
             ledger = _ledger_of(recovery.backend)
@@ -173,7 +177,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                 "RecoveryConfig has no backend, and the loop has no ledger. Give one of them: "
                 "RecoveryConfig(backend=...), or MainLoop(ledger=...)."
             )
-        bus.subscribe(MainLoopRequest, self._handle)
+        self._bus.subscribe(MainLoopRequest, self._handle)
 
     # --- for subclasses ---
 
@@ -181,9 +185,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     def create_prompt(self, request: UserRequestT) -> Prompt[OutputT]:
         """Return the prompt for a request. The same request must give the same prompt."""
 
-    @abstractmethod
     def create_session(self) -> Session:
-        """Return the session for a run: a new one, or one that continues."""
+        """Return the session for a run: a new one, or one that continues. By default a new one."""
+        return Session(bus=self._bus, clock=self._clock)
 
     def needs_optimization(self, session: Session) -> bool:
         """Whether the adapter is to optimize the prompt before an evaluation of it begins.
@@ -196,11 +200,22 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     # --- for callers ---
 
     def execute(
-        self, request: UserRequestT, *, run_id: UUID | None = None
+        self,
+        request: UserRequestT,
+        *,
+        run_id: UUID | None = None,
+        tags: Mapping[str, str] | None = None,
     ) -> tuple[PromptResponse[OutputT], Session]:
-        """Run a request to its end; returns the response, and the session with its state."""
+        """Run a request to its end; returns the response, and the session with its state.
+
+        Args:
+            request: What the prompt is made for; it is recorded.
+            run_id: The id of the new run; by default a new one.
+            tags: Tags of the run, besides those of its session.
+        """
         session = self._made_session()
-        return self._execute(MainLoopRequest(request=request), run_id, session), session
+        asked = MainLoopRequest(request=request)
+        return self._execute(asked, run_id, session, tags), session
 
     def recover(
         self,
@@ -296,6 +311,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             recovery=self._recovery,
             backend=None if in_ledger else backend,
             lease=self._lease,
+            name=self._name,
             tool_timeout=self._config.tool_timeout,
             overrides_store=self._overrides_store,
             overrides_tag=self._overrides_tag,
@@ -341,10 +357,15 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         )
 
     def _execute(
-        self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None, session: Session
+        self,
+        asked: MainLoopRequest[UserRequestT],
+        run_id: UUID | None,
+        session: Session,
+        tags: Mapping[str, str] | None = None,
     ) -> PromptResponse[OutputT]:
         run = run_id or new_run_id()
-        entry, started, request = self._recorded(run, self._started(asked, session), asked.request)
+        first = self._started(asked, session, tags or {})
+        entry, started, request = self._recorded(run, first, asked.request)
         with self._journal(run, entry or started, session) as journal:
             work = RunWork(
                 host=self.loop_host,
@@ -361,7 +382,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         enable_inner_message_recording(session)
         return session
 
-    def _started(self, asked: MainLoopRequest[UserRequestT], session: Session) -> RunStarted:
+    def _started(
+        self, asked: MainLoopRequest[UserRequestT], session: Session, tags: Mapping[str, str]
+    ) -> RunStarted:
         name, payload = recorded_request(self.request_type, asked.request)
         limit = asked.deadline or self._config.deadline
         budget = asked.budget or self._config.budget
@@ -371,12 +394,13 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             request=payload,
             requested_at=asked.created_at,
             session_id=session.session_id,
-            tags=dict(session.tags),
+            tags={**session.tags, **tags},
             deadline=limit.expires_at if isinstance(limit, Deadline) else None,
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
             max_turns=self._config.max_turns,
             catalogue=CATALOGUE,
+            agent=self._name,
         )
         parent = session.run_in(self._ledger) if self._ledger is not None else None
         if self._ledger is None or parent is None:
@@ -464,10 +488,6 @@ class OptimizationLoop(MainLoop[WorkspaceOptimization, Any]):
     def create_prompt(self, request: WorkspaceOptimization) -> Prompt[Any]:
         """Return the prompt by which the digest is written."""
         return self._prompt
-
-    def create_session(self) -> Session:
-        """Return a session for the run alone."""
-        return Session(bus=self._bus, clock=self._clock)
 
     def _directory_for_files(self) -> Mapping[str, Any]:
         self._directories.append(TemporaryDirectory(prefix="turnledger-"))

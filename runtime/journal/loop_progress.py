@@ -216,6 +216,8 @@ def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
             requested_at=first.requested_at,
             session_id=first.session_id,
         )
+    if first is not None and not event.agent:
+        event = change(event, agent=first.agent)
     if first is not None and event.max_turns is None:
         event = change(event, max_turns=first.max_turns)
     return change(state, started=event, tool_calls_completed=0, replies=0, failed_by="")

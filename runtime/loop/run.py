@@ -161,6 +161,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     finally:
         journal.turn_limit = None
         stop()
+    response.run_id = work.run_id
     return response
 
 

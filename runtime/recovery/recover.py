@@ -52,6 +52,7 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
+from turnledger.runtime.recovery.find import agent_saved_in, check_agent
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
@@ -103,6 +104,7 @@ def recover_from_ledger(
     if not ledger.head(run_id):
         _take_over(host, ledger, run_id)
     reader = RunReader(ledger, run_id)
+    check_agent(run_id, reader.known.run.summary.agent, host.name)
     _check_state(host, run_id, reader.known.run)
     if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
         _check_decisions(run_id, reader, options)
@@ -173,6 +175,7 @@ def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     checkpoint = host.backend.load(run_id) if host.backend is not None else None
     if checkpoint is None:
         raise CheckpointNotFoundError(str(run_id))
+    check_agent(run_id, agent_saved_in(checkpoint), host.name)
     _check_age(host, run_id, checkpoint.created_at)
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
 
@@ -293,6 +296,7 @@ def recover_from_checkpoint(
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:
         raise CheckpointNotFoundError(str(run_id))
+    check_agent(run_id, agent_saved_in(checkpoint), host.name)
     _check_age(host, run_id, checkpoint.created_at)
     request = request_from(
         str(run_id), host.request_type, checkpoint.request_type, payload_of(checkpoint)

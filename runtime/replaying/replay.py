@@ -25,6 +25,7 @@ from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, RunState
 from turnledger.runtime.main_loop import MainLoop
+from turnledger.runtime.recovery.find import agent_of, check_agent
 from turnledger.runtime.replaying.divergence import Divergence, diff_of, plain
 from turnledger.runtime.replaying.execution import Execution
 from turnledger.runtime.replaying.journal import TakenCall
@@ -105,6 +106,7 @@ def replay(
     records = ledger.read(run, until=until)
     if loop is None:
         return _folded(run, records, declarations)
+    check_agent(run, agent_of(ledger, run), loop.loop_host.name)
     done = Execution(ledger, run, records, loop)
     divergence = done.run()
     state = done.last_known

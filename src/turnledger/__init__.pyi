@@ -47,3 +47,5 @@ from turnledger.runtime import ToolResult as ToolResult
 from turnledger.runtime import replay as replay
 from turnledger.runtime import what_if as what_if
 from turnledger.runtime.agent.tools.function_tool import tool as tool
+from turnledger.runtime.agents.agent import Agent as Agent
+from turnledger.runtime.agents.result import RunResult as RunResult

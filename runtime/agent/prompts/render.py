@@ -231,8 +231,8 @@ class _Renderer:
         is_summary = shown_as is SectionVisibility.SUMMARY
         override = self.templates.get(path) if section.takes_override else None
         text = self._text(section, params, path, override, is_summary=is_summary)
-        heading = "#" * min(depth + 1, 6) + f" {section.title}"
-        self.page.paragraphs.extend([heading, text] if text else [heading])
+        heading = ["#" * min(depth + 1, 6) + f" {section.title}"] if section.has_heading else []
+        self.page.paragraphs.extend([*heading, text] if text else heading)
         self.page.sections.append(
             ShownSection(path, section.title, shown_as, override is not None and not is_summary)
         )
