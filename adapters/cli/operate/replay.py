@@ -40,7 +40,7 @@ turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live
 )
 @run_argument
 @app_option(
-    help="Your loop, to be executed again: factory(ledger) returns a MainLoop.",
+    help="Your Agent, or a function of the ledger that returns a MainLoop, to be executed again.",
 )
 @version_option(
     "--until",
