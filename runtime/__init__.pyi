@@ -45,6 +45,7 @@ from turnledger.runtime.checkpoints import RecoveryConfig as RecoveryConfig
 from turnledger.runtime.checkpoints import SnapshotableFilesystem as SnapshotableFilesystem
 from turnledger.runtime.errors import AgentMismatchError as AgentMismatchError
 from turnledger.runtime.errors import BudgetExceededError as BudgetExceededError
+from turnledger.runtime.errors import ChatTurnRefusedError as ChatTurnRefusedError
 from turnledger.runtime.errors import CheckpointCorruptedError as CheckpointCorruptedError
 from turnledger.runtime.errors import CheckpointExpiredError as CheckpointExpiredError
 from turnledger.runtime.errors import CheckpointNotFoundError as CheckpointNotFoundError

@@ -54,6 +54,7 @@ from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBacken
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.heartbeat import LEASE, claimed, worker_name
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import (
@@ -71,6 +72,7 @@ from turnledger.runtime.loop.optimize import (
     optimize,
 )
 from turnledger.runtime.loop.run import RunWork, run_to_end
+from turnledger.runtime.recovery.chat_turn import ContinuedRun
 from turnledger.runtime.recovery.find import recoverable
 from turnledger.runtime.recovery.recover import (
     RecoveryOptions,
@@ -105,19 +107,27 @@ class MainLoopConfig:
     of it. `max_turns` is the most replies of the model in one run, over all of its evaluations
     and attempts; None means no limit. `tool_timeout` is for tools that have no time-out of their
     own, in seconds. By default there is none: a time-out moves handlers to other threads, where
-    SQLite connections and event loops of the caller's thread can't be used.
+    SQLite connections and event loops of the caller's thread can't be used. `output_retries` is
+    how often, in one evaluation, the model is asked again for an output that can't be parsed; it
+    is told what is wrong.
     """
 
     deadline: Deadline | timedelta | None = None
     budget: Budget | None = None
     max_turns: int | None = MAX_TURNS
     tool_timeout: float | None = None
+    output_retries: int = 0
 
     def __post_init__(self) -> None:
         checked_turns(self.max_turns)
         seconds = self.tool_timeout
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
+        retries = self.output_retries
+        if type(retries) is not int or retries < 0:
+            raise InvalidInputError(
+                f"Invalid output_retries {retries!r}: expected a whole number, 0 or more."
+            )
 
 
 @explain_methods()
@@ -204,6 +214,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         request: UserRequestT,
         *,
         run_id: UUID | None = None,
+        continues: RecoverableRun | UUID | str | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run a request to its end; returns the response, and the session with its state.
@@ -211,11 +222,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         Args:
             request: What the prompt is made for; it is recorded.
             run_id: The id of the new run; by default a new one.
+            continues: A run that has ended: the new run is the next turn of its chat. The model
+                sees what was said, and tools the session's state and files. ChatTurnRefusedError,
+                and nothing written, if the run has not ended or has calls open.
             tags: Tags of the run, besides those of its session.
         """
+        parent = self._continued(_id_of(continues)) if continues is not None else None
         session = self._made_session()
-        asked = MainLoopRequest(request=request)
-        return self._execute(asked, run_id, session, tags), session
+        return self._execute(MainLoopRequest(request), run_id, session, tags, parent), session
 
     def recover(
         self,
@@ -313,6 +327,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             lease=self._lease,
             name=self._name,
             tool_timeout=self._config.tool_timeout,
+            output_retries=self._config.output_retries,
             overrides_store=self._overrides_store,
             overrides_tag=self._overrides_tag,
             needs_optimization=self.needs_optimization,
@@ -362,20 +377,38 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id: UUID | None,
         session: Session,
         tags: Mapping[str, str] | None = None,
+        parent: ContinuedRun | None = None,
     ) -> PromptResponse[OutputT]:
-        run = run_id or new_run_id()
+        run, host = run_id or new_run_id(), self.loop_host
         first = self._started(asked, session, tags or {})
+        known: Known | None = None
+        if parent is not None:
+            known = parent.declare(session.declarations)
+            first = parent.next_turn(first)
         entry, started, request = self._recorded(run, first, asked.request)
-        with self._journal(run, entry or started, session) as journal:
+        with self._journal(run, entry or started, session, known) as journal:
+            session.session_id = started.session_id or session.session_id
+            state = ExecutionState(session=session, resources=host.resources())
+            if parent is not None:
+                state.restore_recorded(journal.known, journal.blob)
             work = RunWork(
-                host=self.loop_host,
+                host=host,
                 run_id=run,
                 journal=journal,
                 session=session,
                 request=request,
                 started=started,
+                state=state,
             )
             return run_to_end(work)
+
+    def _continued(self, run: UUID) -> ContinuedRun:
+        if self._ledger is None:
+            raise InvalidInputError(
+                f"The loop has no ledger, and so no record of run {run} to continue. Make it with "
+                "MainLoop(ledger=...)."
+            )
+        return ContinuedRun(self._ledger, run, self._name)
 
     def _made_session(self) -> Session:
         session = self.create_session()
@@ -435,9 +468,16 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
 
     @contextmanager
     def _journal(
-        self, run: UUID, started: Entry | RunStarted, session: Session
+        self, run: UUID, started: Entry | RunStarted, session: Session, before: Known | None
     ) -> Iterator[Journal]:
-        """The journal of a new run: claimed in the ledger, or in the session's own memory."""
+        """The journal of a new run: claimed in the ledger, or in the session's own memory.
+
+        Args:
+            run: The new run.
+            started: Its first event.
+            session: Its session, which is attached to the journal.
+            before: The state that it goes on from, if that is folded already.
+        """
         if self._ledger is None:
             assert isinstance(started, RunStarted)
             yield session.begin_run(started)
@@ -449,8 +489,14 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
+        ledger, own = self._ledger, before.version if before is not None else 0
         with claimed(
-            self._ledger, run, declarations=session.declarations, clock=self._clock, claim=claim
+            ledger,
+            run,
+            declarations=session.declarations,
+            clock=self._clock,
+            claim=claim,
+            known=(lambda: before.after(ledger.read(run, after=own))) if before else None,
         ) as journal:
             session.attach(journal)
             yield journal

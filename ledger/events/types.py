@@ -132,6 +132,11 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
         if (self.parent is None) != (type(self.at) is int and self.at == 0):
             raise InvalidEventError("at is the parent's version to go on from, 1 or more")
 
+    @property
+    def keeps_conversation(self) -> bool:
+        """Whether it goes on with what was said in its parent: a fork, or a turn of a chat."""
+        return self.kind in ("fork", "turn")
+
 
 class RunClaimed(BaseEvent, frozen=True, kw_only=True):
     """A worker claimed the run. Only `claim` appends it; other epochs are refused from then on."""

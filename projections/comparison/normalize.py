@@ -52,7 +52,8 @@ from turnledger.projections.run_state.json_diff import DEEPEST
 
 LEFT_OUT: Final = frozenset(
     {
-        *("request_id", "session_id", "parent", "evaluation_id", "message_id"),
+        *("request_id", "session_id", "parent", "evaluation_id", "after"),
+        *("message_id", "asked_id"),
         *("call_id", "call_ids", "tool_call_id"),
         *("requested_at", "deadline", "created_at"),
         *("at", "from_version", "sequence", "turn"),

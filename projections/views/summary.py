@@ -8,6 +8,7 @@ from typing import Any, assert_never, final, get_args
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
     EvaluationFinished,
     EvaluationStarted,
     Record,
@@ -70,6 +71,7 @@ _Read = (
     | EvaluationStarted
     | EvaluationFinished
     | ToolCallDecided
+    | ApprovalDecided
 )
 
 
@@ -104,7 +106,7 @@ class RunSummary(Projection[Summary]):
                 )
             case RunWaiting():
                 return change(state, status="waiting", waiting_for=event.call_ids)
-            case ToolCallDecided():
+            case ToolCallDecided() | ApprovalDecided():
                 left = tuple(call for call in state.waiting_for if call != event.call_id)
                 status = "running" if state.status == "waiting" else state.status
                 return change(state, status=status, waiting_for=left)

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     RunResumed,
@@ -65,6 +66,8 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     # Requests that went out for the next turn, and failed ones among them.
     requests: int = 0
+    # Replies that could not be parsed, and were asked for again.
+    rejections: int = 0
     finished: bool = False
     superseded: bool = False
     output: Any = None
@@ -87,6 +90,8 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
 
     started: RunStarted | None = None
     evaluation: EvaluationProgress | None = None
+    # The evaluation of an earlier run that this run's conversation goes on from: it is a turn.
+    before: EvaluationProgress | None = None
     evaluations: int = 0
     expansions: int = 0
     tool_calls_completed: int = 0
@@ -105,6 +110,15 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     def next_attempt(self) -> int:
         """The number of the next attempt: from 1 again if the last one got anywhere."""
         return self.attempts + 1 if self.steps_at_resume == self.steps else 1
+
+    @property
+    def goes_on_from(self) -> str:
+        """The evaluation that the next one of the run goes on from; "" if from none.
+
+        That is of the first evaluation in a turn of a chat, and of one that replaces it.
+        """
+        begun = self.evaluation is not None and not self.evaluation.superseded
+        return "" if begun or self.before is None else self.before.evaluation_id
 
     def of(self, evaluation_id: str) -> EvaluationProgress | None:
         """The evaluation with this id, if the loop is in it."""
@@ -125,6 +139,7 @@ class Progress(Projection[ProgressState]):
         ModelReplied,
         EvaluationFinished,
         EvaluationSuperseded,
+        OutputRejected,
         ToolCallCompleted,
         ToolCallFailed,
         CheckpointStored,
@@ -144,7 +159,7 @@ class Progress(Projection[ProgressState]):
             case EvaluationStarted():
                 # A restored conversation has messages before its evaluation is started again.
                 evaluation = change(
-                    state.of(event.evaluation_id) or _new_evaluation(event),
+                    state.of(event.evaluation_id) or _new_evaluation(state, event),
                     prompt_digest=event.prompt_digest,
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
@@ -202,7 +217,11 @@ class Progress(Projection[ProgressState]):
 
 
 def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
-    """A fork goes on with the conversation, a continuation with nothing of it."""
+    """A fork goes on with the evaluation, a turn from it, a continuation with nothing of it."""
+    if event.kind == "turn":
+        found = state.evaluation
+        said = found if found is not None and not found.superseded else state.before
+        return ProgressState(started=event, before=said)
     if event.kind != "fork":
         return ProgressState(started=event)
     first = state.started
@@ -223,12 +242,17 @@ def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
     return change(state, started=event, tool_calls_completed=0, replies=0, failed_by="")
 
 
-def _new_evaluation(event: EvaluationStarted) -> EvaluationProgress:
-    return EvaluationProgress(
+def _new_evaluation(state: ProgressState, event: EvaluationStarted) -> EvaluationProgress:
+    """One that begins; with `after`, it has what providers sent beyond the messages before it."""
+    new = EvaluationProgress(
         evaluation_id=event.evaluation_id,
         prompt_ns=event.prompt_ns,
         prompt_key=event.prompt_key,
     )
+    for one in (state.before, state.evaluation):
+        if event.after and one is not None and one.evaluation_id == event.after:
+            return change(new, provider_data=one.provider_data)
+    return new
 
 
 def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressState:
@@ -271,6 +295,8 @@ def _of_evaluation(state: ProgressState, event: Any) -> ProgressState:
             found = change(found, finished=True, output=event.output)
         case EvaluationSuperseded():
             found = change(found, superseded=True)
+        case OutputRejected():
+            found = change(found, rejections=found.rejections + 1)
     steps = state.steps + isinstance(event, ModelReplied)
     return change(state, evaluation=found, expansions=expansions, steps=steps)
 

@@ -44,6 +44,7 @@ from turnledger.runtime.loop.context import (
     render,
 )
 from turnledger.runtime.loop.decide import (
+    AskApproval,
     Begin,
     CallModel,
     Doubt,
@@ -165,9 +166,10 @@ class Evaluation(Generic[OutputT]):
         self, context: EvaluationContext[OutputT], effects: Effects
     ) -> PromptResponse[OutputT]:
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
+        asking = frozenset(tool.name for tool in context.tools if tool.needs_approval is not False)
         while True:
             context.journal.check_claim()
-            effect = decide(context.journal.known, context.evaluation_id, policies)
+            effect = decide(context.journal.known, context.evaluation_id, policies, asking)
             match effect:
                 case Begin():
                     _begin(context)
@@ -176,6 +178,8 @@ class Evaluation(Generic[OutputT]):
                     call_model(context, effects, effect)
                 case Doubt():
                     doubt(context, effect.calls)
+                case AskApproval():
+                    effects.ask_approval(context, effect.calls)
                 case Settle():
                     settle(context, effect.calls)
                 case RunTools():
@@ -183,7 +187,9 @@ class Evaluation(Generic[OutputT]):
                 case Wait():
                     wait_for_decision(context, effect.calls)
                 case Finish():
-                    return finish(context, effects)
+                    response = finish(context, effects)
+                    if response is not None:
+                        return response
 
     def _render(
         self, recorded: RecordedPrompt | None, base: Known | None = None
@@ -298,7 +304,13 @@ def _read(arguments: str) -> Any:
 
 def _begin(context: EvaluationContext[Any]) -> None:
     """Record what is asked: the prompt's text is the system message."""
-    rendered = context.rendered
+    rendered, after = context.rendered, context.journal.progress.goes_on_from
+    if after and not context.prompt.messages and _answered(context, after):
+        raise context.failed(
+            "A turn of a chat needs a user's message, and the prompt has none: the model would be "
+            "asked to go on from its own answer. Use prompt.with_messages(...).",
+            "request",
+        )
     started = EvaluationStarted(
         evaluation_id=context.evaluation_id,
         prompt_ns=rendered.ns,
@@ -309,6 +321,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
         adapter=context.adapter.name,
         tools=rendered.offered,
         overrides=rendered.overrides,
+        after=after,
     )
     try:
         context.journal.add(
@@ -319,6 +332,12 @@ def _begin(context: EvaluationContext[Any]) -> None:
         )
     except (InvalidInputError, SessionError, BlobNotFoundError) as error:
         raise context.failed(f"The prompt can't be recorded: {error}", "request") from error
+
+
+def _answered(context: EvaluationContext[Any], evaluation_id: str) -> bool:
+    """Whether an evaluation's conversation ends with the model's answer."""
+    last = context.journal.state.conversation.history(evaluation_id).last
+    return last is not None and last.role == "assistant"
 
 
 def _plain_or_text(value: Any) -> Any:

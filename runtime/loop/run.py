@@ -138,6 +138,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     journal.tool_timeout = host.tool_timeout
+    journal.output_retries = host.output_retries
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     journal.turn_limit = work.turn_limit()
     stop = journal.on_commit(_saving(work, state))
@@ -183,12 +184,13 @@ def _prompt(work: RunWork) -> Prompt[Any]:
 def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
     """Prepare the resources of a run that starts, and record them.
 
-    A recovered run has what was recorded, and so has a fork: nothing is prepared again.
+    A recovered run has what was recorded, and so have a fork and a turn of a chat: nothing is
+    prepared again.
     """
     journal = work.journal
     is_recorded = bool(journal.known.session.resources)
     is_first = journal.state.checkpoints.latest is None
-    if not is_recorded or (is_first and work.started.kind != "fork"):
+    if not is_recorded or (is_first and not work.started.keeps_conversation):
         work.host.prepare(prompt, state)
     if not is_recorded or is_first:
         state.record(journal)

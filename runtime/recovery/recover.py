@@ -105,9 +105,10 @@ def recover_from_ledger(
         _take_over(host, ledger, run_id)
     reader = RunReader(ledger, run_id)
     check_agent(run_id, reader.known.run.summary.agent, host.name)
-    _check_state(host, run_id, reader.known.run)
+    _check_status(run_id, reader.known.run)
     if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
         _check_decisions(run_id, reader, options)
+    _check_state_age(host, run_id, reader, reader.known.run)
     _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
@@ -123,8 +124,9 @@ def recover_from_ledger(
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
         # Before this claim another worker may have had the run.
-        _check_state(host, run_id, journal.state)
+        _check_status(run_id, journal.state)
         _check_decisions(run_id, reader, options)
+        _check_state_age(host, run_id, reader, journal.state)
         request = request_from(
             str(run_id), host.request_type, started.request_type, started.request
         )
@@ -215,8 +217,8 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
     state.record(journal)
 
 
-def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
-    """Refuse a run that has ended or is too old."""
+def _check_status(run_id: UUID, state: RunState) -> None:
+    """Refuse a run that has ended."""
     status, latest = state.summary.status, state.checkpoints.latest
     if status == "completed":
         raise RecoveryError(f"Run {run_id} is completed: nothing to recover.", run_id=str(run_id))
@@ -229,22 +231,39 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
             "or fork it at an earlier version.",
             run_id=str(run_id),
         )
+
+
+def _check_state_age(host: LoopHost, run_id: UUID, reader: RunReader, state: RunState) -> None:
+    """Refuse a run that is too old. The time that it waited for a person does not count."""
+    latest = state.checkpoints.latest
     created = latest.created_at if latest is not None else state.summary.started_at
-    if created is not None:
-        _check_age(host, run_id, created)
+    moments = [moment for moment in (created, reader.decided_at) if moment is not None]
+    if moments:
+        _check_age(host, run_id, max(moments))
 
 
 def _check_decisions(run_id: UUID, reader: RunReader, options: RecoveryOptions) -> None:
     """Refuse a run with calls that a person must decide about, and did not.
 
-    Those that it waits for; in a fork all that are open, as its parent may have made them.
+    Those that it waits for; in a fork all that are in doubt, as its parent may have made them.
+    Consent to run calls in doubt again is no approval of a call that never ran.
     """
-    summary, calls = reader.known.run.summary, reader.in_doubt()
+    state, calls = reader.known.run, reader.in_doubt()
+    summary = state.summary
+    awaited = summary.waiting_for if summary.status == "waiting" else ()
+    approvals = [
+        call.call_id
+        for call in state.tools.pending()
+        if call.awaits_approval and call.call_id in awaited
+    ]
     if summary.kind != "fork":
-        is_waiting = summary.status == "waiting"
-        calls = tuple(c for c in calls if is_waiting and c.call_id in summary.waiting_for)
-    if calls and not options.retry_in_doubt:
-        raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
+        calls = tuple(c for c in calls if c.call_id in awaited and not c.takes_approval)
+    if options.retry_in_doubt:
+        doubted = {call.call_id for call in reader.in_doubt()}
+        calls, approvals = (), [call for call in approvals if call not in doubted]
+    waiting = dict.fromkeys([*(call.call_id for call in calls), *approvals])
+    if waiting:
+        raise DecisionRequiredError(str(run_id), list(waiting), approvals=approvals)
 
 
 def _check_turns(run_id: UUID, progress: ProgressState, options: RecoveryOptions) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from turnledger.ledger import (
+    ApprovalDecided,
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -31,7 +32,14 @@ from turnledger.runtime.journal.known import Known
 # What is recorded while no worker has a run, or before its worker begins.
 _NOT_WORK = frozenset(
     kind.tag
-    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
+    for kind in (
+        RunClaimed,
+        ToolCallDecided,
+        ApprovalDecided,
+        CustomEvent,
+        CheckpointStored,
+        CheckpointCleared,
+    )
 )
 _OF_SLICES = tags_read(SessionSlices())
 
@@ -51,6 +59,8 @@ class RunReader:
         self._used = timedelta(0)
         self._began: datetime | None = None
         self._last: datetime | None = None
+        # When a person last decided about a call: the run waited until then.
+        self.decided_at: datetime | None = None
         self.read_on()
 
     def read_on(self) -> None:
@@ -99,8 +109,13 @@ class RunReader:
             if record.tag == ToolCallDecided.tag:
                 assert isinstance(record.event, ToolCallDecided)
                 self._decided.add(record.event.call_id)
+                if not record.event.until_resumed:
+                    self.decided_at = record.recorded_at
+            elif record.tag == ApprovalDecided.tag:
+                self.decided_at = record.recorded_at
             elif record.tag == RunStarted.tag:
                 self._decided.clear()
+                self.decided_at = None
             if record.tag not in _NOT_WORK:
                 self._note_time(record)
             yield record

@@ -36,7 +36,7 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.bus import InProcessEventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.journal.loop_progress import BY_PROMPT, CREATE_PROMPT
 from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
@@ -61,6 +61,7 @@ from turnledger.runtime.session import changes
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
 
+_CHANGES = (SliceEventApplied, StateRestored, MessageAppended)
 _OVER = ("completed", "failed", "abandoned", "parked")
 
 
@@ -143,7 +144,7 @@ class Execution:
             while not self._cursor.ends_an_attempt():
                 journal.expected()
                 journal.take()
-        elif started.kind == "continuation":
+        elif started.kind != "run":
             self._take_changes_before()
         self._session.session_id = started.session_id or self._session.session_id
         return started
@@ -154,7 +155,9 @@ class Execution:
         Code outside of the loop did that, and it does not run again.
         """
         journal = self._journal
-        while isinstance(_next(journal), SliceEventApplied | StateRestored | MessageAppended):
+        while isinstance(event := _next(journal), _CHANGES):
+            if isinstance(event, SliceEventApplied) and event.call_id in BY_PROMPT:
+                return  # the loop does that again
             journal.take()
 
     def _attempt(self) -> None:

@@ -24,9 +24,10 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, RunState
+from turnledger.runtime.agent.prompts.difference import diff_of
 from turnledger.runtime.main_loop import MainLoop
 from turnledger.runtime.recovery.find import agent_of, check_agent
-from turnledger.runtime.replaying.divergence import Divergence, diff_of, plain
+from turnledger.runtime.replaying.divergence import Divergence, plain
 from turnledger.runtime.replaying.execution import Execution
 from turnledger.runtime.replaying.journal import TakenCall
 from turnledger.runtime.session.session import Session, enable_inner_message_recording

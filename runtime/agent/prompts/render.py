@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from turnledger.runtime.agent.messages.message import Message
 
 OUTPUT_TITLE = "Response format"
+# The digest of no tools at all.
+NO_TOOLS = combine("tools", canonical([])).hex()
 
 
 @dataclass(frozen=True)
@@ -306,6 +308,11 @@ def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
     from turnledger.runtime.agent.prompts.opening_messages import digest_text
 
     return (digest_text(messages),)
+
+
+def tool_digest(tool: Tool[Any, Any]) -> str:
+    """The digest of a tool's description and parameters, as `OfferedTool` has it."""
+    return _digest_of(tool_to_spec(tool))
 
 
 def _digest_of(spec: dict[str, Any]) -> str:

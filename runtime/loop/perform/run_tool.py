@@ -62,7 +62,8 @@ def _context(context: EvaluationContext[Any], call: ToolCallView) -> ToolContext
 
 
 def prepared_call(context: EvaluationContext[Any], call: ToolCallView) -> PreparedCall | Invocation:
-    return prepared(context.tools, call.name, call.arguments)
+    """The call with the arguments that the handler gets, decoded; a refusal if they are invalid."""
+    return prepared(context.tools, call.name, call.given_arguments)
 
 
 def handled(
