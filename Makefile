@@ -60,7 +60,7 @@ bench: $(DEV)  ## costs, as ratios against the physical limit
 docs: $(DOCS)  ## write the generated pages, and build the site into site/, without network
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m mkdocs build --strict
-	$(BIN)/python -m docs.site_check site
+	$(BIN)/python -m docs.website.check site
 
 peers: $(DEV) $(PEERS)/.installed  ## the same agent in other frameworks, whole and killed, on one server
 	$(BIN)/python -m examples.peers.compare --python $(PEERS)/bin/python \

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from docs import generate, site_check, site_hooks
+from docs import generate
+from docs.website import check, hooks
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -26,7 +27,7 @@ def _pages(nav: list[Any]) -> list[str]:
 
 def test_the_nav_has_every_page_once_in_four_kinds() -> None:
     """It is made from the index: tutorial, how-to, reference, explanation, and decisions."""
-    nav = site_hooks.nav_of((DOCS / "index.md").read_text())
+    nav = hooks.nav_of((DOCS / "index.md").read_text())
     assert [next(iter(tab)) for tab in nav] == TABS
     there = sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
     assert sorted(_pages(nav)) == there
@@ -53,7 +54,7 @@ def test_what_another_origin_would_serve_is_found(tmp_path: Path) -> None:
         '<a href="https://example.com">a link</a><p id="turnledger.ledger.Ledger">'
     )
     (tmp_path / "a.css").write_text('@import "//fonts.example/f.css"; a { background: url(b.png) }')
-    found = list(site_check.problems(tmp_path))
+    found = list(check.problems(tmp_path))
     assert found[:2] == [
         "a.html fetches https://cdn.example/x.js",
         "a.css fetches //fonts.example/f.css",
@@ -68,7 +69,7 @@ def test_the_site_is_built_without_a_dead_link(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert list(site_check.problems(tmp_path)) == []
+    assert list(check.problems(tmp_path)) == []
 
 
 @pytest.mark.full

@@ -1,6 +1,6 @@
 """Checks a built site: nothing comes from another origin, and every public name is described.
 
-`python -m docs.site_check site` prints what is wrong and exits with 1. Dead links are mkdocs'
+`python -m docs.website.check site` prints what is wrong and exits with 1. Dead links are mkdocs'
 own check (`--strict`).
 """
 
