@@ -537,6 +537,7 @@ class Ledger:
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
+        blobs: Iterable[bytes] = (),
     ) -> Claim:
         """Start a run and claim it in one transaction: no other worker can claim it in between.
 
@@ -545,11 +546,12 @@ class Ledger:
             started: Its first event.
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
+            blobs: Bytes that the request names by `blob_name`.
 
         Raises:
             AppendRefusedError: If the run exists (ConcurrentAppendError, RunClaimedError).
         """
-        request = build_request(run_id, started, NEW, None, (), self._codec, self._clock)
+        request = build_request(run_id, started, NEW, None, blobs, self._codec, self._clock)
         try:
             return self._claim(request.run_id, worker, ttl, request)
         except StoreUnavailableError as error:

@@ -8,7 +8,7 @@ last saved. With neither, a run is lost with its process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -216,6 +216,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         run_id: UUID | None = None,
         continues: RecoverableRun | UUID | str | None = None,
         tags: Mapping[str, str] | None = None,
+        blobs: Iterable[bytes] = (),
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run a request to its end; returns the response, and the session with its state.
 
@@ -226,10 +227,12 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                 sees what was said, and tools the session's state and files. ChatTurnRefusedError,
                 and nothing written, if the run has not ended or has calls open.
             tags: Tags of the run, besides those of its session.
+            blobs: Bytes that the request names by `blob_name`; they are recorded with it.
         """
         parent = self._continued(_id_of(continues)) if continues is not None else None
         session = self._made_session()
-        return self._execute(MainLoopRequest(request), run_id, session, tags, parent), session
+        asked = MainLoopRequest(request)
+        return self._execute(asked, run_id, session, tags, parent, tuple(blobs)), session
 
     def recover(
         self,
@@ -378,6 +381,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         session: Session,
         tags: Mapping[str, str] | None = None,
         parent: ContinuedRun | None = None,
+        blobs: Sequence[bytes] = (),
     ) -> PromptResponse[OutputT]:
         run, host = run_id or new_run_id(), self.loop_host
         first = self._started(asked, session, tags or {})
@@ -386,7 +390,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             known = parent.declare(session.declarations)
             first = parent.next_turn(first)
         entry, started, request = self._recorded(run, first, asked.request)
-        with self._journal(run, entry or started, session, known) as journal:
+        with self._journal(run, entry or started, session, known, blobs) as journal:
             session.session_id = started.session_id or session.session_id
             state = ExecutionState(session=session, resources=host.resources())
             if parent is not None:
@@ -468,7 +472,12 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
 
     @contextmanager
     def _journal(
-        self, run: UUID, started: Entry | RunStarted, session: Session, before: Known | None
+        self,
+        run: UUID,
+        started: Entry | RunStarted,
+        session: Session,
+        before: Known | None,
+        blobs: Sequence[bytes],
     ) -> Iterator[Journal]:
         """The journal of a new run: claimed in the ledger, or in the session's own memory.
 
@@ -477,14 +486,17 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             started: Its first event.
             session: Its session, which is attached to the journal.
             before: The state that it goes on from, if that is folded already.
+            blobs: Bytes that its request names.
         """
         if self._ledger is None:
+            if blobs:
+                raise InvalidInputError("Blobs are recorded in a ledger: give the loop one.")
             assert isinstance(started, RunStarted)
             yield session.begin_run(started)
             return
         try:
             claim = self._ledger.begin(
-                run, started, worker=worker_name(self._ledger), ttl=self._lease
+                run, started, worker=worker_name(self._ledger), ttl=self._lease, blobs=blobs
             )
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")

@@ -61,7 +61,7 @@ COMMANDS = {
         "operate.replay:replay_command",
         "Replay a run and find the first divergence from its record.",
     ),
-    "resolve": ("operate.decide:resolve", "Decide the outcome of a tool call in doubt."),
+    "resolve": ("operate.decide:resolve", "Approve a tool call, or decide one in doubt."),
     "run": ("operate.recover:run_command", "Continue a fork or an interrupted run, live."),
     "runs": ("inspect.runs:runs", "List runs, newest first."),
     "seal": ("maintain.seal:seal", "Write a seal of the whole ledger to stdout."),

@@ -130,14 +130,13 @@ def _take(ledger: Ledger, file: BinaryIO, name: str) -> None:
 
 def _loop(factory: Factory, ending: ExitStack) -> MainLoop[Any, Any]:
     """A loop with an empty ledger of its own, so that it has nothing to write into."""
-    if isinstance(factory, Agent):
-        factory = factory.loop
-    if not callable(factory):
+    build: Callable[..., Any] = factory.loop if isinstance(factory, Agent) else factory
+    if not callable(build):
         raise HistoryError(
-            f"Expected a function that builds the loop, got a {type(factory).__name__}."
+            f"Expected an Agent, or a function that builds the loop, got a {type(build).__name__}."
         )
     ledger = ending.enter_context(Ledger.open("memory://"))
-    loop = factory(ledger) if _takes_a_ledger(factory) else factory()
+    loop = build(ledger) if _takes_a_ledger(build) else build()
     if not isinstance(loop, MainLoop):
         raise HistoryError(f"The factory gave a {type(loop).__name__}, not a MainLoop.")
     return loop

@@ -134,7 +134,7 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
 
     @property
     def keeps_conversation(self) -> bool:
-        """Whether it goes on with what was said in its parent: a fork, or a turn of a chat."""
+        """Whether it goes on with what was said in its parent: a fork, or a chat turn."""
         return self.kind in ("fork", "turn")
 
 

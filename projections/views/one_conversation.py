@@ -41,7 +41,7 @@ class OneConversation:
             before: Those that it goes on from, directly or through others.
         """
         self.evaluation_id = evaluation_id
-        self._before = frozenset(before)
+        self.before = frozenset(before)
         self.history = MessageHistory.new()
         # The same without amendments: what tools said.
         self.said = self.history
@@ -72,7 +72,7 @@ class OneConversation:
         view = Conversation()
         state = view.initial()
         said = (record for record in records if record.tag != ToolMessageAmended.tag)
-        for record in OneConversation(self.evaluation_id, self._before)._own(said):
+        for record in OneConversation(self.evaluation_id, self.before)._own(said):
             state = view.apply(state, record)
             latest, turn = state.messages.last, state.current.last
             if latest is None or turn is None:
@@ -112,7 +112,7 @@ class OneConversation:
 
     def _has(self, evaluation_id: str) -> bool:
         """Whether an evaluation's messages are in this history."""
-        return evaluation_id == self.evaluation_id or evaluation_id in self._before
+        return evaluation_id == self.evaluation_id or evaluation_id in self.before
 
     def _note(self, event: object) -> None:
         if isinstance(event, EvaluationSuperseded):
@@ -139,29 +139,26 @@ def one_conversation(
     if evaluation_id is None:
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
-    before = evaluations_before(evaluation_id, ledger.read(run_id, until=until, backwards=True))
+    before = evaluations_before(evaluation_id, ledger.read(run_id, until=until))
     found = OneConversation(evaluation_id, before).fold(ledger.read(run_id, until=until))
     if found.is_amended or found.has_steps or found._asked:
         found.fold_said(ledger.read(run_id, until=until))
     return found
 
 
-def evaluations_before(evaluation_id: str, backwards: Iterable[Record]) -> list[str]:
-    """The evaluations that one goes on from, the latest first.
-
-    Args:
-        evaluation_id: The evaluation.
-        backwards: The records of its run, the last first.
-    """
-    found, wanted = list[str](), evaluation_id
-    for record in backwards:
+def evaluations_before(evaluation_id: str, records: Iterable[Record]) -> set[str]:
+    """The evaluations that one goes on from, directly or through others."""
+    after: dict[str, set[str]] = {}
+    for record in records:
         if record.tag in _BEGINNING:
             event = record.event
-            assert isinstance(event, EvaluationStarted)
-            if event.evaluation_id == wanted and event.after:
-                wanted = event.after
-                found.append(wanted)
-    return found
+            if isinstance(event, EvaluationStarted) and event.after:
+                after.setdefault(event.evaluation_id, set()).add(event.after)
+    found, new = set[str](), {evaluation_id}
+    while new:
+        new = {one for name in new for one in after.get(name, ())} - found
+        found |= new
+    return found - {evaluation_id}
 
 
 def _superseded(records: Iterable[Record]) -> set[str]:

@@ -10,7 +10,8 @@ It is made of MainLoop, Prompt and Session, and does nothing that they can't do.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
@@ -20,16 +21,22 @@ from uuid import UUID
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import short_repr
+from turnledger.ledger.runs.append_request import canonical_id
+from turnledger.runtime.agent.messages.builder import MessageBuilder
 from turnledger.runtime.agent.messages.message import Message
 from turnledger.runtime.agent.models.limits import Budget, Deadline
+from turnledger.runtime.agent.tools.async_calls import refuse_in_running_loop
 from turnledger.runtime.agent.tools.tool import Tool
 from turnledger.runtime.agents.agent_loop import AgentLoop, AgentParts
+from turnledger.runtime.agents.async_runs import run_async, stream_async
 from turnledger.runtime.agents.models import Model, adapter_of, check_model
 from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
 from turnledger.runtime.loop.adapter import ProviderAdapter
+from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
+from turnledger.runtime.recovery import approvals
 from turnledger.runtime.replaying.replay import Replayed, replay
 from turnledger.runtime.session.session import Session
 
@@ -37,6 +44,7 @@ InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 Run: TypeAlias = "RecoverableRun | UUID | str"
 AnyLedger: TypeAlias = "Ledger | str | os.PathLike[str]"
+OnEvent: TypeAlias = Callable[[RunEvent | RunEnded[RunResult[OutputT]]], object]
 
 
 class AgentOptions(TypedDict, total=False):
@@ -52,7 +60,25 @@ class AgentOptions(TypedDict, total=False):
     config: MainLoopConfig | None
 
 
-@explain_methods()
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of `Agent.run`; described there."""
+
+    ledger: AnyLedger | None
+    run_id: UUID | str | None
+    continues: Run | None
+    tags: Mapping[str, str] | None
+
+
+class RecoverOptions(TypedDict, total=False):
+    """Keyword arguments of `MainLoop.recover`; described there."""
+
+    deadline: Deadline | timedelta | None
+    max_turns: int | None
+    retry_in_doubt: bool
+    decided_by: str
+
+
+@explain_methods(skip=("arun", "arecover", "stream"))
 class Agent(Generic[InputT, OutputT]):
     """A named agent: what it is made of, and the calls that run, recover and replay it.
 
@@ -183,40 +209,172 @@ class Agent(Generic[InputT, OutputT]):
 
     def run(
         self,
-        input: InputT | Message,  # noqa: A002
+        input: InputT | Message | MessageBuilder,  # noqa: A002
         *,
         ledger: AnyLedger | None = None,
         run_id: UUID | str | None = None,
         continues: Run | None = None,
         tags: Mapping[str, str] | None = None,
+        on_event: OnEvent[OutputT] | None = None,
     ) -> RunResult[OutputT]:
         """Run the agent to its end.
 
         Args:
-            input: Text, a Message, or a value of the agent's input type.
+            input: Text, a Message (or its builder), or a value of the agent's input type.
             ledger: Where the run is recorded; by default the agent's ledger.
             run_id: The id of the run; by default a new one.
             continues: A run whose conversation goes on with this input, as the next turn of a
                 chat.
             tags: Text by text, recorded with the run; listings find runs by them.
+            on_event: Called with TextDelta, ToolStarted, ToolEnded and RunEnded as they happen.
 
         Raises:
             DecisionRequiredError: The run waits for a person; nothing of it is lost. `recover`
                 goes on once it is decided.
         """
-        loop = self.loop(self._ledger(ledger))
-        response, session = loop.execute(
-            self._checked(input),
-            run_id=UUID(str(run_id)) if run_id is not None else None,
-            continues=continues,
-            tags=tags,
-        )
-        return cast("RunResult[OutputT]", result_of(response, session))
+        refuse_in_running_loop(self._parts.tools)
+        given = (("ledger", ledger), ("run_id", run_id), ("continues", continues), ("tags", tags))
+        options = cast(RunOptions, {name: value for name, value in given if value is not None})
+        return self._run(input, options, on_event)
 
-    def recover(self, run: Run, *, ledger: AnyLedger | None = None) -> RunResult[OutputT]:
-        """Run an interrupted run of this agent to its end; see `MainLoop.recover`."""
-        response, session = self.loop(self._ledger(ledger)).recover(run)
-        return cast("RunResult[OutputT]", result_of(response, session))
+    async def arun(
+        self,
+        input: InputT | Message | MessageBuilder,  # noqa: A002
+        *,
+        on_event: OnEvent[OutputT] | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[OutputT]:
+        """Run the agent to its end without holding up the event loop; arguments as for `run`.
+
+        `async def` tools run on this event loop, `on_event` in the run's thread. Cancelling the
+        task cancels the run: CancelledError is raised when the run can be recovered.
+        """
+        return await run_async(lambda: self._run(input, options, on_event))
+
+    def stream(
+        self,
+        input: InputT | Message | MessageBuilder,  # noqa: A002
+        **options: Unpack[RunOptions],
+    ) -> AsyncGenerator[RunEvent | RunEnded[RunResult[OutputT]], None]:
+        """Run the agent, and yield what happens: `async for event in agent.stream(...)`.
+
+        TextDelta, ToolStarted and ToolEnded as they come, RunEnded with the result at last.
+        Arguments as for `run`. An error of the run is raised after its last event. Leaving the
+        loop early cancels the run; with `contextlib.aclosing` it can be recovered right after.
+        """
+        return stream_async(lambda tell: self._run(input, options, tell))
+
+    def _run(
+        self,
+        value: Any,
+        options: RunOptions,
+        on_event: Callable[[Any], object] | None,
+    ) -> RunResult[OutputT]:
+        run_id = options.get("run_id")
+        loop = self.loop(self._ledger(options.get("ledger")))
+        blobs = tuple(value.blobs.values()) if isinstance(value, MessageBuilder) else ()
+        request = value.to_message() if isinstance(value, MessageBuilder) else value
+        return self._followed(
+            loop,
+            lambda: loop.execute(
+                self._checked(request),
+                run_id=UUID(canonical_id(run_id)) if run_id is not None else None,
+                continues=options.get("continues"),
+                tags=options.get("tags"),
+                blobs=blobs,
+            ),
+            on_event,
+        )
+
+    # --- recovering ---
+
+    def recover(
+        self,
+        run: Run,
+        *,
+        ledger: AnyLedger | None = None,
+        on_event: OnEvent[OutputT] | None = None,
+        **options: Unpack[RecoverOptions],
+    ) -> RunResult[OutputT]:
+        """Run an interrupted run of this agent to its end.
+
+        Args:
+            run: The run.
+            ledger: Where it is recorded; by default the agent's ledger.
+            on_event: As for `run`.
+            options: As for `MainLoop.recover`.
+        """
+        refuse_in_running_loop(self._parts.tools)
+        return self._recover(run, ledger, options, on_event)
+
+    async def arecover(
+        self,
+        run: Run,
+        *,
+        ledger: AnyLedger | None = None,
+        on_event: OnEvent[OutputT] | None = None,
+        **options: Unpack[RecoverOptions],
+    ) -> RunResult[OutputT]:
+        """`recover`, as `arun` is to `run`."""
+        return await run_async(lambda: self._recover(run, ledger, options, on_event))
+
+    def _recover(
+        self,
+        run: Run,
+        ledger: AnyLedger | None,
+        options: RecoverOptions,
+        on_event: Callable[[Any], object] | None,
+    ) -> RunResult[OutputT]:
+        loop = self.loop(self._ledger(ledger))
+        return self._followed(loop, lambda: loop.recover(run, **options), on_event)
+
+    def _followed(
+        self,
+        loop: AgentLoop,
+        work: Callable[[], tuple[PromptResponse[Any], Session]],
+        on_event: Callable[[Any], object] | None,
+    ) -> RunResult[OutputT]:
+        """The result of the work; whoever listens is told of what happens in it."""
+        with listening(loop.bus, on_event) if on_event is not None else nullcontext():
+            result = cast("RunResult[OutputT]", result_of(*work()))
+        if on_event is not None:
+            on_event(RunEnded(result))
+        return result
+
+    # --- decisions of a person ---
+
+    def approve(
+        self, run: Run, call_id: str, *, ledger: AnyLedger | None = None, by: str = ""
+    ) -> None:
+        """Approve a call that needs it; `recover` goes on with it.
+
+        Args:
+            run: The run that waits.
+            call_id: The call, as DecisionRequiredError names it.
+            ledger: Where the run is; by default the agent's ledger.
+            by: Who decides.
+        """
+        approvals.approve(self._ledger(ledger), _id_of(run), call_id, by=by)
+
+    def deny(
+        self, run: Run, call_id: str, text: str, *, ledger: AnyLedger | None = None, by: str = ""
+    ) -> None:
+        """Deny a call: it fails with this text for the model, and never runs; see `approve`."""
+        approvals.deny(self._ledger(ledger), _id_of(run), call_id, text, by=by)
+
+    def edit(
+        self,
+        run: Run,
+        call_id: str,
+        arguments: Mapping[str, Any] | str,
+        *,
+        ledger: AnyLedger | None = None,
+        by: str = "",
+    ) -> None:
+        """Approve a call with other arguments, a mapping or JSON text; see `approve`."""
+        approvals.edit(self._ledger(ledger), _id_of(run), call_id, arguments, by=by)
+
+    # --- looking back ---
 
     def list_recoverable(self, *, ledger: AnyLedger | None = None) -> Sequence[RecoverableRun]:
         """The interrupted runs of this agent that no worker has claimed, oldest first."""
@@ -227,9 +385,8 @@ class Agent(Generic[InputT, OutputT]):
 
         `Replayed.check()` raises at the first difference.
         """
-        run_id = run.run_id if isinstance(run, RecoverableRun) else run
         with Ledger.open("memory://") as nowhere:
-            return replay(self._ledger(ledger), run_id, loop=self.loop(nowhere))
+            return replay(self._ledger(ledger), _id_of(run), loop=self.loop(nowhere))
 
     def loop(self, ledger: Ledger) -> AgentLoop:
         """The MainLoop that runs this agent in a ledger."""
@@ -257,6 +414,10 @@ class Agent(Generic[InputT, OutputT]):
             f"Invalid input {short_repr(value)} for agent {self.name!r}: expected "
             f"{kind.__name__}, or a Message."
         )
+
+
+def _id_of(run: Run) -> UUID | str:
+    return run.run_id if isinstance(run, RecoverableRun) else run
 
 
 def _checked_input(kind: Any) -> Any:

@@ -115,7 +115,7 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     def goes_on_from(self) -> str:
         """The evaluation that the next one of the run goes on from; "" if from none.
 
-        That is of the first evaluation in a turn of a chat, and of one that replaces it.
+        That is of the first evaluation in a chat turn, and of one that replaces it.
         """
         begun = self.evaluation is not None and not self.evaluation.superseded
         return "" if begun or self.before is None else self.before.evaluation_id

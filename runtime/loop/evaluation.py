@@ -23,6 +23,7 @@ from turnledger.runtime.agent.models.request import ToolCall
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
+from turnledger.runtime.agent.run_control import check_cancelled
 from turnledger.runtime.agent.schema.values import read_json, to_plain
 from turnledger.runtime.agent.tools.tool import ToolRegistry
 from turnledger.runtime.bus import EventBus
@@ -168,6 +169,7 @@ class Evaluation(Generic[OutputT]):
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
         asking = frozenset(tool.name for tool in context.tools if tool.needs_approval is not False)
         while True:
+            check_cancelled()
             context.journal.check_claim()
             effect = decide(context.journal.known, context.evaluation_id, policies, asking)
             match effect:
@@ -307,7 +309,7 @@ def _begin(context: EvaluationContext[Any]) -> None:
     rendered, after = context.rendered, context.journal.progress.goes_on_from
     if after and not context.prompt.messages and _answered(context, after):
         raise context.failed(
-            "A turn of a chat needs a user's message, and the prompt has none: the model would be "
+            "A chat turn needs a user's message, and the prompt has none: the model would be "
             "asked to go on from its own answer. Use prompt.with_messages(...).",
             "request",
         )

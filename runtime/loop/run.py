@@ -26,6 +26,7 @@ from turnledger.ledger import (
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.errors import error_message
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.projections.views.tool_calls import ToolsState
 from turnledger.runtime.agent.models.limits import (
     Budget,
     BudgetTracker,
@@ -41,6 +42,7 @@ from turnledger.runtime.agent.visibility import (
     VisibilityExpansionRequired,
     VisibilityOverrides,
 )
+from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
 from turnledger.runtime.checkpoints.save import Saved, checkpoint_of
@@ -53,7 +55,7 @@ from turnledger.runtime.errors import (
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import CREATE_PROMPT, OPTIMIZE
-from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse
+from turnledger.runtime.loop.events import CheckpointSaved, PromptResponse, ToolEnded, ToolStarted
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.failures import error_type
 from turnledger.runtime.loop.perform.record_result import checkpoint
@@ -184,7 +186,7 @@ def _prompt(work: RunWork) -> Prompt[Any]:
 def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
     """Prepare the resources of a run that starts, and record them.
 
-    A recovered run has what was recorded, and so have a fork and a turn of a chat: nothing is
+    A recovered run has what was recorded, and so have a fork and a chat turn: nothing is
     prepared again.
     """
     journal = work.journal
@@ -306,13 +308,14 @@ def _fail(work: RunWork, error: Exception) -> None:
 
 
 def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], None]:
-    """After each commit: save a checkpoint to the backend, and publish those that are on disk."""
+    """After each commit: save a checkpoint to the backend, and publish what is on disk."""
 
     is_first = True
 
     def listen(before: Known, now: Known) -> None:
         nonlocal is_first
         recovery, bus = work.host.recovery, work.host.bus
+        _publish_calls(bus, before.run.tools, now.run.tools)
         if work.failure is not None and now.run.summary.status == "failed":
             _log_failure(work.run_id, work.failure)
             work.failure = None
@@ -339,6 +342,19 @@ def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], No
             )
 
     return listen
+
+
+def _publish_calls(bus: EventBus, before: ToolsState, now: ToolsState) -> None:
+    """Publish which calls have ended and which have started, by the state of what is on disk."""
+    for key, call in now.ended.items():
+        if key not in before.ended:
+            done = call.status == "completed"
+            bus.publish(ToolEnded(call.call_id, call.name, call.result or "", done))
+    for key, call in now.open.items():
+        earlier = before.open.get(key)
+        attempts = earlier.attempts if earlier is not None else 0
+        if call.status == "started" and call.attempts > attempts:
+            bus.publish(ToolStarted(call.call_id, call.name, call.arguments))
 
 
 def _log_failure(run_id: UUID, failed: RunFailed) -> None:

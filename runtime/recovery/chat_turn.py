@@ -1,4 +1,4 @@
-"""The run that a turn of a chat goes on from: read once with its digests checked, or refused."""
+"""The run that a chat turn goes on from: read once with its digests checked, or refused."""
 
 from __future__ import annotations
 

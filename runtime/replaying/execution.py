@@ -141,8 +141,7 @@ class Execution:
         if started.kind == "fork":
             # Its first events were written by the fork itself (an edit, say). A recovery goes
             # on from there, and that is what is compared.
-            while not self._cursor.ends_an_attempt():
-                journal.expected()
+            while _next(journal) is not None and not self._cursor.ends_an_attempt():
                 journal.take()
         elif started.kind != "run":
             self._take_changes_before()

@@ -26,6 +26,8 @@ PAYMENTS = {
     "expansion": ["e1"],
     "structured": ["a1"],
     "reused": ["a1", "a1@beta"],
+    "chat": ["a1", "a1@beta", "a1@gamma"],
+    "approvals": ["a1", "a2", "a4"],
 }
 
 
@@ -61,6 +63,23 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     runs = matrix(file_url, tmp_path, kind)
     check_all_end_alike(runs, kind)
     assert len(runs) > 8
+
+
+@pytest.mark.parametrize("stride", further(3, 1))
+def test_a_chat_that_was_killed_in_any_turn_goes_on_as_if_it_had_not_been(
+    stride: int, file_url: str, tmp_path: Path
+) -> None:
+    """Three turns, the last recovered and the rest begun; each replays with no effect."""
+    runs = matrix(file_url, tmp_path, "chat", stride=stride)
+    check_all_end_alike(runs, "chat")
+    assert {run["divergence"] for run in runs} == {""}
+    assert len(runs) > 15
+
+
+@pytest.mark.parametrize("stride", further(9, 2))
+def test_the_same_of_a_chat_on_postgresql(stride: int, server_url: str, tmp_path: Path) -> None:
+    """At some moments of its three turns."""
+    check_all_end_alike(matrix(server_url, tmp_path, "chat", stride=stride), "chat")
 
 
 def check_files_end_alike(runs: list[dict[str, Any]], *paths: str) -> None:
@@ -154,6 +173,31 @@ def test_what_must_not_happen_twice_happens_at_most_once(
     if policy == "fail":
         for run in runs:
             assert run["outcome"] == outcome_if_unknown(tmp_path, kind, run["doubts"]), run
+
+
+@pytest.mark.parametrize("policy", ["retry", "ask"])
+@pytest.mark.parametrize("recoveries", further(0, 3))
+def test_a_run_that_waits_for_approval_may_be_killed_anywhere(
+    policy: str, recoveries: int, file_url: str, tmp_path: Path
+) -> None:
+    """Before and after the question, while it waits, between decisions, and in an approved call.
+
+    A payment is made once; again only by another approval. Replays ask nothing and run nothing.
+    """
+    plan: dict[str, Any] = {"on_interrupt": policy, "recoveries": recoveries}
+    runs = matrix(file_url, tmp_path, "approvals", **plan)
+    assert all(run["replayed"] == [] for run in runs), runs
+    assert all("a3" not in run["effects"] for run in runs), runs
+    if policy == "retry":
+        check_all_end_alike(runs, "approvals")
+    for run in runs:
+        done = [call for call in run["effects"] if call not in run["doubts"]]
+        assert len(done) == len(set(done)), run
+        if policy == "ask":
+            assert len(run["effects"]) == len(set(run["effects"])), run
+            assert run["status"] == ("waiting" if run["doubts"] else "completed"), run
+    deaths = {run["deaths"][0] for run in runs[:-1]}
+    assert {"asked about 2", "in tool a2, after", "in tool a4, before", "after append"} <= deaths
 
 
 def outcome_if_unknown(folder: Path, kind: str, calls: list[str]) -> str:

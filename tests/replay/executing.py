@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
-from tests.crash.agents import KINDS, Agent, Order, Paid, Pay
+from tests.crash.agents import KINDS, SCRIPTS, Agent, Order, Paid, Pay, decide_approvals
 from turnledger.ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
 from turnledger.runtime import (
     DecisionRequiredError,
@@ -96,7 +96,7 @@ _MADE: dict[str, type[Agent]] = {
 def agent(kind: str, folder: Path, ledger: Ledger, **options: Any) -> Agent:
     """The agent of a kind, as it is today."""
     make = _MADE.get(kind, Agent)
-    script = kind if kind in KINDS else "sequential"
+    script = kind if kind in SCRIPTS else "sequential"
     made = make(
         script, folder / "effects", ledger, recovery=RecoveryConfig(max_attempts=50), **options
     )
@@ -150,6 +150,16 @@ def _asked(kind: str, folder: Path, ledger: Ledger) -> UUID:
     return run
 
 
+def _approved(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """It waits for approval; one payment is approved, one denied, one edited."""
+    run = new_run_id()
+    with contextlib.suppress(DecisionRequiredError):
+        agent(kind, folder, ledger, on_interrupt="ask").execute(Order(), run_id=run)
+    decide_approvals(ledger, run, ["a2", "a3", "a4"])
+    agent(kind, folder, ledger, on_interrupt="ask").recover(run)
+    return run
+
+
 def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
     """Killed in a tool; the texts that it was begun with are edited before it is recovered."""
     run, store = new_run_id(), LedgerOverridesStore(ledger)
@@ -166,6 +176,19 @@ def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
     store.move_tag(template.ns, template.key, tag="stable", version=last)
     agent(kind, folder, ledger, **options).recover(run)
     return run
+
+
+def _chat(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """Three turns, the last of which was killed in its tool and recovered."""
+    first, second, third = (new_run_id() for _ in range(3))
+    agent(kind, folder, ledger).execute(Order(), run_id=first)
+    agent(kind, folder, ledger).execute(Order("beta"), run_id=second, continues=first)
+    with contextlib.suppress(KilledError):
+        agent(kind, folder, ledger, point=_dying("in tool a1, after")).execute(
+            Order("gamma"), run_id=third, continues=second
+        )
+    agent(kind, folder, ledger).recover(third)
+    return third
 
 
 def _failed(kind: str, folder: Path, ledger: Ledger) -> UUID:
@@ -190,6 +213,9 @@ RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
     "failed-request": ("unencodable", _failed, "retry"),
     # By programs of catalogue 4, with the stream of the prompt that it was begun with.
     "edited-overrides": ("sequential", _overridden, "retry"),
+    # By programs of catalogue 5: the last run of the history, and the two before it.
+    "chat": ("chat", _chat, "retry"),
+    "approvals": ("approvals", _approved, "ask"),
 }
 
 

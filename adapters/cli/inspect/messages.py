@@ -53,7 +53,7 @@ turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
     help="Conversation of this evaluation. Default: the latest not superseded.",
 )
 def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
-    """Print a run's conversation as a chat.
+    """Print a run's conversation as a chat; of a chat turn, the turns before it too.
 
     The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
     error). A result that was amended for the model's next turn is followed by the amended
@@ -87,7 +87,7 @@ def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
     others = [
         f"{name} (superseded)" if name in known.superseded else name
         for name in names
-        if name != shown
+        if name != shown and name not in known.before
     ]
     if others:
         this = f"This is evaluation {shown}. " if shown is not None else ""

@@ -175,7 +175,7 @@ class _Timed:
 
 
 def _starts_timeline(record: Record) -> bool:
-    """Whether the timeline begins again here: a continuation or a turn of a chat starts."""
+    """Whether the timeline begins again here: a continuation or a chat turn starts."""
     if record.tag != RunStarted.tag:
         return False
     event = record.event

@@ -23,9 +23,7 @@ class ToolChanges(NamedTuple):
     changed: tuple[str, ...]
 
     @classmethod
-    def between(
-        cls, recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]
-    ) -> ToolChanges:
+    def between(cls, recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> ToolChanges:
         was, now = ({tool.name: tool.digest for tool in tools} for tools in (recorded, found))
         return cls(
             tuple(name for name in now if name not in was),

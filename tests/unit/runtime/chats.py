@@ -54,10 +54,12 @@ class Chat(ScriptedLoop[str, Any]):
         *,
         in_tool: Callable[[ToolContext], object] = lambda context: None,
         system: str = "Be brief.",
+        more: Sequence[Any] = (),
         **options: Any,
     ) -> None:
         self.in_tool = in_tool
         self.system = system
+        self.more = more
         self.ran: list[str] = []
         super().__init__(replies, **options)
 
@@ -68,7 +70,7 @@ class Chat(ScriptedLoop[str, Any]):
 
     def create_prompt(self, request: str) -> Prompt[Any]:
         tool = Tool[Note, Any](name="note", description="Note a text.", handler=self._note)
-        prompt = task(Nothing(), self.system, [tool], name="tests/chat")
+        prompt = task(Nothing(), self.system, [tool], name="tests/chat", more=self.more)
         return prompt.with_messages(user(request))
 
     def _note(self, params: Note, *, context: ToolContext) -> ToolResult[Any]:

@@ -237,6 +237,19 @@ def test_a_message_with_media_is_the_input(ledger: Ledger) -> None:
     assert agent.replay(run).ok
 
 
+def test_bytes_of_media_are_on_disk_before_the_run_can_be_lost(ledger: Ledger) -> None:
+    """A builder's bytes are recorded with the request: a recovery from the first event has them."""
+    picture = MessageBuilder().add_text("What is it?").add_image(data=b"\x89PNG", mime="image/png")
+    agent = crashing("eyes", ledger)
+    run = new_run_id()
+    with pytest.raises(Crash):
+        agent.run(picture, run_id=run)
+    (name,) = picture.blobs
+    assert ledger.blob(name) == b"\x89PNG"
+    assert agent.recover(run).messages[1].parts[1].blob == name  # type: ignore[union-attr]
+    assert agent.replay(run).ok
+
+
 def test_a_run_killed_inside_a_tool_is_recovered_and_replayed(ledger: Ledger) -> None:
     """`recover` goes on after a crash; `replay` calls no handler and finds no difference."""
     crashes = [True]
