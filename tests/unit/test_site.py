@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docs import generate
-from docs.website import check, hooks
+from docs.website import check, hooks, picture
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -61,6 +61,12 @@ def test_what_another_origin_would_serve_is_found(tmp_path: Path) -> None:
     ]
     assert "no entry for turnledger.ledger.Record" in found
     assert "no entry for turnledger.ledger.Ledger" not in found
+
+
+@pytest.mark.process
+def test_the_picture_of_a_killed_run_shows_what_happens() -> None:
+    """It is drawn by killing a process inside a tool, and is the same each time."""
+    assert picture.FILE.read_text() == picture.picture()
 
 
 @pytest.mark.full

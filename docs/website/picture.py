@@ -1,7 +1,7 @@
 """Draws docs/tutorial/killed-run.svg: the events of a run whose worker was killed inside a tool.
 
-`python -m docs.picture` does what it shows: one process is killed, a person decides, another
-process goes on; then each event becomes a line.
+`python -m docs.website.picture` does what it shows: one process is killed, a person decides,
+another process goes on; then each event becomes a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnledger import Agent, Ledger, Record, Reply, ToolCall, tool
 from turnledger.ledger import ANY, ToolCallDecided
 from turnledger.runtime import DecisionRequiredError
 
-FILE = Path(__file__).parent / "tutorial" / "killed-run.svg"
+FILE = Path(__file__).parents[1] / "tutorial" / "killed-run.svg"
 # Left out: what tells a reader of the picture nothing.
 LEFT_OUT = ("run.claimed", "checkpoint.", "evaluation.", "model.")
 COLOURS = {"run": "#8ab4f8", "message": "#e8eaed", "tool_call": "#81c995"}
@@ -44,9 +44,8 @@ agent = Agent("support/triage", model=REPLIES, instructions="Triage the ticket."
 
 def recorded(file: Path) -> list[Record]:
     """Kill a process inside the tool, decide, go on in this one, and read the run."""
-    code = f"from docs.picture import agent; agent.run('My invoice is wrong.', ledger={str(file)!r})"
     environment = {**os.environ, "DIES_INSIDE": "1"}
-    dead = subprocess.run([sys.executable, "-c", code], env=environment)
+    dead = subprocess.run([sys.executable, "-m", "docs.website.picture", str(file)], env=environment)
     assert dead.returncode == -signal.SIGKILL
     with Ledger.open(file) as ledger:
         (run,) = agent.list_recoverable(ledger=ledger)
@@ -98,9 +97,9 @@ def drawn(records: list[Record]) -> str:
     """The picture."""
     shown = list(lines(records))
     height = LINE * (len(shown) + 2)
+    font = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {font}>',
         "<title>The events of a run whose worker was killed inside a tool</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#202124"/>',
     ]
@@ -126,5 +125,12 @@ def picture() -> str:
         return drawn(recorded(Path(folder) / "runs.db"))
 
 
+def main(file: str = "") -> None:
+    if file:
+        agent.run("My invoice is wrong.", ledger=file)
+    else:
+        FILE.write_text(picture())
+
+
 if __name__ == "__main__":
-    FILE.write_text(picture())
+    main(*sys.argv[1:])
