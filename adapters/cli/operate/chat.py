@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 import click
@@ -20,7 +20,7 @@ from turnledger.adapters.cli.shared.output import Printer, say
 from turnledger.adapters.cli.shared.parameters import loop_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load
 from turnledger.adapters.terminal_text import visible, visible_lines
-from turnledger.ledger import Ledger, RunInfo, TurnledgerError, new_run_id
+from turnledger.ledger import ANY, Ledger, RunInfo, ToolCallDecided, TurnledgerError, new_run_id
 from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # slow to import
@@ -128,23 +128,32 @@ class Chat:
         self._finish(run)
 
     def _decide(self, run: UUID, call: ToolCallView) -> None:
-        """Ask about one call, until it is decided."""
+        """Ask about one call, and record what the person decides."""
         from turnledger.runtime.recovery import approvals
 
-        needs_approval = call.status == "pending"
-        why = "needs your approval" if needs_approval else "may or may not have happened"
-        say(f"{call.name} {call.arguments} {why}.")
-        choices = ["approve", "deny", "edit"] if needs_approval else ["retry", "failed"]
-        chosen = click.prompt("", type=click.Choice(choices), prompt_suffix="? ", err=True)
-        by = user_name()
+        approves = call.awaits_approval
+        why = "needs your approval" if approves else "may or may not have happened"
+        say(f"{call.name} {call.given_arguments} {why}.")
+        chosen = _choose("approve", "deny", "edit") if approves else _choose(*_OUTCOMES)
+        by, call_id = user_name(), call.call_id
         if chosen == "approve":
-            approvals.approve(self._ledger, run, call.call_id, by=by)
+            approvals.approve(self._ledger, run, call_id, by=by)
         elif chosen == "deny":
-            text = click.prompt("Tell the model why", default="Denied.", err=True)
-            approvals.deny(self._ledger, run, call.call_id, text, by=by)
+            text = _ask("What the model is told", "A person denied this call.")
+            approvals.deny(self._ledger, run, call_id, text, by=by)
         elif chosen == "edit":
-            arguments = click.prompt("Arguments as JSON", default=call.arguments, err=True)
-            approvals.edit(self._ledger, run, call.call_id, arguments, by=by)
+            arguments = _ask("Arguments as JSON", call.given_arguments)
+            approvals.edit(self._ledger, run, call_id, arguments, by=by)
+        else:
+            text = "" if chosen == "retry" else _ask("What the model is told", "")
+            decision = ToolCallDecided(
+                call_id=call_id,
+                decision=_OUTCOMES[chosen],
+                text=text,
+                decided_by=by,
+                attempt=call.attempts,
+            )
+            self._ledger.append(run, decision, ANY)
 
     # --- what is seen ---
 
@@ -168,6 +177,24 @@ class Chat:
     def _end_line(self) -> None:
         if self._in_text:
             self._write("\n")
+
+
+# What a person may say of a call whose outcome is unknown.
+_OUTCOMES: dict[str, Literal["completed", "failed", "retry"]] = {
+    "happened": "completed",
+    "failed": "failed",
+    "retry": "retry",
+}
+
+
+def _choose(*choices: str) -> str:
+    chosen: str = click.prompt("Your decision", type=click.Choice(choices), err=True)
+    return chosen
+
+
+def _ask(question: str, default: str) -> str:
+    answer: str = click.prompt(question, default=default, err=True, show_default=bool(default))
+    return answer
 
 
 def _typed() -> Iterator[str]:
