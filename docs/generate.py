@@ -256,17 +256,24 @@ def api_page(package: str) -> str:
 
 
 def front_door_page() -> str:
-    """The names of `turnledger`: where each is described."""
+    """The names of `turnledger`: those of its own, and where each of the others is described."""
     rows, own = [], []
     for name in front_door.__all__:
-        value = getattr(front_door, name)
-        home = next((p for p in PACKAGES if name in import_module(f"turnledger.{p}").__all__), "")
-        if not home:
-            own.append(f"::: turnledger.{name}")
-        target = f"{home}.md#turnledger.{home}.{name}" if home else f"#turnledger.{name}"
-        rows.append((f"[`{name}`]({target})", _summary(name, value)))
-    lines = ["# turnledger", NOTE, _doc(front_door), _table(("name", "meaning"), rows), *own]
-    return "\n\n".join(lines) + "\n"
+        entry = entry_of(name)
+        if entry == f"turnledger.{name}":
+            own.append(f"::: {entry}")
+        home = entry.split(".")[1] + ".md" if entry.count(".") == 2 else ""
+        rows.append((f"[`{name}`]({home}#{entry})", _summary(name, getattr(front_door, name))))
+    lines = ["# turnledger", NOTE, _doc(front_door), "## Agents", *own, "## All names"]
+    return "\n\n".join([*lines, _table(("name", "meaning"), rows)]) + "\n"
+
+
+def entry_of(name: str) -> str:
+    """The anchor of a name of the front door: its package's, or its own if none has it."""
+    for package in PACKAGES:
+        if name in import_module(f"turnledger.{package}").__all__:
+            return f"turnledger.{package}.{name}"
+    return f"turnledger.{name}"
 
 
 def _summary(name: str, value: object) -> str:

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
 
-from docs.generate import PACKAGES
+from docs.generate import PACKAGES, entry_of, front_door
 
 # What a browser fetches by itself; a link (`a`) it does not.
 FETCHED = {
@@ -59,10 +59,12 @@ def problems(site: Path) -> Iterator[str]:
     for file in sorted(site.rglob("*.css")):
         for address in IN_STYLE.findall(file.read_text()):
             yield f"{file.relative_to(site)} fetches {address}"
+    entries = {entry_of(name) for name in front_door.__all__}
     for package in PACKAGES:
-        for name in import_module(f"turnledger.{package}").__all__:
-            if f"turnledger.{package}.{name}" not in ids:
-                yield f"no entry for turnledger.{package}.{name}"
+        entries |= {
+            f"turnledger.{package}.{n}" for n in import_module(f"turnledger.{package}").__all__
+        }
+    yield from (f"no entry for {entry}" for entry in sorted(entries - ids))
 
 
 def main() -> None:

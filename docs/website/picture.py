@@ -45,7 +45,8 @@ agent = Agent("support/triage", model=REPLIES, instructions="Triage the ticket."
 def recorded(file: Path) -> list[Record]:
     """Kill a process inside the tool, decide, go on in this one, and read the run."""
     environment = {**os.environ, "DIES_INSIDE": "1"}
-    dead = subprocess.run([sys.executable, "-m", "docs.website.picture", str(file)], env=environment)
+    command = [sys.executable, "-m", "docs.website.picture", str(file)]
+    dead = subprocess.run(command, env=environment, cwd=Path(__file__).parents[2])
     assert dead.returncode == -signal.SIGKILL
     with Ledger.open(file) as ledger:
         (run,) = agent.list_recoverable(ledger=ledger)

@@ -11,7 +11,17 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from turnledger import Agent, Ledger, RunResult, ToolContext, tool
+from turnledger import (
+    Agent,
+    Ledger,
+    RunEnded,
+    RunResult,
+    TextDelta,
+    ToolContext,
+    ToolEnded,
+    ToolStarted,
+    tool,
+)
 from turnledger.projections import reducer
 from turnledger.runtime import Session
 
@@ -99,6 +109,20 @@ def use(ledger: Ledger) -> None:
     for run in typed.list_recoverable(ledger=ledger):
         assert_type(run.run_id, UUID)
     typed.replay(result.run_id, ledger=ledger).check()
+
+
+async def use_async(ledger: Ledger) -> None:
+    result = await typed.arun(Ticket("acme", "My invoice is wrong."), ledger=ledger)
+    assert_type(result, RunResult[Triage])
+    assert_type((await typed.arecover(result.run_id)).output, Triage)
+    async for event in typed.stream(Ticket("acme", "And now?"), continues=result.run_id):
+        match event:
+            case TextDelta(text):
+                assert_type(text, str)
+            case ToolStarted() | ToolEnded():
+                assert_type(event.name, str)
+            case RunEnded():
+                assert_type(event.result, RunResult[Triage])
 
 
 def call_as_functions() -> Coroutine[Any, Any, str]:
