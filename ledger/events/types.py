@@ -661,6 +661,7 @@ Event: TypeAlias = (
     | PromptTagMoved
     | CustomEvent
 )
+"""Every event type: the closed union that is the registry."""
 
 EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event)}
 # The events that a prompt stream consists of, and that no run has.
