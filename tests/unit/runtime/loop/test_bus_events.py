@@ -36,7 +36,6 @@ from turnledger.runtime.loop.events import (
     ToolEnded,
     ToolInvoked,
     ToolStarted,
-    ToolStillRunning,
 )
 
 RUN, REQUEST, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
