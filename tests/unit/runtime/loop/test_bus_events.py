@@ -36,6 +36,7 @@ from turnledger.runtime.loop.events import (
     ToolEnded,
     ToolInvoked,
     ToolStarted,
+    ToolStillRunning,
 )
 
 RUN, REQUEST, SESSION = UUID(int=1), UUID(int=2), UUID(int=3)
