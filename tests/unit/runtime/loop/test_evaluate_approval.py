@@ -267,6 +267,23 @@ def test_a_denied_second_attempt_says_that_the_first_may_have_happened(ledger: L
     assert loop.ran == []
 
 
+@pytest.mark.parametrize("first", ["denial", "retry"])
+def test_a_denied_second_attempt_does_not_run_by_consent_to_retry(
+    ledger: Ledger, first: str
+) -> None:
+    """`retry_in_doubt` says nothing about a call that was denied; a denial goes before a retry."""
+    run_id = died(ledger, on_interrupt="retry")
+    loop = Refunds(ledger=ledger, on_interrupt="retry")
+    with pytest.raises(DecisionRequiredError):
+        loop.recover(run_id)
+    if first == "retry":
+        ledger.append(run_id, ToolCallDecided(call_id="c1", decision="retry", attempt=1), ANY)
+    deny(ledger, run_id, "c1", "Not again.")
+    loop.recover(run_id, retry_in_doubt=first == "denial")
+    assert (loop.ran, "Not again." in told(ledger, run_id)[0]) == ([], True)
+    assert len(events(ledger, run_id, ToolCallDecided)) == (first == "retry")
+
+
 def test_a_reply_may_wait_for_approvals_and_decisions_at_once(ledger: Ledger) -> None:
     """The reason and the error tell which is which."""
     run_id = waiting(ledger, Refunds([TWO, DONE], ledger=ledger))
