@@ -128,6 +128,22 @@ def test_an_edited_call_runs_with_the_persons_arguments(ledger: Ledger) -> None:
     assert '"euros": 20' in repr(sent)
 
 
+def test_the_model_is_not_told_that_an_edited_call_was_called_that_was_not(ledger: Ledger) -> None:
+    """One denied after the edit, and one whose tool refuses the arguments that it got."""
+    run_id = waiting(ledger, Refunds([TWO, DONE], ledger=ledger))
+    edit(ledger, run_id, "c1", {"euros": 5})
+    deny(ledger, run_id, "c1", "No.")
+    arguments = '{"pounds": 5}'  # as of a schema that has changed since
+    edited = ApprovalDecided(call_id="c2", decision="edited", arguments=arguments)
+    ledger.append(run_id, edited, ANY)
+    loop = Refunds([TWO, DONE], ledger=ledger)
+    loop.recover(run_id)
+    denied, refused = told(ledger, run_id)
+    assert (denied, loop.ran) == ("No.", [])
+    assert refused.startswith(f"A person changed the arguments of this call to {arguments}.")
+    assert "called with" not in refused
+
+
 def test_calls_of_the_same_reply_that_need_none_run_first(ledger: Ledger) -> None:
     """Also one that the function lets pass; its answer is recorded too."""
     asked = calls(
