@@ -1,6 +1,7 @@
 """Generates pages: the reference (commands, events, errors) from the code, and requirements.
 
-docs/requirements.md is made from the table of mutants, tests/mutants.
+docs/requirements.md is made from the table of mutants, tests/mutants; docs/reference/screens are
+what commands print on terminals of two widths (`docs.screens`).
 
 `python -m docs.generate` writes them; with `--check` it compares them, as a test does.
 """
@@ -11,6 +12,7 @@ import argparse
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -19,10 +21,11 @@ import click
 import msgspec
 from msgspec import inspect as types
 
+from docs.screens import SCREENS, WIDTHS, rendered
 from tests.mutants.table import page, read_table
 from turnledger import projections
 from turnledger.adapters.cli import turnledger
-from turnledger.adapters.cli.shared.command import LedgerCommand
+from turnledger.adapters.cli.shared.command import COMMON, LedgerCommand, LedgerGroup
 from turnledger.adapters.cli.shared.exit_codes import MEANINGS, exit_code_of
 from turnledger.ledger import TurnledgerError, errors
 from turnledger.ledger.events.messages import (
@@ -76,15 +79,22 @@ def commands_page() -> str:
         "## Exit codes",
         _table(("code", "meaning"), [(str(int(c)), text) for c, text in MEANINGS.items()]),
         "Which error gives which code is in [errors](errors.md).",
+        "Every command as a terminal of 80 columns shows it: "
+        + ", ".join(f"[{one}](screens/{one}-80.txt)" for one in (*SCREENS, "help"))
+        + ".",
     ]
-    for name, command in group.load_all().items():
-        lines.extend(_command(name, command))
+    commands = group.load_all()
+    for heading, table in group.sections.items():
+        lines.append(f"## {heading}")
+        for name, command in commands.items():
+            if name.partition(" ")[0] in table:
+                lines.extend(_command(name, command))
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
     arguments = " ".join(_placeholder(p) for p in command.params if isinstance(p, click.Argument))
-    yield f"## {name}"
+    yield f"### {name}"
     yield f"    turnledger {name} [OPTIONS] {arguments}".rstrip()
     yield _paragraphs(command.help)
     yield _options(command)
@@ -104,6 +114,8 @@ def _options(command: click.Command) -> str:
     rows = []
     for option in command.params:
         if not isinstance(option, click.Option):
+            continue
+        if option.name in COMMON and not isinstance(command, LedgerGroup):
             continue
         value = option.metavar or ""
         if isinstance(option.type, click.Choice):
@@ -253,11 +265,20 @@ def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     )
 
 
+def _screen(section: str, width: int) -> str:
+    return rendered(width)[section]
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page,
     "reference/errors.md": errors_page,
     "reference/events.md": events_page,
     "requirements.md": lambda: page(read_table()),
+    **{
+        f"reference/screens/{section}-{width}.txt": partial(_screen, section, width)
+        for section in (*SCREENS, "help")
+        for width in WIDTHS
+    },
 }
 
 
@@ -278,7 +299,7 @@ def main() -> None:
             sys.exit(f"Not current: {', '.join(stale)}. Run `python -m docs.generate`.")
         return
     for name, render in PAGES.items():
-        (FOLDER / name).parent.mkdir(exist_ok=True)
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(render())
 
 
