@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks import (
     appending,
+    async_runs,
     disk,
     encoding,
     event_cost,
@@ -34,6 +35,7 @@ PARTS = {
     "fold": folding,
     "tables": tables,
     "loop": looping,
+    "async": async_runs,
     "encode": encoding,
     "event_cost": event_cost,
     "replay": replaying,

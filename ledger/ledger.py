@@ -163,7 +163,7 @@ class Ledger:
             store.close()
             raise
         ledger = cls(store, codec=codec, clock=clock or SystemClock())
-        ledger.url = _absolute(os.fspath(url))
+        ledger.url = absolute_url(os.fspath(url))
         return ledger
 
     def __enter__(self) -> Self:
@@ -175,6 +175,11 @@ class Ledger:
     def close(self) -> None:
         """Close the store; leases held through this ledger are void at once."""
         self._store.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to the process that this one was forked from."""
+        return self._store.is_closed
 
     @property
     def store(self) -> Store:
@@ -538,6 +543,7 @@ class Ledger:
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
+        blobs: Iterable[bytes] = (),
     ) -> Claim:
         """Start a run and claim it in one transaction: no other worker can claim it in between.
 
@@ -546,11 +552,12 @@ class Ledger:
             started: Its first event.
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
+            blobs: Bytes that the request names by `blob_name`.
 
         Raises:
             AppendRefusedError: If the run exists (ConcurrentAppendError, RunClaimedError).
         """
-        request = build_request(run_id, started, NEW, None, (), self._codec, self._clock)
+        request = build_request(run_id, started, NEW, None, blobs, self._codec, self._clock)
         try:
             return self._claim(request.run_id, worker, ttl, request)
         except StoreUnavailableError as error:
@@ -705,7 +712,7 @@ def _check_page(size: int) -> None:
         raise InvalidInputError(f"Invalid page_size {size}: expected 1 or more.")
 
 
-def _absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """The URL with an absolute path: it names the same ledger in any working directory."""
     path, query = split_sqlite(url)
     if "://" in path:

@@ -55,7 +55,10 @@ SECTIONS = {
             "Continue interrupted runs and forks, to their end.",
         ),
         "pending": ("operate.decide:pending", "List tool calls that have not ended."),
-        "resolve": ("operate.decide:resolve", "Decide the outcome of a tool call in doubt."),
+        "resolve": (
+            "operate.decide:resolve",
+            "Approve or deny a tool call, or decide one in doubt.",
+        ),
         "abandon": (
             "operate.recover:abandon",
             "Mark a run as abandoned, so that it is not recovered.",

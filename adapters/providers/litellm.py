@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import Any, ClassVar, TypeVar, Unpack
 
-from turnledger.adapters.providers.openai.adapter import send_chat
+from turnledger.adapters.providers.openai.adapter import chat_call
 from turnledger.adapters.providers.openai.chat import ChatCompletions
 from turnledger.adapters.providers.retry import InterruptedStreamError
-from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter
+from turnledger.adapters.providers.sdk import ModelOptions, SdkAdapter, SdkCall
 from turnledger.adapters.providers.wire import Page, WhenUnsupported, WireFormat, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.ledger.arguments import explain_methods
@@ -86,19 +87,30 @@ class LiteLLMAdapter(SdkAdapter[OutputT]):
             kwargs = {"_skip_mcp_handler": True, **kwargs}
         return partial(litellm.completion, **kwargs)
 
-    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
+    def make_async_client(self, **kwargs: Any) -> Any:
+        """`litellm.acompletion`; LiteLLM keeps the connections of an event loop itself."""
+        completion = self.make_client(**kwargs)
+        acompletion = partial(_litellm().acompletion, **completion.keywords)
+
+        async def create(**said: Any) -> Any:
+            answer = await acompletion(**said)
+            return _to_its_end_async(answer) if said.get("stream") else answer
+
+        return create
+
+    def call(self, client: Any, payload: dict[str, Any], sending: Sending) -> SdkCall:
         if self._is_litellm:
             payload = payload | {"num_retries": 0, "max_retries": 0}
             timeout = _shorter(payload.get("timeout", self._kwargs.get("timeout")), sending.timeout)
             if timeout is not None:
                 payload["timeout"] = timeout
-        completion = self.client
+        create = client if iscoroutinefunction(client) else partial(_create, client)
+        return chat_call(create, payload, sending.on_text)
 
-        def create(**said: Any) -> Any:
-            answer = completion(**said)
-            return _to_its_end(answer) if said.get("stream") else answer
 
-        return send_chat(create, payload, sending.on_text)
+def _create(completion: Callable[..., Any], **said: Any) -> Any:
+    answer = completion(**said)
+    return _to_its_end(answer) if said.get("stream") else answer
 
 
 def _litellm() -> Any:
@@ -153,6 +165,23 @@ def _to_its_end(stream: Any) -> Iterator[Any]:
         close = getattr(getattr(stream, "completion_stream", stream), "close", None)
         if close is not None:
             close()
+    _check_end(stream)
+
+
+async def _to_its_end_async(stream: Any) -> AsyncIterator[Any]:
+    """The same for a stream of `litellm.acompletion`."""
+    try:
+        async for piece in stream:
+            yield piece
+    finally:
+        inner = getattr(stream, "completion_stream", stream)
+        close = getattr(inner, "aclose", None) or getattr(inner, "close", None)
+        if close is not None:
+            await close()
+    _check_end(stream)
+
+
+def _check_end(stream: Any) -> None:
     came = [
         getattr(stream, name, True)
         for name in ("received_finish_reason", "intermittent_finish_reason")

@@ -28,10 +28,13 @@ PASSING = frozenset(
         "vector_store_timeout",
     }
 )
-# Errors of a connection, by the names of their classes: those of httpx, and what SDKs make of them.
+# Errors of a connection, by the names of their classes: those of httpx and aiohttp, and what SDKs
+# make of them.
 _CONNECTION = frozenset(
     {
         "TransportError",
+        "ClientConnectionError",
+        "ClientPayloadError",
         "APIConnectionError",
         "APITimeoutError",
         "Timeout",

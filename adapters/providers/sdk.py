@@ -1,19 +1,27 @@
-"""Base of the adapters over a provider's own SDK: a wire format, and a client behind it."""
+"""Base of the adapters over a provider's own SDK: a wire format, and a client behind it.
+
+A request is made in one place for both of an SDK's clients, the synchronous one (`send`) and the
+one for asyncio (`send_async`), and so are their answers.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, Unpack
 
 from turnledger.adapters.providers.retry import advice_for
 from turnledger.adapters.providers.wire import Capabilities, WireFormat
 from turnledger.ledger import InvalidInputError
 from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime import ProviderAdapter, Reply, Request, TextReceived, ThrottlePolicy
-from turnledger.runtime.agent.models import RetryAdvice, ToolChoice
+from turnledger.runtime.agent.models import RetryAdvice, Sending, ToolChoice
+
+if TYPE_CHECKING:  # it imports asyncio
+    from turnledger.adapters.providers.async_clients import AsyncClients
 
 OutputT = TypeVar("OutputT")
 
@@ -31,16 +39,47 @@ def require(package: str, extra: str) -> None:
         )
 
 
-def whole_answer(stream: Any, answer: Any) -> Any:
-    """Have `answer` assemble the pieces of a stream; the stream is closed in any case."""
-    try:
-        for piece in stream:
-            answer.add(piece)
-    finally:
-        close = getattr(stream, "close", None)
-        if close is not None:
-            close()
-    return answer.whole()
+@dataclass(frozen=True)
+class SdkCall:
+    """A request as an SDK takes it, the same for its synchronous and its async client.
+
+    Attributes:
+        create: The client's method; awaited if the client is the async one.
+        arguments: Its keyword arguments.
+        answer: Assembles the pieces of a stream by `add` and `whole`; None if it is not streamed.
+    """
+
+    create: Callable[..., Any]
+    arguments: dict[str, Any]
+    answer: Any = None
+
+    def send(self) -> Any:
+        """Call the method, and return the whole answer; a stream is closed in any case."""
+        came = self.create(**self.arguments)
+        if self.answer is None:
+            return came
+        try:
+            for piece in came:
+                self.answer.add(piece)
+        finally:
+            close = getattr(came, "close", None)
+            if close is not None:
+                close()
+        return self.answer.whole()
+
+    async def send_async(self) -> Any:
+        """The same with a method of the async client."""
+        came = await self.create(**self.arguments)
+        if self.answer is None:
+            return came
+        try:
+            async for piece in came:
+                self.answer.add(piece)
+        finally:
+            close = getattr(came, "close", None) or getattr(came, "aclose", None)
+            if close is not None:
+                await close()
+        return self.answer.whole()
 
 
 class ModelOptions(TypedDict, total=False):
@@ -85,7 +124,9 @@ class AdapterOptions(ModelOptions, total=False):
 class SdkAdapter(ProviderAdapter[OutputT]):
     """A provider that is reached through a client which is given, or made when it is needed.
 
-    A client that this makes is closed by `close`, or at the end of a `with`.
+    A client that this makes is closed by `close`, or at the end of a `with`. For runs of an event
+    loop it makes the SDK's async client with the same arguments, one for each event loop, and
+    closes it with that loop; a client that is given is synchronous, and called in a thread.
     """
 
     # The SDK's package; the extra that installs it is called like the adapter.
@@ -112,6 +153,7 @@ class SdkAdapter(ProviderAdapter[OutputT]):
         self._make = client_factory
         self._kwargs = dict(client_kwargs or {})
         self._is_ours = client is None
+        self._async: AsyncClients | None = None
         self._lock = Lock()
         if client is None and client_factory is None:
             require(self.package, self.name)
@@ -119,6 +161,51 @@ class SdkAdapter(ProviderAdapter[OutputT]):
     @abstractmethod
     def make_client(self, **kwargs: Any) -> Any:
         """The SDK's own client."""
+
+    @abstractmethod
+    def make_async_client(self, **kwargs: Any) -> Any:
+        """The SDK's own client for asyncio."""
+
+    @abstractmethod
+    def call(self, client: Any, payload: dict[str, Any], sending: Sending) -> SdkCall:
+        """A payload as a call of the client, of either one."""
+
+    def streamed_error(self, error: Exception) -> Exception:
+        """What an error means that was raised while an answer was streamed."""
+        return error
+
+    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
+        call = self.call(self.client, payload, sending)
+        try:
+            return call.send()
+        except Exception as error:
+            if call.answer is None or (meant := self.streamed_error(error)) is error:
+                raise
+            raise meant from error
+
+    async def send_async(self, payload: dict[str, Any], sending: Sending) -> Any:
+        call = self.call(await self._async_clients.of_this_loop(), payload, sending)
+        try:
+            return await call.send_async()
+        except Exception as error:
+            if call.answer is None or (meant := self.streamed_error(error)) is error:
+                raise
+            raise meant from error
+
+    @property
+    def sends_async(self) -> bool:
+        """Not with a client that was given, nor with arguments for the synchronous one alone."""
+        is_made_here = self._is_ours and self._make is None
+        return is_made_here and super().sends_async and not _is_for_sync_clients(self._kwargs)
+
+    @property
+    def _async_clients(self) -> AsyncClients:
+        with self._lock:
+            if self._async is None:
+                from turnledger.adapters.providers.async_clients import AsyncClients
+
+                self._async = AsyncClients(lambda: self.make_async_client(**self._kwargs))
+            return self._async
 
     @property
     def capabilities(self) -> Capabilities:
@@ -132,12 +219,12 @@ class SdkAdapter(ProviderAdapter[OutputT]):
                 self._client = (self._make or self.make_client)(**self._kwargs)
             return self._client
 
-    def limited(self, timeout: float | None) -> Any:
+    @staticmethod
+    def limited(client: Any, timeout: float | None) -> Any:
         """The client with this timeout and no retries of its own: those are the loop's.
 
         They are recorded, and keep to the deadline. A client that can't be told is used as it is.
         """
-        client = self.client
         with_options = getattr(client, "with_options", None)
         if with_options is None:
             return client
@@ -155,11 +242,13 @@ class SdkAdapter(ProviderAdapter[OutputT]):
         return advice_for(error)
 
     def close(self) -> None:
-        """Close the client, if it was made here; the adapter makes another if it is used again."""
+        """Close the clients that were made here; the adapter makes others if it is used again."""
         with self._lock:
-            client = self._client if self._is_ours else None
+            client, clients = (self._client if self._is_ours else None), self._async
             if client is not None:
                 self._client = None
+        if clients is not None:
+            clients.close()
         close = getattr(client, "close", None)
         if close is not None:
             close()
@@ -169,3 +258,13 @@ class SdkAdapter(ProviderAdapter[OutputT]):
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+
+def _is_for_sync_clients(value: Any) -> bool:
+    """Whether an argument, or a part of one, can't be shared with an async client.
+
+    Functions that give a key or a token are awaited there, and HTTP clients are of another class.
+    """
+    if isinstance(value, Mapping):
+        return any(_is_for_sync_clients(one) for one in value.values())
+    return callable(value) or any(kind.__name__ == "Client" for kind in type(value).__mro__)

@@ -49,7 +49,9 @@ class Expected(Enum):
 
 
 NEW = Expected.NEW
+"""Expected version of a run that must not exist yet."""
 ANY = Expected.ANY
+"""Expected version of a run that may be at any."""
 
 _ONE = (BaseEvent, Draft, Entry)
 _NAMED = (Draft, Entry)

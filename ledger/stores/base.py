@@ -67,6 +67,11 @@ class Store(ABC):
 
     # --- open, closed, forked ---
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it can't be used any more."""
+        return bool(self._closed)
+
     def _check_open(self) -> None:
         if self._closed:
             raise LedgerClosedError(self._closed)

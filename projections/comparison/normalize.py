@@ -15,8 +15,8 @@ different.
   may have had an effect twice.
 - Fields: those that only describe an event (`since(describes=True)`), digests of what other
   events have in full (of a prompt, a request; both also cover the ids of calls), epochs and
-  attempts, a run's tags, the author of a decision, and the tokens, ids and signatures of a
-  provider's reply.
+  attempts, a run's tags and agent, the author of a decision, and the tokens, ids and signatures
+  of a provider's reply.
 
 The digest of the tools is compared: no other event has the descriptions that a model was sent.
 So are the adapter and the model.
@@ -53,7 +53,8 @@ from turnledger.projections.run_state.json_diff import DEEPEST
 
 LEFT_OUT: Final = frozenset(
     {
-        *("request_id", "session_id", "parent", "evaluation_id", "message_id"),
+        *("request_id", "session_id", "parent", "evaluation_id", "after"),
+        *("message_id", "asked_id"),
         *("call_id", "call_ids", "tool_call_id"),
         *("requested_at", "deadline", "created_at"),
         *("at", "from_version", "sequence", "turn"),
@@ -63,7 +64,7 @@ LEFT_OUT: Final = frozenset(
 BOOKKEEPING_FIELDS: Final = frozenset(
     {
         *("prompt_digest", "request_digest", "outcome_digest", "digest"),
-        *("epoch", "attempt", "attempts", "tags", "decided_by"),
+        *("epoch", "attempt", "attempts", "tags", "agent", "decided_by"),
         *("usage", "provider_data"),
         # In short what an error's text says, since catalogue 2.
         *("step", "reply_error"),

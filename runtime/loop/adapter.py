@@ -1,8 +1,9 @@
 """`ProviderAdapter`: base class of providers, and `evaluate`.
 
 A provider overrides three functions: `encode` makes its payload of a request, `send` is the only
-one that touches the world, and `decode` makes a reply of what came back. Everything else (tools,
-limits, retries, recording, resuming) is the loop's and the same for every provider.
+one that touches the world (`send_async` does the same for asyncio), and `decode` makes a reply of
+what came back. Everything else (tools, limits, retries, recording, resuming) is the loop's and the
+same for every provider.
 """
 
 from __future__ import annotations
@@ -95,6 +96,24 @@ class ProviderAdapter(Generic[OutputT]):
         the whole answer all the same.
         """
         raise self._incomplete()
+
+    async def send_async(self, payload: Any, sending: Sending) -> Any:
+        """Like `send`, awaited on the caller's event loop; an adapter may do without it.
+
+        It is used for runs of an event loop: when one is cancelled, so is this task, which has to
+        close its connection. Without it, `send` is called in a thread that is left behind.
+        """
+        raise self._incomplete()
+
+    @property
+    def sends_async(self) -> bool:
+        """Whether there is a `send_async`, and no `send` that overrides what it stands for."""
+        for kind in type(self).__mro__:
+            if "send_async" in vars(kind):
+                return kind is not ProviderAdapter
+            if "send" in vars(kind):
+                return False
+        return False
 
     def decode(self, raw: Any) -> Reply:
         """The reply in the provider's answer. Pure."""

@@ -6,15 +6,19 @@ They inform listeners in this process and are not recorded: the recorded events 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from uuid import UUID, uuid4
 
 from turnledger.ledger.clock import utc_now
 from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import Budget, Deadline
 from turnledger.runtime.agent.tools.tool import ToolResult
+from turnledger.runtime.bus import EventBus
 from turnledger.runtime.checkpoints.checkpoint import CheckpointPhase
 
 UserRequestT = TypeVar("UserRequestT")
@@ -97,7 +101,8 @@ class PromptResponse(Generic[OutputT]):
     """A prompt's answer: `text`, or `output` if it was parsed.
 
     `tool_results` are the very events that were published. `provider_payload` is the
-    provider's last answer as data, where it has such a form.
+    provider's last answer as data, where it has such a form. `run_id` is the run that a
+    `MainLoop` made of the request; None for a prompt that was evaluated by itself.
     """
 
     prompt_name: str
@@ -105,6 +110,7 @@ class PromptResponse(Generic[OutputT]):
     output: OutputT | None
     tool_results: tuple[ToolInvoked, ...]
     provider_payload: dict[str, Any] | None = None
+    run_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,3 +204,84 @@ class RecoveryFailed:
     run_id: UUID
     error: Exception
     failed_at: datetime = field(default_factory=utc_now)
+
+
+# --- what a caller hears of its run ------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of a reply that is still coming in.
+
+    A call of the model that fails in the middle is made again, and its text comes again.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool's handler is about to run: its start is on disk. On the bus too.
+
+    `arguments` is JSON text, as the model wrote it.
+    """
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnded:
+    """A tool call's result is on disk, also one that was refused and never ran. On the bus too.
+
+    `result` is what the model is told.
+    """
+
+    call_id: str
+    name: str
+    result: str
+    success: bool
+
+
+@dataclass(frozen=True)
+class RunEnded(Generic[OutputT]):
+    """The run has its result; the last event of a stream."""
+
+    result: OutputT
+
+
+RunEvent: TypeAlias = "TextDelta | ToolStarted | ToolEnded"
+_WANTS_TEXT: ContextVar[bool] = ContextVar("turnledger_wants_text", default=False)
+
+
+def wants_text() -> bool:
+    """Whether the caller of this run listens to text as it comes."""
+    return _WANTS_TEXT.get()
+
+
+@contextmanager
+def listening(bus: EventBus, on_event: Callable[[RunEvent], object]) -> Iterator[None]:
+    """Within the block, tell of what runs with this bus do, with text as it comes.
+
+    Called in the run's own thread. What it raises is logged and has no further effect.
+
+    Args:
+        bus: The bus of a loop. All runs that share it are told of: give each one of its own.
+        on_event: Called with TextDelta, ToolStarted and ToolEnded.
+    """
+
+    def tell_text(received: TextReceived) -> None:
+        on_event(TextDelta(received.text))
+
+    token = _WANTS_TEXT.set(True)
+    bus.subscribe(TextReceived, tell_text)
+    bus.subscribe(ToolStarted, on_event)
+    bus.subscribe(ToolEnded, on_event)
+    try:
+        yield
+    finally:
+        bus.unsubscribe(TextReceived, tell_text)
+        bus.unsubscribe(ToolStarted, on_event)
+        bus.unsubscribe(ToolEnded, on_event)
+        _WANTS_TEXT.reset(token)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.models.limits import Deadline, deadline_provider_payload
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolCall, as_data
 from turnledger.runtime.agent.models.retry import FailedAttempt, call_with_retries
+from turnledger.runtime.agent.run_control import interruptible
 from turnledger.runtime.errors import (
     BudgetExceededError,
     DeadlineExceededError,
@@ -17,9 +19,11 @@ from turnledger.runtime.errors import (
     TurnLimitExceededError,
 )
 from turnledger.runtime.loop.context import EvaluationContext
-from turnledger.runtime.loop.events import TextReceived
+from turnledger.runtime.loop.events import TextReceived, wants_text
+from turnledger.runtime.loop.perform.approval import ask_approval
 from turnledger.runtime.loop.perform.failures import BadReplyError, EmptyReplyError, failure_text
 from turnledger.runtime.loop.perform.run_tools import run_tools
+from turnledger.runtime.loop.perform.send import send
 
 OutputT = TypeVar("OutputT")
 
@@ -52,8 +56,14 @@ class LiveEffects:
     def model_turn(self, context: EvaluationContext[Any], request: Request) -> LiveTurn:
         return LiveTurn(context, request)
 
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        ask_approval(context, calls)
+
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         run_tools(context, self, calls)
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        return may_ask_again(context)
 
 
 class LiveTurn:
@@ -70,21 +80,30 @@ class LiveTurn:
             timeout=_seconds_left(context.deadline),
             on_text=_text_publisher(context, self._turn, attempt),
         )
-        raw = context.adapter.send(self._payload, sending)
+        raw = send(context.adapter, self._payload, sending)
         return _decoded(context, self._turn, raw)
 
     def run_attempts(
         self, attempt: Callable[[int], None], failed: Callable[[FailedAttempt], None]
     ) -> None:
         adapter = self._context.adapter
+
+        def sleep(seconds: float) -> bool:
+            return interruptible(partial(adapter.cancelled.wait, seconds), "turnledger-retry")
+
         call_with_retries(
             attempt,
             policy=adapter.throttle,
             deadline=self._context.deadline,
-            sleep=adapter.cancelled.wait,
+            sleep=sleep,
             advise=adapter.advise,
             on_failure=failed,
         )
+
+
+def may_ask_again(context: EvaluationContext[Any]) -> bool:
+    """Whether fewer outputs of this evaluation were rejected than may be."""
+    return context.progress.rejections < context.journal.output_retries
 
 
 def check_turns(context: EvaluationContext[Any], phase: EvaluationPhase) -> None:
@@ -101,9 +120,9 @@ def _seconds_left(deadline: Deadline | None) -> float | None:
 def _text_publisher(
     context: EvaluationContext[Any], turn: int, attempt: int
 ) -> Callable[[str], None] | None:
-    """Publishes text as it comes; None if the adapter does not stream."""
+    """Publishes text as it comes; None if neither the adapter nor the caller wants it."""
     adapter = context.adapter
-    if not adapter.stream:
+    if not adapter.stream and not wants_text():
         return None
 
     def tell(text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import struct
 from abc import ABC, abstractmethod
@@ -74,6 +75,14 @@ class Hang:
 
 
 @dataclass(frozen=True)
+class Stall:
+    """A stream that begins, and goes on only when the client is gone, or the server closed."""
+
+    answer: Answer
+    events: int = -2
+
+
+@dataclass(frozen=True)
 class CutBody:
     """An answer whose connection breaks in the middle of the body (or of the stream)."""
 
@@ -97,7 +106,7 @@ class Raw:
     content_type: str = "application/json"
 
 
-Scripted: TypeAlias = Answer | Status | Hang | CutBody | HalfStream | Raw
+Scripted: TypeAlias = Answer | Status | Hang | Stall | CutBody | HalfStream | Raw
 
 
 @dataclass(frozen=True)
@@ -178,6 +187,8 @@ class StrictServer:
         self.asked: list[Asked] = []
         self.refused: list[Refused] = []
         self.closing = Event()
+        # A client waits for more, and it has closed its connection instead.
+        self.waits, self.left = Event(), Event()
         self._lock = Lock()
         self._attempts: dict[int, int] = {}
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler_for(self))
@@ -263,7 +274,11 @@ def _handler_for(server: StrictServer) -> type[BaseHTTPRequestHandler]:
                 case Status(code, message, more, kind):
                     self._send(code, server.wire.error(code, message, kind), more)
                 case Hang():
-                    server.closing.wait()
+                    self._wait_until_left()
+                    self._break()
+                case Stall(answer, events):
+                    self._stream(server.wire.stream(asked, answer)[:events], ends=False)
+                    self._wait_until_left()
                     self._break()
                 case CutBody(answer) if asked.streams:
                     events = server.wire.stream(asked, answer)
@@ -299,6 +314,17 @@ def _handler_for(server: StrictServer) -> type[BaseHTTPRequestHandler]:
                 self.wfile.flush()
             if ends:
                 self.wfile.write(b"0\r\n\r\n")
+
+        def _wait_until_left(self) -> None:
+            """Wait until the client closes its connection, which `left` tells."""
+            server.waits.set()
+            while not server.closing.is_set():
+                if select.select([self.connection], [], [], 0.02)[0]:
+                    with contextlib.suppress(ConnectionError):
+                        if self.connection.recv(1, socket.MSG_PEEK):
+                            continue
+                    server.left.set()
+                    return
 
         def _break(self) -> None:
             """Reset the connection, as a machine that is gone does."""

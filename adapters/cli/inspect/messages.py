@@ -53,13 +53,15 @@ turnledger messages 099a8057 --at 12 -o jsonl""",
     help="Conversation of this evaluation. Default: the latest not superseded.",
 )
 def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
-    """Print a run's conversation as a chat.
+    """Print a run's conversation as a chat; of a chat turn, the turns before it too.
 
     The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
     error). A result that was amended for the model's next turn is followed by the amended
-    text (~, in JSON `amended`). Messages with a step number are grouped under it, with those that
-    follow (in JSON `step_num` of each block). -o json and jsonl print the turns, with a synthetic
-    first turn marked; the system text is in `state --path /history/system`.
+    text (~, in JSON `amended`). A message that asks for an output again since it could not be
+    parsed is marked "output rejected" (in JSON `output_rejected`). Messages with a step number
+    are grouped under it, with those that follow (in JSON `step_num` of each block). -o json and
+    jsonl print the turns, with a synthetic first turn marked; the system text is in
+    `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
@@ -88,7 +90,7 @@ def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
     others = [
         f"{name} (superseded)" if name in known.superseded else name
         for name in names
-        if name != shown
+        if name != shown and name not in known.before
     ]
     if others:
         this = f"This is evaluation {shown}. " if shown is not None else ""
@@ -128,7 +130,9 @@ class Chat:
                 continue
             for step, blocks in groupby(rest, key=lambda block: known.steps.get(id(block))):
                 self._begin_step(step)
-                self._turn(turn.role, list(blocks), _results(answer), _results(changed))
+                shown = list(blocks)
+                self._speaker(turn.role, rejects=id(shown[0]) in known.rejections)
+                self._turn(shown, _results(answer), _results(changed))
         if not self._begun:
             say("The conversation is empty.")
 
@@ -139,12 +143,10 @@ class Chat:
 
     def _turn(
         self,
-        role: str,
         blocks: list[TextBlock | MediaBlock | ToolUseBlock],
         results: dict[str, ToolResultBlock],
         amended: dict[str, ToolResultBlock],
     ) -> None:
-        self._speaker(role)
         for block in blocks:
             if isinstance(block, TextBlock):
                 self._text(block.text)
@@ -154,8 +156,8 @@ class Chat:
                 self._call(block)
                 self._result(results.get(block.call_id), amended.get(block.call_id))
 
-    def _speaker(self, role: str) -> None:
-        self._heading(role, ROLES[role])
+    def _speaker(self, role: str, *, rejects: bool = False) -> None:
+        self._heading(f"{role} (output rejected)" if rejects else role, ROLES[role])
 
     def _heading(self, text: str, style: str) -> None:
         if self._begun:
@@ -216,6 +218,8 @@ def _turns(known: OneConversation) -> Iterator[Any]:
                 block["amended"] = now.content
             if known.steps.get(id(said)) is not None:
                 block["step_num"] = known.steps[id(said)]
+            if id(said) in known.rejections:
+                block["output_rejected"] = True
         yield shown
 
 

@@ -163,7 +163,7 @@ class _Timed:
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
             self.last = record.recorded_at
-            if self.first is None or _starts_continuation(record):
+            if self.first is None or _starts_timeline(record):
                 self.first = self.last
             if record.tag in (ToolCallFailed.tag, RunFailed.tag):
                 self._note(record.version, record.event)
@@ -177,12 +177,12 @@ class _Timed:
             self.tracebacks.append((f"Version {version}, the run failed:", event.traceback))
 
 
-def _starts_continuation(record: Record) -> bool:
-    """Whether a continuation starts here: its timeline begins again."""
+def _starts_timeline(record: Record) -> bool:
+    """Whether the timeline begins again here: a continuation or a chat turn starts."""
     if record.tag != RunStarted.tag:
         return False
     event = record.event
-    return isinstance(event, RunStarted) and event.kind == "continuation"
+    return isinstance(event, RunStarted) and event.kind != "fork"
 
 
 @command(

@@ -8,6 +8,11 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.changed_prompt import (
+    changed_prompt_options,
+    choice_of,
+    showing_difference,
+)
 from turnledger.adapters.cli.operate.decide import user_name
 from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
@@ -57,8 +62,18 @@ turnledger recover --all --app myagent:loop""",
 @flag("--all", "everything", help="All runs that can be recovered.")
 @loop_option
 @turns_option
+@changed_prompt_options
 @flag("--yes", help="Run calls in doubt again, although they may have happened.")
-def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None, yes: bool) -> None:
+def recover(
+    run: UUID | None,
+    everything: bool,
+    app: str,
+    max_turns: int | None,
+    recorded_prompt: bool,
+    accept_prompt: bool,
+    by: str | None,
+    yes: bool,
+) -> None:
     """Continue interrupted runs and forks, to their end.
 
     Calls the model and runs tools from the run's last event on. FACTORY is your code: it is
@@ -70,11 +85,19 @@ def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None,
     decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
     --yes is recorded with the resume, after app, claim and prompt were checked, and holds for
     this attempt of the run alone: a command that is refused leaves no consent.
+
+    A run that was begun with another prompt is refused before anything is written, and the
+    difference is shown: its text, and its tools. --recorded-prompt goes on with the recorded
+    one, --accept-prompt with that of your code, after what was said so far. The choice and who
+    made it are recorded.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
     if everything and yes:
         raise click.UsageError("--yes needs one run: it is consent to repeat its calls.")
+    prompt, chosen_by = choice_of(
+        recorded=recorded_prompt, accept=accept_prompt, by=by, one_run=run is not None
+    )
     with open_ledger() as ledger, ending_on_sigterm():
         if run is None:
             finish(_recover_all(load_loop(app, ledger), max_turns))
@@ -83,9 +106,16 @@ def recover(run: UUID | None, everything: bool, app: str, max_turns: int | None,
         loop = load_loop(app, ledger)
         if not yes and is_fork and ledger.worker_of(run) is None:
             _refuse_doubts(run, _in_doubt(ledger, run))
-        by = user_name() if yes else ""
-        response, _ = loop.recover(run, max_turns=max_turns, retry_in_doubt=yes, decided_by=by)
-        _print(_recovered(run, response))
+        decided_by = chosen_by or (user_name() if yes else "")
+        with showing_difference():
+            response, _ = loop.recover(
+                run,
+                max_turns=max_turns,
+                prompt=prompt,
+                retry_in_doubt=yes,
+                decided_by=decided_by,
+            )
+        print_answer(run, response)
 
 
 def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
@@ -129,9 +159,16 @@ def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
     return {"run_id": str(run), "text": response.text, "output": to_plain(response.output)}
 
 
-def _print(value: dict[str, Any]) -> None:
-    out = printer()
-    pairs = [("run", value["run_id"]), ("verdict", "completed"), ("answer", _answer_of(value))]
+def print_answer(run: UUID, response: PromptResponse[Any], verdict: str = "completed") -> None:
+    """Print a run that has come to its end.
+
+    Args:
+        run: The run.
+        response: What it answered.
+        verdict: How it ended, for people.
+    """
+    value, out = _recovered(run, response), printer()
+    pairs = [("run", value["run_id"]), ("verdict", verdict), ("answer", _answer_of(value))]
     out.one(value, lambda: out.pairs(pairs))
 
 

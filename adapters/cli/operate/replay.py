@@ -40,7 +40,7 @@ turnledger replay 099a8057 --app myagent:loop --live tool:search""",
 )
 @run_argument
 @app_option(
-    help="Your loop, to be executed again: factory(ledger) returns a MainLoop.",
+    help="Your Agent, or a function of the ledger that returns a MainLoop, to be executed again.",
 )
 @version_option(
     "--until",
@@ -97,8 +97,12 @@ def _print(found: Replayed) -> None:
             pairs.append(("not compared", visible(_taken(found.taken))))
         if found.recorded_prompts:
             count = len(found.recorded_prompts)
-            text = f"the overridden texts of {count} evaluations, which are others now"
+            text = f"the prompts of {count} evaluations, whose texts are others now"
             pairs.append(("as recorded", text))
+        if found.not_compared_evaluations:
+            count = len(found.not_compared_evaluations)
+            text = f"{count} evaluations that were begun under another prompt"
+            pairs.append(("not compared", text))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
@@ -134,6 +138,7 @@ def shown(found: Replayed) -> dict[str, Any]:
         "attempts": found.attempts,
         "taken_as_recorded": [asdict(call) for call in found.taken],
         "recorded_prompts": found.recorded_prompts,
+        "evaluations_not_compared": found.not_compared_evaluations,
         "checkpoints_compared": found.compared,
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,

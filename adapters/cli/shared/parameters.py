@@ -247,10 +247,12 @@ def tag_option(*, needs_value: bool, **more: Any) -> Callable[[F], F]:
 
 def app_option(**more: Any) -> Callable[[F], F]:
     """The option `--app`, which names the user's code."""
-    return click.option("--app", metavar="MODULE:FACTORY", **more)
+    return click.option("--app", metavar="MODULE:AGENT", **more)
 
 
 at_option = version_option(
     "--at", help="As of version N; 0 is before the first event. Default: the latest."
 )
-loop_option = app_option(required=True, help="Your loop: factory(ledger) returns a MainLoop.")
+loop_option = app_option(
+    required=True, help="Your Agent, or a function of the ledger that returns a MainLoop."
+)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.anthropic.messages import DEFAULT_MAX_TOKENS, AnthropicMessages
 from turnledger.adapters.providers.anthropic.stream import MessageStream, streamed_error
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, SdkCall
 from turnledger.adapters.providers.wire import WhenUnsupported, field_of
 from turnledger.ledger import InvalidInputError
 from turnledger.ledger.arguments import explain_methods
@@ -69,17 +69,22 @@ class AnthropicAdapter(SdkAdapter[OutputT]):
 
         return Anthropic(**kwargs)
 
-    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
-        create = self.limited(sending.timeout).messages.create
+    def make_async_client(self, **kwargs: Any) -> Any:
+        from anthropic import AsyncAnthropic
+
+        return AsyncAnthropic(**kwargs)
+
+    def call(self, client: Any, payload: dict[str, Any], sending: Sending) -> SdkCall:
+        create = self.limited(client, sending.timeout).messages.create
         if sending.on_text is None and payload["max_tokens"] <= _MOST_IN_ONE_PIECE:
-            return create(**payload)
+            return SdkCall(create, payload)
         answer = MessageStream(sending.on_text or (lambda text: None))
-        try:
-            return whole_answer(create(**payload, stream=True), answer)
-        except Exception as error:
-            if not _is_in_the_stream(error):
-                raise
-            raise streamed_error(getattr(error, "body", None)) from error
+        return SdkCall(create, payload | {"stream": True}, answer)
+
+    def streamed_error(self, error: Exception) -> Exception:
+        if not _is_in_the_stream(error):
+            return error
+        return streamed_error(getattr(error, "body", None))
 
 
 def _is_in_the_stream(error: Exception) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 
 from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.gemini.stream import GeminiStream
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, SdkCall
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.ledger.arguments import explain_methods
 from turnledger.runtime.agent.models import RetryAdvice, Sending
@@ -54,16 +54,21 @@ class GeminiAdapter(SdkAdapter[OutputT]):
 
         return Client(**kwargs)
 
-    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
-        models = self.client.models
-        call = {
+    def make_async_client(self, **kwargs: Any) -> Any:
+        from google.genai import Client
+
+        return Client(**kwargs).aio
+
+    def call(self, client: Any, payload: dict[str, Any], sending: Sending) -> SdkCall:
+        arguments = {
             "model": self.model,
             "contents": payload["contents"],
             "config": sdk_config(payload, sending.timeout),
         }
         if sending.on_text is None:
-            return models.generate_content(**call)
-        return whole_answer(models.generate_content_stream(**call), GeminiStream(sending.on_text))
+            return SdkCall(client.models.generate_content, arguments)
+        stream = client.models.generate_content_stream
+        return SdkCall(stream, arguments, GeminiStream(sending.on_text))
 
     def advise(self, error: Exception) -> RetryAdvice:
         """As for other providers; the wait that Gemini asks for stands in the error's details.

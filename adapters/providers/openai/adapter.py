@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, Unpack
 
 from turnledger.adapters.providers.openai.chat import ChatCompletions, ChatStream
 from turnledger.adapters.providers.openai.responses import Responses, ResponsesStream
-from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, whole_answer
+from turnledger.adapters.providers.sdk import AdapterOptions, SdkAdapter, SdkCall
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.ledger import InvalidInputError
 from turnledger.ledger.arguments import explain_methods
@@ -49,23 +49,27 @@ class OpenAIAdapter(SdkAdapter[OutputT]):
 
         return OpenAI(**kwargs)
 
-    def send(self, payload: dict[str, Any], sending: Sending) -> Any:
-        client, on_text = self.limited(sending.timeout), sending.on_text
+    def make_async_client(self, **kwargs: Any) -> Any:
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(**kwargs)
+
+    def call(self, client: Any, payload: dict[str, Any], sending: Sending) -> SdkCall:
+        client, on_text = self.limited(client, sending.timeout), sending.on_text
         if not isinstance(self.wire, Responses):
-            return send_chat(client.chat.completions.create, payload, on_text)
+            return chat_call(client.chat.completions.create, payload, on_text)
+        create = client.responses.create
         if on_text is None:
-            return client.responses.create(**payload)
-        return whole_answer(
-            client.responses.create(**payload, stream=True), ResponsesStream(on_text)
-        )
+            return SdkCall(create, payload)
+        return SdkCall(create, payload | {"stream": True}, ResponsesStream(on_text))
 
 
-def send_chat(
+def chat_call(
     create: Callable[..., Any], payload: dict[str, Any], on_text: Callable[[str], None] | None
-) -> Any:
-    """Send a chat completion, streamed if `on_text` is given, and return the whole answer."""
+) -> SdkCall:
+    """The call of a chat completion, streamed if `on_text` is given."""
     if on_text is None:
-        return create(**payload)
+        return SdkCall(create, payload)
     options = {"include_usage": True, **payload.get("stream_options", {})}
-    stream = create(**payload | {"stream": True, "stream_options": options})
-    return whole_answer(stream, ChatStream(on_text))
+    streamed = payload | {"stream": True, "stream_options": options}
+    return SdkCall(create, streamed, ChatStream(on_text))

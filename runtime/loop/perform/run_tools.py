@@ -6,17 +6,21 @@ order in which they end.
 
 from __future__ import annotations
 
-import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from threading import Thread
 from typing import Any, NamedTuple
 
 from turnledger.projections import ToolCallView
+from turnledger.runtime.agent.run_control import (
+    check_cancelled,
+    current_run,
+    in_thread,
+    wait_for_one,
+)
 from turnledger.runtime.agent.tools.call import Invocation, PreparedCall, failed
 from turnledger.runtime.agent.tools.tool import Tool
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
@@ -42,7 +46,8 @@ def run_tools(
 ) -> None:
     """Run calls, as many at a time as the adapter allows."""
     width = min(context.adapter.parallel_tools, len(calls))
-    if width == 1 and not _may_take_long(context, calls[0]):
+    # A handler in this thread could be neither timed nor left behind.
+    if width == 1 and not _may_take_long(context, calls[0]) and current_run() is None:
         run_here(context, effects, calls[0])
     else:
         ParallelCalls(context, effects, calls, width).run()
@@ -89,6 +94,7 @@ class ParallelCalls:
             while self._waiting or self._running:
                 begun = self._begin_more()
                 self._context.journal.commit()
+                check_cancelled()
                 for call, ready, overlay in begun:
                     self._submit(call, ready, overlay)
                 self._take_ended()
@@ -100,8 +106,9 @@ class ParallelCalls:
                     self._ended(future, running.call, running.overlay)
             raise
         finally:
-            # Handlers that still run can change nothing any more.
-            for one in self._running.values():
+            # Handlers that still run can change nothing any more, others never begin.
+            for future, one in self._running.items():
+                future.cancel()
                 one.overlay.close()
         if self._ending is None:
             return
@@ -112,6 +119,7 @@ class ParallelCalls:
     def _begin_more(self) -> list[tuple[ToolCallView, PreparedCall, Overlay]]:
         begun: list[tuple[ToolCallView, PreparedCall, Overlay]] = []
         if self._ending is None and self._waiting:
+            check_cancelled()
             try:
                 self._effects.check_limits(self._context, "tool")
             except PromptEvaluationError as error:
@@ -131,11 +139,8 @@ class ParallelCalls:
     def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
         limit = _timeout(self._context, ready.tool)
         ends = None if limit is None else time.monotonic() + limit
-        future: Future[Invocation] = Future()
         work = partial(handled, self._context, call, ready, overlay)
-        run = partial(contextvars.copy_context().run, _into, future, work)
-        # A daemon thread: a handler that never returns must not keep the program from ending.
-        Thread(target=run, name=f"turnledger-tool-{call.name}", daemon=True).start()
+        future = in_thread(work, f"turnledger-tool-{call.name}")
         self._running[future] = _Running(call, ready, overlay, ends)
 
     def _take_ended(self) -> None:
@@ -143,7 +148,7 @@ class ParallelCalls:
             return
         ends = [one.ends for one in self._running.values() if one.ends is not None]
         patience = max(min(ends) - time.monotonic(), 0) if ends else None
-        done, _ = wait(self._running, patience, FIRST_COMPLETED)
+        done = wait_for_one(self._running, patience)
         for future in [one for one in self._running if one in done]:
             running = self._running.pop(future)
             self._ended(future, running.call, running.overlay)
@@ -187,10 +192,3 @@ class ParallelCalls:
             return
         doubt(context, [call], reason=f"{late}, and may still be at work")
         future.add_done_callback(LateResult(context, call, running.overlay))
-
-
-def _into(future: Future[Invocation], work: Callable[[], Invocation]) -> None:
-    try:
-        future.set_result(work())
-    except BaseException as error:
-        future.set_exception(error)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
     CheckpointCleared,
     CheckpointReached,
     CheckpointStored,
@@ -52,6 +53,7 @@ _OF_AN_EVENT: Mapping[type[Event], tuple[str, ...]] = {
     ToolCallCompleted: ("value",),
     ToolCallFailed: ("error_type", "error_message", "retryable"),
     ToolCallDecided: ("decision", "value", "text", "decided_by"),
+    ApprovalDecided: ("decision", "text", "arguments", "decided_by"),
     SliceEventApplied: ("payload",),
     StateRestored: ("snapshot", "reason"),
     CustomEvent: ("data",),

@@ -30,8 +30,12 @@ from turnledger.runtime.loop.events import (
     RecoveryCompleted,
     RecoveryFailed,
     RecoveryStarted,
+    RunEnded,
+    TextDelta,
     TextReceived,
+    ToolEnded,
     ToolInvoked,
+    ToolStarted,
     ToolStillRunning,
 )
 
@@ -93,6 +97,14 @@ def executed() -> PromptExecuted:
         usage=Tokens(1, 10, 5),
     )
 
+
+# What a caller hears of its run, and the fields in order.
+TOLD: dict[type, list[str]] = {
+    TextDelta: ["text"],
+    ToolStarted: ["call_id", "name", "arguments"],
+    ToolEnded: ["call_id", "name", "result", "success"],
+    RunEnded: ["result"],
+}
 
 # How each is made with what it can't do without, and its fields in order.
 EVENTS: list[tuple[Callable[[], Any], list[str]]] = [
@@ -163,6 +175,15 @@ def test_an_event_has_the_fields_of_the_seeds(make: Callable[[], Any], fields: l
     assert [field.name for field in dataclasses.fields(make())] == fields
 
 
+@pytest.mark.parametrize(("kind", "fields"), TOLD.items())
+def test_what_a_caller_hears_can_not_be_changed(kind: Any, fields: list[str]) -> None:
+    """A stream's events are frozen, and have these fields by place."""
+    event = kind(*fields)
+    assert [field.name for field in dataclasses.fields(event)] == fields
+    with pytest.raises(FrozenInstanceError):
+        setattr(event, fields[0], None)
+
+
 @pytest.mark.parametrize(("make", "fields"), EVENTS)
 def test_the_last_field_is_the_moment_it_was_made(
     make: Callable[[], Any], fields: list[str]
@@ -198,7 +219,7 @@ def test_every_event_of_the_module_is_checked_here() -> None:
         for _, kind in inspect.getmembers(bus_events, dataclasses.is_dataclass)
         if kind.__module__ == bus_events.__name__
     }
-    assert found == {type(make()) for make, _ in EVENTS} | {PromptResponse}
+    assert found == {type(make()) for make, _ in EVENTS} | {PromptResponse, *TOLD}
 
 
 def test_no_name_is_a_ledger_events_too() -> None:
@@ -239,7 +260,7 @@ def test_subscripted_events_are_of_the_plain_class() -> None:
 
 
 def test_a_response_can_be_made_with_a_subscript_too() -> None:
-    """S4-2: its five fields, in the seed's order."""
+    """S4-2: its five fields in the seed's order, then the run."""
     response = PromptResponse[str](prompt_name="p", text=None, output="x", tool_results=())
     assert type(response) is PromptResponse
     assert [field.name for field in dataclasses.fields(response)] == [
@@ -248,6 +269,7 @@ def test_a_response_can_be_made_with_a_subscript_too() -> None:
         "output",
         "tool_results",
         "provider_payload",
+        "run_id",
     ]
     assert response.provider_payload is None
 

@@ -204,7 +204,7 @@ def test_an_interrupt_while_tools_run_side_by_side_closes_their_part(
     session = Session()
     script = [calls(("a", "add"), ("b", "no such tool")), says("end")]
     with monkeypatch.context() as patch:
-        patch.setattr(side_by_side, "wait", interrupted)
+        patch.setattr(side_by_side, "wait_for_one", interrupted)
         with pytest.raises(KeyboardInterrupt):
             Scripted(script, parallel_tools=2).evaluate(prompt_of(tool(late)), session=session)
     go_on.set()
