@@ -12,6 +12,7 @@ from uuid import UUID
 from turnledger.ledger import Claim, Clock, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import Declarations
+from turnledger.runtime.agent.run_control import waiting
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 
@@ -59,7 +60,8 @@ class LeaseHeartbeat:
         self._over.set()
         self._thread.join()
         try:
-            self._claim.release()
+            with waiting():
+                self._claim.release()
         except TurnledgerError as trouble:
             # What was done under the claim is on disk, and its lease expires by itself.
             logger.warning("could not release the lease of run %s: %s", self._claim.run_id, trouble)
@@ -94,7 +96,8 @@ def claimed(
             journal reads the run.
     """
     if claim is None:
-        claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
+        with waiting():
+            claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
     with LeaseHeartbeat(claim) as heartbeat:
         journal = Journal(
             ledger,
