@@ -110,8 +110,11 @@ async def _lateness(ledger: Ledger, count: int) -> float:
 
 
 async def _run(ledger: Ledger) -> None:
-    loop = _Clerk(adapter=_Awaited(model="m"), bus=InProcessEventBus(), ledger=ledger)
-    await run_async(lambda: loop.execute(Order()))
+    def work() -> None:
+        loop = _Clerk(adapter=_Awaited(model="m"), bus=InProcessEventBus(), ledger=ledger)
+        loop.execute(Order())
+
+    await run_async(work)
 
 
 async def _tick(ticks: list[float]) -> None:

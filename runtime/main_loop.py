@@ -42,7 +42,7 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
-from turnledger.runtime.agent.run_control import waiting
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.bus import ControlBus
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointBackend,
@@ -420,7 +420,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             yield session.begin_run(started)
             return
         try:
-            with waiting():
+            with at_the_disk():
                 claim = self._ledger.begin(
                     run, started, worker=worker_name(self._ledger), ttl=self._lease
                 )

@@ -12,7 +12,7 @@ from uuid import UUID
 from turnledger.ledger import Claim, Clock, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import Declarations
-from turnledger.runtime.agent.run_control import waiting
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 
@@ -60,7 +60,7 @@ class LeaseHeartbeat:
         self._over.set()
         self._thread.join()
         try:
-            with waiting():
+            with at_the_disk():
                 self._claim.release()
         except TurnledgerError as trouble:
             # What was done under the claim is on disk, and its lease expires by itself.
@@ -96,7 +96,7 @@ def claimed(
             journal reads the run.
     """
     if claim is None:
-        with waiting():
+        with at_the_disk():
             claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
     with LeaseHeartbeat(claim) as heartbeat:
         journal = Journal(

@@ -46,7 +46,7 @@ from turnledger.projections import Declarations, RunState
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.agent.models.limits import TurnLimit
 from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
-from turnledger.runtime.agent.run_control import waiting
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -436,7 +436,7 @@ class Journal:
             version = self._committed.version
             try:
                 # Runs that wait for the disk together share one flush of it.
-                with waiting():
+                with at_the_disk():
                     return self.ledger.append(
                         self.run_id,
                         [one.entry for one in self._pending[:count]],
