@@ -88,13 +88,11 @@ from turnledger.runtime.loop.events import RecoveryFailed as RecoveryFailed
 from turnledger.runtime.loop.events import RecoveryStarted as RecoveryStarted
 from turnledger.runtime.loop.events import TextReceived as TextReceived
 from turnledger.runtime.loop.events import ToolInvoked as ToolInvoked
-from turnledger.runtime.loop.events import ToolStillRunning as ToolStillRunning
 from turnledger.runtime.loop.scripted import ScriptedAdapter as ScriptedAdapter
 from turnledger.runtime.loop.scripted import ScriptError as ScriptError
 from turnledger.runtime.main_loop import MainLoop as MainLoop
 from turnledger.runtime.main_loop import MainLoopConfig as MainLoopConfig
 from turnledger.runtime.replaying.divergence import Divergence as Divergence
-from turnledger.runtime.replaying.live.replay import LiveReplay as LiveReplay
 from turnledger.runtime.replaying.live.replay import NotRecordedError as NotRecordedError
 from turnledger.runtime.replaying.live.replay import replay_live as replay_live
 from turnledger.runtime.replaying.replay import ReplayDivergedError as ReplayDivergedError

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from turnledger.runtime.recovery.approvals import approve
-
 from tests.agent import calls, says
 from tests.crash.matrix import MOST, RUNS, _fuse, _last_words, _lay
 from tests.crash.processes import Crew, Voice
@@ -25,6 +23,7 @@ from turnledger.ledger import Ledger
 from turnledger.projections import PendingTools, TextBlock, fold, state_at
 from turnledger.runtime import DecisionRequiredError, Reply, Request
 from turnledger.runtime.agents.result import RunResult
+from turnledger.runtime.recovery.approvals import approve
 
 INPUTS = ("Pay one.", "Pay two.", "Pay three.")
 
