@@ -75,6 +75,7 @@ class RecoverOptions(TypedDict, total=False):
 
     deadline: Deadline | timedelta | None
     max_turns: int | None
+    prompt: OnChangedPrompt
     retry_in_doubt: bool
     prompt: OnChangedPrompt
     decided_by: str
