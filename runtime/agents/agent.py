@@ -77,7 +77,6 @@ class RecoverOptions(TypedDict, total=False):
     max_turns: int | None
     prompt: OnChangedPrompt
     retry_in_doubt: bool
-    prompt: OnChangedPrompt
     decided_by: str
 
 
