@@ -2,18 +2,23 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PEERS ?= .venv-peers
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed
+DOCS := $(VENV)/.installed-docs
+FULL := $(VENV)/.installed-full
 SOAK := $(VENV)/.installed-soak
 # Three workers on two cores: many tests wait for a server, a process or a time-out.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
+# mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.
+export NO_MKDOCS_2_WARNING := 1
 # What `make sandbox-tests` demands: bubblewrap, podman or both.
 SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit test full soak mutants check lint bench docs lines test-pythons release-check clean links
+.PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
 .PHONY: sandbox-tests bubblewrap
 
 help:  ## list the targets
@@ -28,7 +33,7 @@ unit: $(DEV)  ## tests that start no process and no server, for every save
 test: $(DEV) bubblewrap  ## all tests; of each large matrix one cell of every row and column
 	$(PYTEST) -m "not soak and not full"
 
-full: $(DEV) bubblewrap  ## all tests, matrices whole
+full: $(FULL) bubblewrap  ## all tests, matrices whole
 	$(PYTEST) -m "not soak"
 
 sandbox-tests: $(DEV) bubblewrap  ## tests in real sandboxes; fails if one of SANDBOXES does not work here
@@ -46,13 +51,20 @@ lint: $(DEV)  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/unit/typed_project
 	$(BIN)/lint-imports
 
 bench: $(DEV)  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
 
-docs: $(DEV)  ## write the generated pages: reference and requirements
+docs: $(DOCS)  ## write the generated pages, and build the site into site/, without network
 	$(BIN)/python -m docs.generate
+	$(BIN)/python -m mkdocs build --strict
+	$(BIN)/python -m docs.website.check site
+
+peers: $(DEV) $(PEERS)/.installed  ## the same agent in other frameworks, whole and killed, on one server
+	$(BIN)/python -m examples.peers.compare --python $(PEERS)/bin/python \
+	  --check docs/explanation/compared-with-other-agents.md
 
 lines:  ## lines of Python: source of each package, tests
 	@count() { find "$$@" -type f \( -name '*.py' -o -name '*.pyi' \) -exec cat {} + | wc -l; }; \
@@ -68,7 +80,7 @@ release-check: $(DEV)  ## build, install the wheel in an empty environment, run 
 	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
 
 clean:  ## remove .venv and all caches
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # git writes symbolic links as small text files where the file system or its settings have none.
 links:
@@ -93,6 +105,19 @@ $(CORE): pyproject.toml | links
 $(DEV): $(CORE)
 	$(BIN)/python -m pip install --quiet --editable '.[all]' --group dev
 	@touch $(DEV)
+
+$(DOCS): $(DEV)
+	$(BIN)/python -m pip install --quiet --group docs
+	@touch $(DOCS)
+
+$(FULL): $(DEV)
+	$(BIN)/python -m pip install --quiet --group full
+	@touch $(FULL)
+
+$(PEERS)/.installed: examples/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --requirement examples/peers/requirements.txt
+	@touch $@
 
 $(SOAK): $(DEV)
 	$(BIN)/python -m pip install --quiet --group soak

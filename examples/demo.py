@@ -78,11 +78,9 @@ class Stage:
 
 def work(file: str, run: str) -> None:
     """What an agent's process does."""
-    from payments import Invoice, loop
+    from payments import Invoice, agent
 
-    with Ledger.open(file) as ledger:
-        response, _ = loop(ledger).execute(Invoice(17), run_id=UUID(run))
-        print(response.text)
+    print(agent.run(Invoice(17), ledger=file, run_id=run).text)
 
 
 def undisturbed(stage: Stage) -> str:
@@ -109,13 +107,13 @@ def killed(stage: Stage, run: UUID) -> None:
 
 
 def recovered(stage: Stage, run: UUID, answer: str) -> None:
-    code, said = stage.turnledger("recover", str(run), "--app", "payments:loop")
+    code, said = stage.turnledger("recover", str(run), "--app", "payments:agent")
     check("recover pays nothing: it asks a person, and exits with 8", code == 8)
     tell(said.split(". Find")[0].replace(str(run), "R").strip())
     check("still one payment", len(stage.payments()) == 1)
     decided = ("resolve", str(run), "call_2", "--completed", '{"paid": 120}', "--by", "ann")
     check("she looks at the bank, and says that it happened", stage.turnledger(*decided)[0] == 0)
-    code, _ = stage.turnledger("recover", str(run), "--app", "payments:loop")
+    code, _ = stage.turnledger("recover", str(run), "--app", "payments:agent")
     check("another process goes on from there, to the end", code == 0)
     with Ledger.open(stage.file) as ledger:
         state = state_at(ledger, run)
@@ -137,7 +135,7 @@ def recovered(stage: Stage, run: UUID, answer: str) -> None:
 
 def replayed(stage: Stage, run: UUID) -> None:
     """Run the agent's code again on the record, as it is and with one line changed."""
-    replay = ("replay", str(run), "--app", "payments:loop")
+    replay = ("replay", str(run), "--app", "payments:agent")
     check("the agent's code runs again: every step is the same", stage.turnledger(*replay)[0] == 0)
     check("still one payment: no handler was called", len(stage.payments()) == 1)
     changed = stage.file.parent / "changed"

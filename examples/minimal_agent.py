@@ -1,39 +1,20 @@
-"""An agent that survives `kill -9`, in under 40 lines. Run it: python examples/minimal_agent.py"""
+"""An agent that survives `kill -9`, in under 25 lines. Run it: python examples/minimal_agent.py"""
 
-from dataclasses import dataclass
-
-import turnledger.runtime as tl
-from turnledger.ledger import Ledger
+from turnledger import Agent, Reply, ToolCall, tool
 
 
-@dataclass(frozen=True)
-class Question:
-    city: str
+@tool
+def weather(city: str) -> str:
+    """Look the weather up."""
+    return f"It is sunny in {city}."
 
 
-def weather(params: Question, *, context: tl.ToolContext) -> str:
-    return f"It is sunny in {params.city}."
-
-
-class Forecaster(tl.MainLoop[Question, str]):
-    def create_session(self) -> tl.Session:
-        return tl.Session(bus=self._bus)
-
-    def create_prompt(self, request: Question) -> tl.Prompt[str]:
-        tool = tl.Tool(name="weather", description="The weather today.", handler=weather)
-        task = tl.MarkdownSection[Question](
-            title="Task", template="How is the weather in ${city}?", key="task", tools=[tool]
-        )
-        return tl.Prompt(tl.PromptTemplate(ns="demo", key="city", sections=[task])).bind(request)
-
-
+# In place of a model, so that it needs no key: model="openai:gpt-5" is all that changes.
 REPLIES = [
-    tl.Reply(tool_calls=(tl.ToolCall("call_1", "weather", '{"city": "Lisbon"}'),)),
-    tl.Reply(text="Sunny. Leave the umbrella at home."),
+    Reply(tool_calls=(ToolCall("call_1", "weather", '{"city": "Lisbon"}'),)),
+    Reply("Sunny. Leave the umbrella at home."),
 ]
+agent = Agent("demo/weather", model=REPLIES, instructions="Answer briefly.", tools=[weather])
 
 if __name__ == "__main__":
-    with Ledger.open("forecasts.db") as ledger:
-        model, bus = tl.ScriptedAdapter[str](REPLIES), tl.InProcessEventBus()
-        loop = Forecaster(adapter=model, bus=bus, ledger=ledger)
-        print(loop.execute(Question("Lisbon"))[0].text)
+    print(agent.run("How is the weather in Lisbon?", ledger="forecasts.db").text)

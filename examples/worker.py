@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-from payments import Clerk, Invoice, loop
+from payments import Invoice, agent
 
 from turnledger.ledger import Ledger, RunClaimedError
 from turnledger.runtime import DecisionRequiredError, RecoveryError
@@ -24,28 +24,25 @@ def stop(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def recover_interrupted(clerk: Clerk) -> None:
-    for run in clerk.list_recoverable():
+def recover_interrupted(ledger: Ledger) -> None:
+    for run in agent.list_recoverable(ledger=ledger):
         try:
-            response, _ = clerk.recover(run)
-            print(f"recovered {run.run_id}: {response.text}")
+            print(f"recovered {run.run_id}: {agent.recover(run, ledger=ledger).text}")
         except RunClaimedError:
             continue  # another worker was quicker
         except DecisionRequiredError as error:
             print(error)
         except RecoveryError as error:
             print(f"abandoned {run.run_id}: {error}")
-            clerk.abandon(run, reason=str(error))
+            agent.loop(ledger).abandon(run, reason=str(error))
 
 
 def main(file: str, *invoices: str) -> None:
     signal.signal(signal.SIGTERM, stop)
     with Ledger.open(file) as ledger:
-        clerk = loop(ledger)
-        recover_interrupted(clerk)
+        recover_interrupted(ledger)
         for number in invoices:
-            response, _ = clerk.execute(Invoice(int(number)))
-            print(f"invoice {number}: {response.text}")
+            print(f"invoice {number}: {agent.run(Invoice(int(number)), ledger=ledger).text}")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ from turnledger.ledger.runs.append_request import (
     RunId,
     build_request,
     canonical_id,
+    id_ends,
     prepare,
 )
 from turnledger.ledger.runs.claims import Claim
@@ -162,7 +163,7 @@ class Ledger:
             store.close()
             raise
         ledger = cls(store, codec=codec, clock=clock or SystemClock())
-        ledger.url = _absolute(os.fspath(url))
+        ledger.url = absolute_url(os.fspath(url))
         return ledger
 
     def __enter__(self) -> Self:
@@ -174,6 +175,11 @@ class Ledger:
     def close(self) -> None:
         """Close the store; leases held through this ledger are void at once."""
         self._store.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, or belongs to the process that this one was forked from."""
+        return self._store.is_closed
 
     @property
     def store(self) -> Store:
@@ -396,6 +402,7 @@ class Ledger:
         tags: Mapping[str, str | None] | None = None,
         prompt: str | None = None,
         agent: str | None = None,
+        id_part: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         before: RunInfo | None = None,
@@ -411,6 +418,8 @@ class Ledger:
             tags: Only runs with these tags; a value of None is any value.
             prompt: Only runs whose last evaluation was of this prompt, as "ns/key".
             agent: Only runs that belong to the agent of this name.
+            id_part: Only runs whose id begins or ends with this, with or without its hyphens.
+                Ids begin with their time: the end of one tells runs apart with fewer characters.
             since: Only runs that started then or later.
             until: Only runs that started before.
             before: Only runs after this one in the list, to go on with a page.
@@ -423,6 +432,7 @@ class Ledger:
         _check_page(page_size)
         wanted = {**(tags or {}), AGENT_TAG: agent} if agent is not None else tags or {}
         _check_text(status, prompt, *wanted, *wanted.values())
+        ends = id_ends(id_part) if id_part is not None else None
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         last = (list_key(key[0]), list_key(key[1])) if key is not None else None
@@ -437,6 +447,7 @@ class Ledger:
                     since=to_micros(since) if since is not None else None,
                     until=to_micros(until) if until is not None else None,
                     before=key,
+                    ends=ends,
                     limit=page,
                 )
             )
@@ -532,6 +543,7 @@ class Ledger:
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
+        blobs: Iterable[bytes] = (),
     ) -> Claim:
         """Start a run and claim it in one transaction: no other worker can claim it in between.
 
@@ -540,11 +552,12 @@ class Ledger:
             started: Its first event.
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
+            blobs: Bytes that the request names by `blob_name`.
 
         Raises:
             AppendRefusedError: If the run exists (ConcurrentAppendError, RunClaimedError).
         """
-        request = build_request(run_id, started, NEW, None, (), self._codec, self._clock)
+        request = build_request(run_id, started, NEW, None, blobs, self._codec, self._clock)
         try:
             return self._claim(request.run_id, worker, ttl, request)
         except StoreUnavailableError as error:
@@ -699,7 +712,7 @@ def _check_page(size: int) -> None:
         raise InvalidInputError(f"Invalid page_size {size}: expected 1 or more.")
 
 
-def _absolute(url: str) -> str:
+def absolute_url(url: str) -> str:
     """The URL with an absolute path: it names the same ledger in any working directory."""
     path, query = split_sqlite(url)
     if "://" in path:

@@ -43,7 +43,9 @@ from turnledger.runtime.checkpoints import LedgerCheckpointBackend as LedgerChec
 from turnledger.runtime.checkpoints import RecoverableRun as RecoverableRun
 from turnledger.runtime.checkpoints import RecoveryConfig as RecoveryConfig
 from turnledger.runtime.checkpoints import SnapshotableFilesystem as SnapshotableFilesystem
+from turnledger.runtime.errors import AgentMismatchError as AgentMismatchError
 from turnledger.runtime.errors import BudgetExceededError as BudgetExceededError
+from turnledger.runtime.errors import ChatTurnRefusedError as ChatTurnRefusedError
 from turnledger.runtime.errors import CheckpointCorruptedError as CheckpointCorruptedError
 from turnledger.runtime.errors import CheckpointExpiredError as CheckpointExpiredError
 from turnledger.runtime.errors import CheckpointNotFoundError as CheckpointNotFoundError
@@ -86,13 +88,11 @@ from turnledger.runtime.loop.events import RecoveryFailed as RecoveryFailed
 from turnledger.runtime.loop.events import RecoveryStarted as RecoveryStarted
 from turnledger.runtime.loop.events import TextReceived as TextReceived
 from turnledger.runtime.loop.events import ToolInvoked as ToolInvoked
-from turnledger.runtime.loop.events import ToolStillRunning as ToolStillRunning
 from turnledger.runtime.loop.scripted import ScriptedAdapter as ScriptedAdapter
 from turnledger.runtime.loop.scripted import ScriptError as ScriptError
 from turnledger.runtime.main_loop import MainLoop as MainLoop
 from turnledger.runtime.main_loop import MainLoopConfig as MainLoopConfig
 from turnledger.runtime.replaying.divergence import Divergence as Divergence
-from turnledger.runtime.replaying.live.replay import LiveReplay as LiveReplay
 from turnledger.runtime.replaying.live.replay import NotRecordedError as NotRecordedError
 from turnledger.runtime.replaying.live.replay import replay_live as replay_live
 from turnledger.runtime.replaying.replay import ReplayDivergedError as ReplayDivergedError

@@ -28,14 +28,17 @@ what is wrong, what was expected and what to do; attributes hold the same for pr
     │   ├── ScopeClosedError (RuntimeError)
     │   └── ResourceSnapshotError (ValueError)
     ├── DecisionRequiredError
+    ├── ChatTurnRefusedError (ValueError)
     └── RecoveryError (RuntimeError)
         ├── CheckpointNotFoundError
         ├── CheckpointExpiredError
         ├── CheckpointCorruptedError
+        ├── AgentMismatchError
         └── RequestTypeMismatchError
 
 `MessageBuildError` and its subclasses are InvalidInputErrors of the ledger, in `agent.messages`;
-`OverridesFileError` is a PromptError, in `overrides`. `VisibilityExpansionRequired` is under the
+`OverridesFileError` is a PromptError, in `overrides`; `ApprovalRefusedError` and its subclasses are
+InvalidInputErrors too, in `recovery.approvals`. `VisibilityExpansionRequired` is under the
 root too, but is a control signal and not a failure: it is in `runtime.agent.visibility`.
 `DecisionRequiredError` is deliberately not a RecoveryError: a worker that abandons what can't be
 recovered must not abandon a run that waits for a person's decision.
@@ -48,6 +51,7 @@ BudgetExceededError and TurnLimitExceededError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -190,15 +194,88 @@ class ConversationNotFound(TurnledgerError, ValueError):  # noqa: N818 - the see
         )
 
 
-class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
-    """The prompt differs from the one that the conversation began with."""
+@dataclass(frozen=True, kw_only=True)
+class PromptDifference:
+    """What differs between a recorded prompt and the program's.
 
-    def __init__(self, what: str, *, recorded: str, found: str) -> None:
+    Attributes:
+        text: The diff of the system texts, line by line; empty if they are the same.
+        tools_added: The names of tools that the record does not have.
+        tools_removed: The names of recorded tools that the program does not have.
+        tools_changed: The names of tools with another description or schema.
+        tools: The diff of these descriptions and schemas; empty if the record lacks them.
+    """
+
+    text: str = ""
+    tools_added: tuple[str, ...] = ()
+    tools_removed: tuple[str, ...] = ()
+    tools_changed: tuple[str, ...] = ()
+    tools: str = ""
+
+    @property
+    def summary(self) -> str:
+        """One line: how much of the text differs, and which tools."""
+        parts = []
+        if self.text:
+            lines = self.text.splitlines()[2:]  # after the two of the heading
+            new, gone = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+            parts.append(f"{new} lines of text added, {gone} removed")
+        for what, names in (
+            ("added", self.tools_added),
+            ("removed", self.tools_removed),
+            ("changed", self.tools_changed),
+        ):
+            if names:
+                parts.append(f"tools {what}: {', '.join(names)}")
+        return "; ".join(parts) or "another output type, opening messages or order of tools"
+
+    def __str__(self) -> str:
+        parts = (self.text, f"{self.summary[:1].upper()}{self.summary[1:]}.", self.tools)
+        return "\n\n".join(filter(None, parts))
+
+
+class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's name
+    """The prompt differs from the one that the conversation began with.
+
+    Attributes:
+        what: What differs: "name", "digest" or "tools".
+        recorded: The recorded one.
+        found: The one that the program has.
+        run_id: The run that was to be recovered; empty for a conversation outside of a loop.
+        difference: The difference of the texts and tools; None if it is not known.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        recorded: str,
+        found: str,
+        run_id: str = "",
+        difference: PromptDifference | None = None,
+    ) -> None:
         self.what, self.recorded, self.found = what, recorded, found
-        super().__init__(
-            f"The conversation began with another prompt: its {what} is recorded as "
-            f"{recorded!r} and is now {found!r}. Resume with the same prompt, or begin a new "
-            "conversation."
+        self.run_id, self.difference = run_id, difference
+        began = f"Run {run_id}" if run_id else "The conversation"
+        differs = f"its {what} is recorded as {recorded!r} and is now {found!r}"
+        if difference is not None and what != "name":
+            differs = difference.summary
+        super().__init__(f"{began} began with another prompt: {differs}. {self._ways_on()}")
+
+    def _ways_on(self) -> str:
+        if not self.run_id:
+            return "Resume with the same prompt, or begin a new conversation."
+        command = f"turnledger recover {self.run_id} --app MODULE:AGENT"
+        accept = f'{command} --accept-prompt, or recover(prompt="accept")'
+        if self.what == "tools":
+            return (
+                "So it can't go on with its recorded text, which offers these tools. Put them "
+                f"back, or go on with the new prompt: {accept}."
+            )
+        return (
+            f"Go on with the recorded text: {command} --recorded-prompt, or "
+            f'recover(prompt="recorded"). Or with the new prompt: {accept}. Or not at all: '
+            f"turnledger abandon {self.run_id}."
         )
 
 
@@ -246,15 +323,60 @@ class ResourceSnapshotError(SessionError, ValueError):
 
 
 class DecisionRequiredError(TurnledgerError):
-    """A run waits for a person's decision about tool calls in doubt."""
+    """A run waits for a person: to approve tool calls, or to decide about calls in doubt.
 
-    def __init__(self, run_id: str, call_ids: Sequence[str] = ()) -> None:
-        self.run_id, self.call_ids = run_id, tuple(call_ids)
-        named = ", ".join(call_ids) or "a call"
+    Attributes:
+        call_ids: All calls that it waits for.
+        approvals: Those of them that need approval before they run.
+    """
+
+    def __init__(
+        self, run_id: str, call_ids: Sequence[str] = (), *, approvals: Sequence[str] = ()
+    ) -> None:
+        self.run_id, self.call_ids, self.approvals = run_id, tuple(call_ids), tuple(approvals)
+        doubted = [call for call in self.call_ids if call not in self.approvals]
+        told: list[str] = []
+        if doubted or not approvals:
+            told.append(
+                f"Run {run_id} waits for a decision about {', '.join(doubted) or 'a call'}, which "
+                "may or may not have happened. Find out, then run "
+                f"`turnledger resolve {run_id} CALL_ID` with --completed JSON, --failed TEXT or "
+                "--retry."
+            )
+        if approvals:
+            told.append(
+                f"Run {run_id} waits for approval of {', '.join(approvals)}. Look with "
+                f"`turnledger pending {run_id}`, then run "
+                f"`turnledger resolve {run_id} {approvals[0]} --approve`, or with --deny TEXT or "
+                "--edit JSON."
+            )
+        super().__init__(" ".join(told))
+
+
+class ChatTurnRefusedError(TurnledgerError, ValueError):
+    """A run can't be continued by another turn of the chat: it has not ended, or not cleanly.
+
+    `status` is the run's; `call_ids` are calls of it that are open.
+    """
+
+    def __init__(
+        self, run_id: str, *, status: str, worker: str | None = None, call_ids: Sequence[str] = ()
+    ) -> None:
+        self.run_id, self.status, self.call_ids = run_id, status, tuple(call_ids)
+        recover = f"`turnledger recover {run_id} --app MODULE:AGENT`"
+        first = {
+            "running": f"It was interrupted: go on with it first, with {recover}.",
+            "waiting": f"Decide first: `turnledger pending {run_id}` shows about what.",
+            "failed": f"It failed with calls open ({', '.join(call_ids)}): recover it first, with "
+            f"{recover}; `turnledger pending {run_id}` shows what a person has to decide.",
+            "parked": f"Find the cause with `turnledger log {run_id}`; then continue the run "
+            "before it, or a fork of it at an earlier version.",
+            "abandoned": "Continue the run before it, or begin a new chat.",
+        }[status]
+        if status == "running" and worker is not None:
+            first = f"The worker {worker} has it: wait until it has ended."
         super().__init__(
-            f"Run {run_id} waits for a decision about {named}, which may or may not have "
-            f"happened. Find out, then run `turnledger resolve {run_id} CALL_ID` with "
-            "--completed JSON, --failed TEXT or --retry."
+            f"Run {run_id} is {status}, and only a run that has ended can be continued. {first}"
         )
 
 
@@ -291,6 +413,20 @@ class CheckpointExpiredError(RecoveryError):
 
 class CheckpointCorruptedError(RecoveryError):
     """A checkpoint can't be decoded."""
+
+
+class AgentMismatchError(RecoveryError):
+    """The run belongs to an agent of another name than this loop has."""
+
+    def __init__(self, run_id: str, *, expected: str, found: str) -> None:
+        self.expected, self.found = expected, found
+        whose = f"belongs to the agent {found!r}" if found else "belongs to a loop without a name"
+        mine = f"this one is {expected!r}" if expected else "this loop has no name"
+        super().__init__(
+            f"Run {run_id} {whose}; {mine}. Use the agent that began the run"
+            + (f": the one with name={found!r}." if found else "."),
+            run_id=run_id,
+        )
 
 
 class RequestTypeMismatchError(RecoveryError):

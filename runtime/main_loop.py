@@ -8,7 +8,7 @@ last saved. With neither, a run is lost with its process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -43,7 +43,7 @@ from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_tur
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.run_control import at_the_disk
-from turnledger.runtime.bus import ControlBus
+from turnledger.runtime.bus import ControlBus, InProcessEventBus
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointBackend,
     RecoverableRun,
@@ -55,6 +55,7 @@ from turnledger.runtime.checkpoints.ledger_backend import LedgerCheckpointBacken
 from turnledger.runtime.errors import CheckpointCorruptedError
 from turnledger.runtime.journal.heartbeat import LEASE, claimed, worker_name
 from turnledger.runtime.journal.journal import Journal
+from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import (
@@ -72,7 +73,9 @@ from turnledger.runtime.loop.optimize import (
     optimize,
 )
 from turnledger.runtime.loop.run import RunWork, run_to_end
+from turnledger.runtime.recovery.chat_turn import ContinuedRun
 from turnledger.runtime.recovery.find import recoverable
+from turnledger.runtime.recovery.prompt_check import OnChangedPrompt
 from turnledger.runtime.recovery.recover import (
     RecoveryOptions,
     recover_from_checkpoint,
@@ -106,19 +109,27 @@ class MainLoopConfig:
     of it. `max_turns` is the most replies of the model in one run, over all of its evaluations
     and attempts; None means no limit. `tool_timeout` is for tools that have no time-out of their
     own, in seconds. By default there is none: a time-out moves handlers to other threads, where
-    SQLite connections and event loops of the caller's thread can't be used.
+    SQLite connections and event loops of the caller's thread can't be used. `output_retries` is
+    how often, in one evaluation, the model is asked again for an output that can't be parsed; it
+    is told what is wrong.
     """
 
     deadline: Deadline | timedelta | None = None
     budget: Budget | None = None
     max_turns: int | None = MAX_TURNS
     tool_timeout: float | None = None
+    output_retries: int = 0
 
     def __post_init__(self) -> None:
         checked_turns(self.max_turns)
         seconds = self.tool_timeout
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < inf):
             raise InvalidInputError(f"Invalid tool_timeout {seconds!r}: expected seconds above 0.")
+        retries = self.output_retries
+        if type(retries) is not int or retries < 0:
+            raise InvalidInputError(
+                f"Invalid output_retries {retries!r}: expected a whole number, 0 or more."
+            )
 
 
 @explain_methods()
@@ -127,7 +138,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
 
     Args:
         adapter: The provider.
-        bus: Where requests come from and events are published.
+        bus: Where requests come from and events are published; by default one of its own.
+        name: The name of the agent. It is recorded with each run, and the loop recovers, lists
+            and replays runs of this name only. A loop without a name takes those without one.
         config: Default limits.
         recovery: When to make checkpoints, and a backend for them besides the ledger.
         ledger: Where runs are recorded.
@@ -145,7 +158,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         self,
         *,
         adapter: ProviderAdapter[OutputT],
-        bus: ControlBus,
+        bus: ControlBus | None = None,
+        name: str = "",
         config: MainLoopConfig | None = None,
         recovery: RecoveryConfig | None = None,
         ledger: Ledger | None = None,
@@ -157,7 +171,8 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         lease: timedelta = LEASE,
     ) -> None:
         self._adapter = adapter
-        self._bus = bus
+        self._bus: ControlBus = bus if bus is not None else InProcessEventBus()
+        self._name = name
         self._config = config or MainLoopConfig()
         if ledger is None and recovery is not None:
             ledger = _ledger_of(recovery.backend)
@@ -174,7 +189,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
                 "RecoveryConfig has no backend, and the loop has no ledger. Give one of them: "
                 "RecoveryConfig(backend=...), or MainLoop(ledger=...)."
             )
-        bus.subscribe(MainLoopRequest, self._handle)
+        self._bus.subscribe(MainLoopRequest, self._handle)
 
     # --- for subclasses ---
 
@@ -182,9 +197,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     def create_prompt(self, request: UserRequestT) -> Prompt[OutputT]:
         """Return the prompt for a request. The same request must give the same prompt."""
 
-    @abstractmethod
     def create_session(self) -> Session:
-        """Return the session for a run: a new one, or one that continues."""
+        """Return the session for a run: a new one, or one that continues. By default a new one."""
+        return Session(bus=self._bus, clock=self._clock)
 
     def needs_optimization(self, session: Session) -> bool:
         """Whether the adapter is to optimize the prompt before an evaluation of it begins.
@@ -197,11 +212,29 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
     # --- for callers ---
 
     def execute(
-        self, request: UserRequestT, *, run_id: UUID | None = None
+        self,
+        request: UserRequestT,
+        *,
+        run_id: UUID | None = None,
+        continues: RecoverableRun | UUID | str | None = None,
+        tags: Mapping[str, str] | None = None,
+        blobs: Iterable[bytes] = (),
     ) -> tuple[PromptResponse[OutputT], Session]:
-        """Run a request to its end; returns the response, and the session with its state."""
+        """Run a request to its end; returns the response, and the session with its state.
+
+        Args:
+            request: What the prompt is made for; it is recorded.
+            run_id: The id of the new run; by default a new one.
+            continues: A run that has ended: the new run is the next turn of its chat. The model
+                sees what was said, and tools the session's state and files. ChatTurnRefusedError,
+                and nothing written, if the run has not ended or has calls open.
+            tags: Tags of the run, besides those of its session.
+            blobs: Bytes that the request names by `blob_name`; they are recorded with it.
+        """
+        parent = self._continued(_id_of(continues)) if continues is not None else None
         session = self._made_session()
-        return self._execute(MainLoopRequest(request=request), run_id, session), session
+        asked = MainLoopRequest(request)
+        return self._execute(asked, run_id, session, tags, parent, tuple(blobs)), session
 
     def recover(
         self,
@@ -210,6 +243,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         deadline: Deadline | timedelta | None = None,
         max_turns: int | None = None,
         retry_in_doubt: bool = False,
+        prompt: OnChangedPrompt = "check",
         decided_by: str = "",
     ) -> tuple[PromptResponse[OutputT], Session]:
         """Run an interrupted run to its end.
@@ -226,7 +260,11 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             retry_in_doubt: Run calls in doubt again, although they may have happened. The
                 consent is recorded with the resume, once the prompt was checked, and holds for
                 this attempt of the run alone.
-            decided_by: Who gives that consent.
+            prompt: What to do if the prompt is not the recorded one. "check" is a PromptMismatch
+                that has the difference, before anything is written. "recorded" goes on with the
+                recorded text and tools, if the program has these tools as they were. "accept"
+                goes on with the new prompt: its evaluation begins with what was said so far.
+            decided_by: Who gives that consent, or accepts the prompt.
         """
         run_id = _id_of(run)
         recover = recover_from_ledger if self._ledger is not None else recover_from_checkpoint
@@ -234,6 +272,7 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             deadline=deadline,
             max_turns=checked_turns(max_turns),
             retry_in_doubt=retry_in_doubt,
+            prompt=prompt,
             decided_by=decided_by,
         )
         try:
@@ -297,7 +336,9 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             recovery=self._recovery,
             backend=None if in_ledger else backend,
             lease=self._lease,
+            name=self._name,
             tool_timeout=self._config.tool_timeout,
+            output_retries=self._config.output_retries,
             overrides_store=self._overrides_store,
             overrides_tag=self._overrides_tag,
             needs_optimization=self.needs_optimization,
@@ -342,27 +383,53 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
         )
 
     def _execute(
-        self, asked: MainLoopRequest[UserRequestT], run_id: UUID | None, session: Session
+        self,
+        asked: MainLoopRequest[UserRequestT],
+        run_id: UUID | None,
+        session: Session,
+        tags: Mapping[str, str] | None = None,
+        parent: ContinuedRun | None = None,
+        blobs: Sequence[bytes] = (),
     ) -> PromptResponse[OutputT]:
-        run = run_id or new_run_id()
-        entry, started, request = self._recorded(run, self._started(asked, session), asked.request)
-        with self._journal(run, entry or started, session) as journal:
+        run, host = run_id or new_run_id(), self.loop_host
+        first = self._started(asked, session, tags or {})
+        known: Known | None = None
+        if parent is not None:
+            known = parent.declare(session.declarations)
+            first = parent.next_turn(first)
+        entry, started, request = self._recorded(run, first, asked.request)
+        with self._journal(run, entry or started, session, known, blobs) as journal:
+            session.session_id = started.session_id or session.session_id
+            state = ExecutionState(session=session, resources=host.resources())
+            if parent is not None:
+                state.restore_recorded(journal.known, journal.blob)
             work = RunWork(
-                host=self.loop_host,
+                host=host,
                 run_id=run,
                 journal=journal,
                 session=session,
                 request=request,
                 started=started,
+                state=state,
             )
             return run_to_end(work)
+
+    def _continued(self, run: UUID) -> ContinuedRun:
+        if self._ledger is None:
+            raise InvalidInputError(
+                f"The loop has no ledger, and so no record of run {run} to continue. Make it with "
+                "MainLoop(ledger=...)."
+            )
+        return ContinuedRun(self._ledger, run, self._name)
 
     def _made_session(self) -> Session:
         session = self.create_session()
         enable_inner_message_recording(session)
         return session
 
-    def _started(self, asked: MainLoopRequest[UserRequestT], session: Session) -> RunStarted:
+    def _started(
+        self, asked: MainLoopRequest[UserRequestT], session: Session, tags: Mapping[str, str]
+    ) -> RunStarted:
         name, payload = recorded_request(self.request_type, asked.request)
         limit = asked.deadline or self._config.deadline
         budget = asked.budget or self._config.budget
@@ -372,12 +439,13 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             request=payload,
             requested_at=asked.created_at,
             session_id=session.session_id,
-            tags=dict(session.tags),
+            tags={**session.tags, **tags},
             deadline=limit.expires_at if isinstance(limit, Deadline) else None,
             time_limit=limit.total_seconds() if isinstance(limit, timedelta) else None,
             budget=budget.to_limits() if budget is not None else None,
             max_turns=self._config.max_turns,
             catalogue=CATALOGUE,
+            agent=self._name,
         )
         parent = session.run_in(self._ledger) if self._ledger is not None else None
         if self._ledger is None or parent is None:
@@ -412,23 +480,44 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
 
     @contextmanager
     def _journal(
-        self, run: UUID, started: Entry | RunStarted, session: Session
+        self,
+        run: UUID,
+        started: Entry | RunStarted,
+        session: Session,
+        before: Known | None,
+        blobs: Sequence[bytes],
     ) -> Iterator[Journal]:
-        """The journal of a new run: claimed in the ledger, or in the session's own memory."""
+        """The journal of a new run: claimed in the ledger, or in the session's own memory.
+
+        Args:
+            run: The new run.
+            started: Its first event.
+            session: Its session, which is attached to the journal.
+            before: The state that it goes on from, if that is folded already.
+            blobs: Bytes that its request names.
+        """
         if self._ledger is None:
+            if blobs:
+                raise InvalidInputError("Blobs are recorded in a ledger: give the loop one.")
             assert isinstance(started, RunStarted)
             yield session.begin_run(started)
             return
         try:
             with at_the_disk():
                 claim = self._ledger.begin(
-                    run, started, worker=worker_name(self._ledger), ttl=self._lease
+                    run, started, worker=worker_name(self._ledger), ttl=self._lease, blobs=blobs
                 )
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise
+        ledger, own = self._ledger, before.version if before is not None else 0
         with claimed(
-            self._ledger, run, declarations=session.declarations, clock=self._clock, claim=claim
+            ledger,
+            run,
+            declarations=session.declarations,
+            clock=self._clock,
+            claim=claim,
+            known=(lambda: before.after(ledger.read(run, after=own))) if before else None,
         ) as journal:
             session.attach(journal)
             yield journal
@@ -466,10 +555,6 @@ class OptimizationLoop(MainLoop[WorkspaceOptimization, Any]):
     def create_prompt(self, request: WorkspaceOptimization) -> Prompt[Any]:
         """Return the prompt by which the digest is written."""
         return self._prompt
-
-    def create_session(self) -> Session:
-        """Return a session for the run alone."""
-        return Session(bus=self._bus, clock=self._clock)
 
     def _directory_for_files(self) -> Mapping[str, Any]:
         self._directories.append(TemporaryDirectory(prefix="turnledger-"))

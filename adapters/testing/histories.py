@@ -28,11 +28,12 @@ from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.index import RunInfo
 from turnledger.runtime import MainLoop, Replayed, replay
+from turnledger.runtime.agents.agent import Agent
 from turnledger.runtime.recovery.find import request_event
-from turnledger.runtime.recovery.request_types import type_name
+from turnledger.runtime.recovery.request_types import takes_type, type_name
 
-# What builds a loop: it takes a ledger, or nothing.
-Factory: TypeAlias = Callable[..., MainLoop[Any, Any]]
+# An agent, or what builds a loop: it takes a ledger, or nothing.
+Factory: TypeAlias = Agent[Any, Any] | Callable[..., MainLoop[Any, Any]]
 
 # A ledger took it when it was recorded, whatever its limits were.
 _VAST = 1 << 40
@@ -80,7 +81,7 @@ def replay_history(
     except OSError as error:
         raise HistoryError(
             f"{history}: {error.strerror or error}. `turnledger export RUN --test FILE --app "
-            "MODULE:FACTORY` writes a history and its test."
+            "MODULE:AGENT` writes a history and its test."
         ) from error
     with file:
         return replay_file(file, str(history), factory, run=run, until=until, redactor=redactor)
@@ -129,18 +130,19 @@ def _take(ledger: Ledger, file: BinaryIO, name: str) -> None:
 
 def _loop(factory: Factory, ending: ExitStack) -> MainLoop[Any, Any]:
     """A loop with an empty ledger of its own, so that it has nothing to write into."""
-    if not callable(factory):
+    build: Callable[..., Any] = factory.loop if isinstance(factory, Agent) else factory
+    if not callable(build):
         raise HistoryError(
-            f"Expected a function that builds the loop, got a {type(factory).__name__}."
+            f"Expected an Agent, or a function that builds the loop, got a {type(build).__name__}."
         )
     ledger = ending.enter_context(Ledger.open("memory://"))
-    loop = factory(ledger) if _takes_a_ledger(factory) else factory()
+    loop = build(ledger) if _takes_a_ledger(build) else build()
     if not isinstance(loop, MainLoop):
         raise HistoryError(f"The factory gave a {type(loop).__name__}, not a MainLoop.")
     return loop
 
 
-def _takes_a_ledger(factory: Factory) -> bool:
+def _takes_a_ledger(factory: Callable[..., Any]) -> bool:
     try:
         inspect.signature(factory).bind(None)
     except TypeError:
@@ -160,14 +162,19 @@ def _chosen(
     runs = sorted(ledger.runs(), key=lambda info: (info.started_at, info.run_id))
     if run is not None:
         runs = [_the_one(runs, name, run)]
-    wanted = type_name(loop.request_type)
+    wanted, agent = type_name(loop.request_type), loop.loop_host.name
     asked = [(info, _asked_for(ledger, info)) for info in runs]
-    fitting = [info for info, kind in asked if kind is not None and wanted in ("", kind)]
+    fitting = [
+        info
+        for info, kind in asked
+        if kind is not None and takes_type(loop.request_type, kind) and info.agent == agent
+    ]
     if not fitting:
         there = ", ".join(sorted({kind for _, kind in asked if kind})) or "nothing"
         which = "The run" if run is not None else "What is there"
         raise HistoryError(
-            f"{name} has no run of this loop, which takes {wanted or 'any request'}. "
+            f"{name} has no run of this loop, which takes {wanted or 'any request'}"
+            f"{f' for agent {agent!r}' if agent else ''}. "
             f"{which} was asked for: {there}."
         )
     return fitting

@@ -17,6 +17,7 @@ from turnledger.adapters.providers.registry import FORMATS, wire_of
 from turnledger.adapters.providers.wire import WhenUnsupported
 from turnledger.adapters.transcripts.plan import REQUEST_TYPE
 from turnledger.ledger import (
+    EvaluationStarted,
     InvalidInputError,
     Ledger,
     ModelReplied,
@@ -141,7 +142,7 @@ class _Replies(Projection[_RepliesState]):
     """Gathers what providers want back with later requests, of all evaluations of a run."""
 
     name = "transcripts.replies"
-    reads = (RunStarted, ModelReplied)
+    reads = (RunStarted, EvaluationStarted, ModelReplied)
 
     def initial(self) -> _RepliesState:
         return _RepliesState()
@@ -150,6 +151,8 @@ class _Replies(Projection[_RepliesState]):
         event = record.event
         if isinstance(event, RunStarted):
             return _begun(state, event)
+        if isinstance(event, EvaluationStarted):
+            return _gone_on(state, event)
         assert isinstance(event, ModelReplied)
         evaluation = event.evaluation_id
         data = event.provider_data if isinstance(event.provider_data, dict) else {}
@@ -164,9 +167,17 @@ class _Replies(Projection[_RepliesState]):
         return {"model": state.model, "models": as_json(state.models)}
 
 
+def _gone_on(state: _RepliesState, event: EvaluationStarted) -> _RepliesState:
+    """An evaluation has what belongs to the turns of the one that it goes on from."""
+    known = state.beyond.get(event.after)
+    if known is None or event.evaluation_id in state.beyond:
+        return state
+    return msgspec.structs.replace(state, beyond={**state.beyond, event.evaluation_id: known})
+
+
 def _begun(state: _RepliesState, event: RunStarted) -> _RepliesState:
-    """A fork goes on with what was said; any other beginning has nothing yet."""
-    if event.kind == "fork":
+    """A fork and a turn go on with what was said; any other beginning has nothing yet."""
+    if event.keeps_conversation:
         return state
     if event.request_type != REQUEST_TYPE or not isinstance(event.request, dict):
         return _RepliesState()

@@ -132,6 +132,11 @@ class RunStarted(BaseEvent, frozen=True, kw_only=True):
         if (self.parent is None) != (type(self.at) is int and self.at == 0):
             raise InvalidEventError("at is the parent's version to go on from, 1 or more")
 
+    @property
+    def keeps_conversation(self) -> bool:
+        """Whether it goes on with what was said in its parent: a fork, or a chat turn."""
+        return self.kind in ("fork", "turn")
+
 
 class RunClaimed(BaseEvent, frozen=True, kw_only=True):
     """A worker claimed the run. Only `claim` appends it; other epochs are refused from then on."""
@@ -507,7 +512,7 @@ class ApprovalDecided(BaseEvent, frozen=True, kw_only=True):
 
     It is about one attempt of the call, the next one after `attempt`, in this run only. `text` is
     what the model is told of a denied call; `arguments` is the JSON text that the handler gets
-    instead of the model's.
+    instead of the model's, also in a later attempt.
     """
 
     tag = "approval.decided"
@@ -656,6 +661,7 @@ Event: TypeAlias = (
     | PromptTagMoved
     | CustomEvent
 )
+"""Every event type: the closed union that is the registry."""
 
 EVENT_TYPES: dict[str, type[Event]] = {kind.tag: kind for kind in get_args(Event)}
 # The events that a prompt stream consists of, and that no run has.

@@ -15,8 +15,8 @@ different.
   may have had an effect twice.
 - Fields: those that only describe an event (`since(describes=True)`), digests of what other
   events have in full (of a prompt, a request; both also cover the ids of calls), epochs and
-  attempts, a run's tags, the author of a decision, and the tokens, ids and signatures of a
-  provider's reply.
+  attempts, a run's tags and agent, the author of a decision, and the tokens, ids and signatures
+  of a provider's reply.
 
 The digest of the tools is compared: no other event has the descriptions that a model was sent.
 So are the adapter and the model.
@@ -35,6 +35,7 @@ from turnledger.ledger import (
     CheckpointReached,
     CheckpointStored,
     CustomEvent,
+    EvaluationStarted,
     Event,
     MessageAppended,
     ModelCalled,
@@ -52,7 +53,8 @@ from turnledger.projections.run_state.json_diff import DEEPEST
 
 LEFT_OUT: Final = frozenset(
     {
-        *("request_id", "session_id", "parent", "evaluation_id", "message_id"),
+        *("request_id", "session_id", "parent", "evaluation_id", "after"),
+        *("message_id", "asked_id"),
         *("call_id", "call_ids", "tool_call_id"),
         *("requested_at", "deadline", "created_at"),
         *("at", "from_version", "sequence", "turn"),
@@ -62,7 +64,7 @@ LEFT_OUT: Final = frozenset(
 BOOKKEEPING_FIELDS: Final = frozenset(
     {
         *("prompt_digest", "request_digest", "outcome_digest", "digest"),
-        *("epoch", "attempt", "attempts", "tags", "decided_by"),
+        *("epoch", "attempt", "attempts", "tags", "agent", "decided_by"),
         *("usage", "provider_data"),
         # In short what an error's text says, since catalogue 2.
         *("step", "reply_error"),
@@ -209,8 +211,28 @@ def _is_bookkeeping(event: Event) -> bool:
 
 def one_line(event: NormalizedEvent, longest: int) -> str:
     """An event as one line of text, without bookkeeping and digests."""
-    content = event.content
-    if event.tag == MessageAppended.tag:
+    return _line(event.tag, event.content, longest)
+
+
+def event_line(event: Event, longest: int) -> str:
+    """Like `one_line`, for an event by itself: calls are named by their ids."""
+    values = msgspec.to_builtins(undescribed(event))
+    if isinstance(event, MessageAppended):
+        values = values["message"]
+    content = {name: value for name, value in values.items() if name not in LEFT_OUT}
+    if isinstance(event, EvaluationStarted):
+        content["tools"] = " ".join(tool.name for tool in event.tools)
+    text = _line(event.tag, content, longest)
+    call = values.get("call_id") or values.get("tool_call_id") or " ".join(_call_ids(values))
+    return _cut(f"{call} {text}".strip() if call else text, longest)
+
+
+def _call_ids(values: dict[str, Any]) -> Iterable[str]:
+    return (call for call in values.get("call_ids", ()) if isinstance(call, str))
+
+
+def _line(tag: str, content: dict[str, Any], longest: int) -> str:
+    if tag == MessageAppended.tag:
         calls = (
             f"{one['name']}({_text(one['arguments'], longest)})"
             for one in content.get("tool_calls", ())
@@ -220,9 +242,12 @@ def one_line(event: NormalizedEvent, longest: int) -> str:
         words = [
             f"{name}={_text(value, longest)}"
             for name, value in content.items()
-            if name not in BOOKKEEPING_FIELDS and not name.endswith("digest")
+            if name not in BOOKKEEPING_FIELDS and not name.endswith("digest") and value != ""
         ]
-    text = " ".join(word for word in words if word)
+    return _cut(" ".join(word for word in words if word), longest)
+
+
+def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

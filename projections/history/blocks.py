@@ -50,6 +50,7 @@ class ToolResultBlock(Value, frozen=True, tag_field="kind", tag="tool_result"):
 
 
 Block: TypeAlias = TextBlock | MediaBlock | ToolUseBlock | ToolResultBlock
+"""A part of a turn: text, media, a tool call, or its result."""
 
 
 @final

@@ -210,7 +210,7 @@ class _Folding(Folding[ConversationState]):
         if type(event) is MessageAppended:
             self._append(event.message)
         elif isinstance(event, EvaluationStarted):
-            self._switch_evaluation(event.evaluation_id)
+            self._switch_evaluation(event.evaluation_id, event.after)
         elif isinstance(event, ToolMessageAmended):
             self._amend(event.message_id, event.content)
         elif isinstance(event, EvaluationSuperseded):
@@ -229,17 +229,24 @@ class _Folding(Folding[ConversationState]):
             self._last_result(),
         )
 
-    def _switch_evaluation(self, evaluation_id: str) -> None:
+    def _switch_evaluation(self, evaluation_id: str, after: str = "") -> None:
         begun = bool(self._evaluation_id or self._tip is not None)
         if begun and evaluation_id == self._evaluation_id:
             return
-        current = self._earlier.get(evaluation_id) or MessageHistory.new(synthetic_lead=True)
+        current = self._earlier.get(evaluation_id) or self._new_history(after)
         self._earlier = self._earlier.remove(evaluation_id)
         if begun:
             self._earlier = self._earlier.put(self._evaluation_id, self._current)
         self._evaluation_id = evaluation_id
         self._switch_history(current)
         self._keep_last(None)
+
+    def _new_history(self, after: str) -> MessageHistory:
+        """The history of an evaluation that begins: it shares the turns of the one before it."""
+        before = self._current if after == self._evaluation_id else self._earlier.get(after)
+        if not after or before is None:
+            return MessageHistory.new(synthetic_lead=True)
+        return before.with_system("")
 
     def _append(self, message: InnerMessage) -> None:
         evaluation_id, role = message.evaluation_id, message.role

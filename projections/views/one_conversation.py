@@ -1,15 +1,20 @@
-"""One evaluation's conversation: the messages of other evaluations are skipped, not held."""
+"""One evaluation's conversation: the messages of other evaluations are skipped, not held.
+
+In a chat it goes on from an earlier one: then the messages of that one belong to it too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import final
+from uuid import UUID
 
 from turnledger.ledger import (
     EvaluationStarted,
     EvaluationSuperseded,
     Ledger,
     MessageAppended,
+    OutputRejected,
     Record,
     RunStarted,
     ToolMessageAmended,
@@ -20,6 +25,7 @@ from turnledger.projections.projection import fold, tags_of, tags_read
 from turnledger.projections.views.conversation import Conversation
 
 _TAGS = tags_read(Conversation())
+_BEGINNING = tags_of(EvaluationStarted)
 _SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)
 
 
@@ -27,13 +33,23 @@ _SUPERSEDING = tags_of(EvaluationSuperseded, RunStarted)
 class OneConversation:
     """A history, whose it is, and which other evaluations there are."""
 
-    def __init__(self, evaluation_id: str) -> None:
+    def __init__(self, evaluation_id: str, before: Iterable[str] = ()) -> None:
+        """Make an empty one.
+
+        Args:
+            evaluation_id: The evaluation.
+            before: Those that it goes on from, directly or through others.
+        """
         self.evaluation_id = evaluation_id
+        self.before = frozenset(before)
         self.history = MessageHistory.new()
         # The same without amendments: what tools said.
         self.said = self.history
         # The steps of the blocks of `said`, by `id()`; empty if no message has a step number.
         self.steps: dict[int, int | None] = {}
+        # Blocks of `said` by which the loop rejected an output, by `id()`.
+        self.rejections: set[int] = set()
+        self._asked: set[UUID] = set()
         self.superseded: set[str] = set()
         # In the order of their last messages.
         self._names: dict[str, None] = {}
@@ -56,23 +72,30 @@ class OneConversation:
         view = Conversation()
         state = view.initial()
         said = (record for record in records if record.tag != ToolMessageAmended.tag)
-        for record in OneConversation(self.evaluation_id)._own(said):
+        for record in OneConversation(self.evaluation_id, self.before)._own(said):
             state = view.apply(state, record)
             latest, turn = state.messages.last, state.current.last
-            if self.has_steps and latest is not None and turn is not None:
+            if latest is None or turn is None:
+                continue
+            if self.has_steps:
                 for block in turn.blocks:
                     self.steps.setdefault(id(block), latest.step_num)
+            if latest.message_id in self._asked:
+                self.rejections.add(id(turn.blocks[-1]))
         self.said = state.history(self.evaluation_id)
 
     def _own(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records that this history follows from."""
         for record in records:
+            if record.tag == OutputRejected.tag:
+                assert isinstance(record.event, OutputRejected)
+                self._asked.add(record.event.asked_id)
             if record.tag not in _TAGS:
                 continue
             event = record.event
             if isinstance(event, MessageAppended):
                 name = event.message.evaluation_id
-                if event.message.step_num is not None and name == self.evaluation_id:
+                if event.message.step_num is not None and self._has(name):
                     self.has_steps = True
             elif isinstance(event, EvaluationStarted):
                 name = event.evaluation_id
@@ -84,8 +107,12 @@ class OneConversation:
                 self._current = name
                 self._names.pop(name, None)
                 self._names[name] = None
-            if name == self.evaluation_id:
+            if self._has(name):
                 yield record
+
+    def _has(self, evaluation_id: str) -> bool:
+        """Whether an evaluation's messages are in this history."""
+        return evaluation_id == self.evaluation_id or evaluation_id in self.before
 
     def _note(self, event: object) -> None:
         if isinstance(event, EvaluationSuperseded):
@@ -112,10 +139,26 @@ def one_conversation(
     if evaluation_id is None:
         superseded = _superseded(ledger.read(run_id, until=until))
         evaluation_id = _latest(ledger.read(run_id, until=until, backwards=True), superseded)
-    found = OneConversation(evaluation_id).fold(ledger.read(run_id, until=until))
-    if found.is_amended or found.has_steps:
+    before = evaluations_before(evaluation_id, ledger.read(run_id, until=until))
+    found = OneConversation(evaluation_id, before).fold(ledger.read(run_id, until=until))
+    if found.is_amended or found.has_steps or found._asked:
         found.fold_said(ledger.read(run_id, until=until))
     return found
+
+
+def evaluations_before(evaluation_id: str, records: Iterable[Record]) -> set[str]:
+    """The evaluations that one goes on from, directly or through others."""
+    after: dict[str, set[str]] = {}
+    for record in records:
+        if record.tag in _BEGINNING:
+            event = record.event
+            if isinstance(event, EvaluationStarted) and event.after:
+                after.setdefault(event.evaluation_id, set()).add(event.after)
+    found, new = set[str](), {evaluation_id}
+    while new:
+        new = {one for name in new for one in after.get(name, ())} - found
+        found |= new
+    return found - {evaluation_id}
 
 
 def _superseded(records: Iterable[Record]) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any, assert_never, final, get_args
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
     EvaluationFinished,
     EvaluationStarted,
     Record,
@@ -54,6 +55,8 @@ class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     output: Any = None
     error_type: str | None = None
     error_message: str | None = None
+    # The name of the agent that the run belongs to.
+    agent: str = ""
 
 
 _Read = (
@@ -68,6 +71,7 @@ _Read = (
     | EvaluationStarted
     | EvaluationFinished
     | ToolCallDecided
+    | ApprovalDecided
 )
 
 
@@ -87,7 +91,7 @@ class RunSummary(Projection[Summary]):
         change = msgspec.structs.replace
         match event:
             case RunStarted():
-                return _begun(event, record.recorded_at)
+                return _begun(state, event, record.recorded_at)
             case RunClaimed():
                 return change(state, worker=event.worker, epoch=event.epoch)
             case RunResumed():
@@ -102,7 +106,7 @@ class RunSummary(Projection[Summary]):
                 )
             case RunWaiting():
                 return change(state, status="waiting", waiting_for=event.call_ids)
-            case ToolCallDecided():
+            case ToolCallDecided() | ApprovalDecided():
                 left = tuple(call for call in state.waiting_for if call != event.call_id)
                 status = "running" if state.status == "waiting" else state.status
                 return change(state, status=status, waiting_for=left)
@@ -144,7 +148,9 @@ class RunSummary(Projection[Summary]):
         return canonical([state.status, state.output])
 
 
-def _begun(event: RunStarted, moment: datetime) -> Summary:
+def _begun(before: Summary, event: RunStarted, moment: datetime) -> Summary:
+    # Forks of older programs do not say whose they are.
+    inherited = before.agent if event.kind == "fork" else ""
     return Summary(
         kind=event.kind,
         parent=str(event.parent) if event.parent else None,
@@ -157,4 +163,5 @@ def _begun(event: RunStarted, moment: datetime) -> Summary:
         time_limit=event.time_limit,
         budget=event.budget,
         started_at=moment,
+        agent=event.agent or inherited,
     )

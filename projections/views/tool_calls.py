@@ -15,6 +15,9 @@ from turnledger.projections.persistent.containers import PersistentList, Persist
 from turnledger.projections.persistent.hashed import HashedList, OpenItems
 
 CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
+# Whether a call needs a person's approval, and what the person decided about its next attempt;
+# empty if nothing is recorded about that.
+ApprovalState = Literal["", "not_needed", "needed", "approved", "denied", "edited"]
 
 
 class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -54,6 +57,34 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     # Why it is in doubt.
     doubt: str = ""
     amended: str | None = None
+    approval: ApprovalState = ""
+    # Why it was denied, for the model, and who decided.
+    approval_text: str = ""
+    approval_by: str = ""
+    # The arguments that a person gave the call instead of the model's; they stay for a retry.
+    edited_arguments: str = ""
+
+    @property
+    def given_arguments(self) -> str:
+        """The arguments that the handler gets: the model's, or a person's instead."""
+        return self.edited_arguments or self.arguments
+
+    @property
+    def takes_approval(self) -> bool:
+        """Whether a person may approve or deny its next attempt now.
+
+        A call in doubt is tried again by its policy only; any other takes a decision about its
+        outcome instead.
+        """
+        if self.approval in ("", "not_needed"):
+            return False
+        is_retried = self.status == "in_doubt" and self.on_interrupt == "retry"
+        return self.status == "pending" or is_retried
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether its next attempt needs a person's approval, and has none."""
+        return self.approval == "needed" and self.takes_approval
 
     @property
     def lasting_decision(self) -> str | None:
@@ -91,7 +122,13 @@ def plain_call(call: ToolCallView) -> tuple[object, ...]:
         call.superseded,
         *(call.decision_changes and (msgspec.to_builtins(call.decision_changes),)),
         *(("until_resumed",) if call.until_resumed else ()),
+        *((_plain_approval(call),) if call.approval else ()),
     )
+
+
+def _plain_approval(call: ToolCallView) -> tuple[str, ...]:
+    words = (call.approval, call.approval_text, call.approval_by, call.edited_arguments)
+    return ("approval", *words)
 
 
 def add_call(running: bytes, call: ToolCallView) -> bytes:

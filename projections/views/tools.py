@@ -14,6 +14,9 @@ from typing import Any
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
+    EvaluationStarted,
     EvaluationSuperseded,
     InnerMessage,
     MessageAppended,
@@ -35,6 +38,7 @@ from turnledger.projections.persistent.hashed import open_digest, own_copy, with
 from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 from turnledger.projections.views.tool_calls import (
+    ApprovalState,
     CallStatus,
     ToolCallView,
     ToolsState,
@@ -54,12 +58,15 @@ class PendingTools(BulkProjection[ToolsState]):
     reads = (
         RunStarted,
         RunResumed,
+        EvaluationStarted,
         MessageAppended,
         ToolCallStarted,
         ToolCallCompleted,
         ToolCallFailed,
         ToolCallInDoubt,
         ToolCallDecided,
+        ApprovalRequested,
+        ApprovalDecided,
         ToolMessageAmended,
         EvaluationSuperseded,
     )
@@ -224,9 +231,9 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        # A decision was about an earlier attempt.
+        # A decision was about an earlier attempt, and an approval is used up by this one.
         started = msgspec.structs.replace(
-            call,
+            _unapproved(call),
             status="started",
             attempts=event.attempt,
             started_at=record.recorded_at,
@@ -282,6 +289,35 @@ class _Folding(Folding[ToolsState]):
             )
             self._put(key, decided)
 
+    def _approval_requested(self, event: ApprovalRequested, record: Record) -> None:
+        key = call_key(event.evaluation_id, event.call_id)
+        call = self._open.get(key)
+        if call is not None and not call.approval:  # what is recorded first holds
+            needed: ApprovalState = "needed" if event.needed else "not_needed"
+            self._put(key, msgspec.structs.replace(call, approval=needed))
+
+    def _approval_decided(self, event: ApprovalDecided, record: Record) -> None:
+        """A decision about the call's next attempt; the last one before its start counts."""
+        waiting = [
+            (key, call)
+            for key, call in self._open.items()
+            if call.call_id == event.call_id and not call.superseded
+        ]
+        if not waiting:
+            return
+        key, call = waiting[-1]
+        if not call.takes_approval or event.attempt != call.attempts:
+            return
+        decided = msgspec.structs.replace(
+            _unapproved(call),
+            approval=event.decision,
+            approval_text=event.text,
+            approval_by=event.decided_by,
+        )
+        if event.decision == "edited":
+            decided = msgspec.structs.replace(decided, edited_arguments=event.arguments)
+        self._put(key, decided)
+
     def _resumed(self, event: RunResumed, record: Record) -> None:
         for key, call in list(self._open.items()):
             if call.until_resumed:
@@ -293,12 +329,29 @@ class _Folding(Folding[ToolsState]):
             if call.evaluation_id == event.evaluation_id:
                 self._put(key, msgspec.structs.replace(call, superseded=True))
 
+    def _evaluation_started(self, event: EvaluationStarted, record: Record) -> None:
+        """Hand the open calls of an evaluation to the one that was accepted in its place."""
+        if not event.accepted:
+            return
+        for key, call in list(self._open.items()):
+            if call.evaluation_id == event.after and not call.superseded:
+                self._open = without_item(self._open, key)
+                moved = msgspec.structs.replace(call, evaluation_id=event.evaluation_id)
+                self._put(call_key(event.evaluation_id, call.call_id), moved)
+                first = min(call.number, self._first.get(event.evaluation_id) or call.number)
+                self._first = self._first.put(event.evaluation_id, first)
+
     def _run_started(self, event: RunStarted, record: Record) -> None:
-        if event.kind != "fork":
+        if not event.keeps_conversation:
             self.__init__(ToolsState())  # type: ignore[misc]
             return
         for key, call in list(self._open.items()):
-            if call.status == "started" and not call.superseded:
+            if call.superseded:
+                continue
+            if call.approval in _DECIDED:
+                call = _unapproved(call, keep_edit=False)  # it was given to the parent
+                self._put(key, call)
+            if call.status == "started":
                 self._put(key, _doubted(call))
 
 
@@ -310,16 +363,21 @@ _UNDECIDED: dict[str, Any] = {
     "decision_changes": (),
     "until_resumed": False,
 }
+# Approvals that a person decided about, and that no attempt has used yet.
+_DECIDED = ("approved", "denied", "edited")
 _StatusEvent = ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
     RunResumed: _Folding._resumed,
+    EvaluationStarted: _Folding._evaluation_started,
     MessageAppended: _Folding._message,
     ToolCallStarted: _Folding._started,
     ToolCallCompleted: _Folding._completed,
     ToolCallFailed: _Folding._failed,
     ToolCallInDoubt: _Folding._in_doubt,
     ToolCallDecided: _Folding._decided,
+    ApprovalRequested: _Folding._approval_requested,
+    ApprovalDecided: _Folding._approval_decided,
     ToolMessageAmended: _Folding._amend,
     EvaluationSuperseded: _Folding._supersede,
 }
@@ -328,3 +386,22 @@ _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
 def _doubted(call: ToolCallView) -> ToolCallView:
     """The call in doubt. It may have a decision already."""
     return msgspec.structs.replace(call, status="in_doubt")
+
+
+def _unapproved(call: ToolCallView, *, keep_edit: bool = True) -> ToolCallView:
+    """The call without a decision about its approval: its next attempt needs another one.
+
+    Args:
+        call: The call.
+        keep_edit: Whether arguments stay that a person gave it. An attempt that began had them.
+    """
+    if call.approval not in _DECIDED:
+        return call
+    keeps = keep_edit or call.approval != "edited"
+    return msgspec.structs.replace(
+        call,
+        approval="needed",
+        approval_text="",
+        approval_by="",
+        edited_arguments=call.edited_arguments if keeps else "",
+    )

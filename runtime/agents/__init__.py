@@ -1,1 +1,1 @@
-"""Agents: a model, instructions and tools behind one class, and the ways to run it."""
+"""Agents: a model, instructions, tools and an output type, and the ways to run them."""

@@ -28,6 +28,7 @@ from turnledger.projections import CheckpointEntry, CheckpointView, Declarations
 from turnledger.projections.views.checkpoints import CheckpointsState
 from turnledger.runtime.checkpoints.checkpoint import Checkpoint, CheckpointPhase
 from turnledger.runtime.checkpoints.execution_state import CompositeSnapshot, resource_at
+from turnledger.runtime.checkpoints.save import saved_in
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.session.snapshot import Snapshot
 
@@ -54,7 +55,9 @@ class LedgerCheckpointBackend:
         if self.ledger.head(run_id):
             self._append(run_id, stored)
             return
+        begun = saved_in(checkpoint).started
         started = RunStarted(
+            agent=begun.agent if begun is not None else "",
             request_id=checkpoint.request_id,
             request_type=checkpoint.request_type,
             request=_json_or_none(checkpoint.request_payload),

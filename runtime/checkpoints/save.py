@@ -136,6 +136,7 @@ def _begun(found: EvaluationProgress) -> EvaluationStarted:
         tools_digest=found.tools_digest,
         adapter=found.adapter,
         overrides=found.started.overrides if found.started is not None else None,
+        after=found.started.after if found.started is not None else "",
     )
 
 

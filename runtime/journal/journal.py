@@ -146,6 +146,8 @@ class Journal:
         self.checkpoint_interval = 0
         # Seconds for tools that have no time-out of their own; None means no limit.
         self.tool_timeout: float | None = None
+        # How often the model may be asked again for an output that can't be parsed.
+        self.output_retries = 0
         # Whether the claim's lease was lost to another worker.
         self.is_lost: Callable[[], bool] = bool
         # The most replies of the model, while a loop runs the run; None means no limit.

@@ -71,7 +71,7 @@ class Known(NamedTuple):
         if not page:
             return self
         progress, session = fold_together(page, _INTERNAL, (self.progress, self.session))
-        # A continuation has a prompt of its own, a fork goes on with its parent's.
+        # A continuation and a turn have prompts of their own, a fork goes on with its parent's.
         base = self.prompt_base if progress.prompted_at is not None else None
         began = self.evaluation_base if progress.evaluation is not None else None
         return Known(self.run.after(page), progress, session, base, began)

@@ -21,6 +21,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     RunResumed,
@@ -29,6 +30,7 @@ from turnledger.ledger import (
     ToolCallCompleted,
     ToolCallFailed,
 )
+from turnledger.ledger.events.types import PromptChoice
 from turnledger.projections import Projection
 from turnledger.projections.persistent.hashed import OrderedMap
 from turnledger.projections.projection import as_json
@@ -65,6 +67,8 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     # Requests that went out for the next turn, and failed ones among them.
     requests: int = 0
+    # Replies that could not be parsed, and were asked for again.
+    rejections: int = 0
     finished: bool = False
     superseded: bool = False
     output: Any = None
@@ -74,6 +78,11 @@ class EvaluationProgress(msgspec.Struct, frozen=True, kw_only=True):
     # The structured output that the provider parsed of the last reply.
     parsed: Any = None
     model: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is to be gone on with: it has begun, and was not superseded."""
+        return not self.superseded and self.sequence > 0
 
     @property
     def recorded(self) -> RecordedPrompt | None:
@@ -87,6 +96,8 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
 
     started: RunStarted | None = None
     evaluation: EvaluationProgress | None = None
+    # The evaluation of an earlier run that this run's conversation goes on from: it is a turn.
+    before: EvaluationProgress | None = None
     evaluations: int = 0
     expansions: int = 0
     tool_calls_completed: int = 0
@@ -100,11 +111,24 @@ class ProgressState(msgspec.Struct, frozen=True, kw_only=True):
     # Replies of the model in this run, and the cause of the failure that it ended with.
     replies: int = 0
     failed_by: str = ""
+    # How the last resume said that the run goes on under a changed prompt, and who did, until it
+    # was used.
+    prompt_choice: PromptChoice = ""
+    prompt_by: str = ""
 
     @property
     def next_attempt(self) -> int:
         """The number of the next attempt: from 1 again if the last one got anywhere."""
         return self.attempts + 1 if self.steps_at_resume == self.steps else 1
+
+    @property
+    def goes_on_from(self) -> str:
+        """The evaluation that the next one of the run goes on from; "" if from none.
+
+        That is of the first evaluation in a chat turn, and of one that replaces it.
+        """
+        begun = self.evaluation is not None and not self.evaluation.superseded
+        return "" if begun or self.before is None else self.before.evaluation_id
 
     def of(self, evaluation_id: str) -> EvaluationProgress | None:
         """The evaluation with this id, if the loop is in it."""
@@ -125,6 +149,7 @@ class Progress(Projection[ProgressState]):
         ModelReplied,
         EvaluationFinished,
         EvaluationSuperseded,
+        OutputRejected,
         ToolCallCompleted,
         ToolCallFailed,
         CheckpointStored,
@@ -144,7 +169,7 @@ class Progress(Projection[ProgressState]):
             case EvaluationStarted():
                 # A restored conversation has messages before its evaluation is started again.
                 evaluation = change(
-                    state.of(event.evaluation_id) or _new_evaluation(event),
+                    state.of(event.evaluation_id) or _new_evaluation(state, event),
                     prompt_digest=event.prompt_digest,
                     tools_digest=event.tools_digest,
                     adapter=event.adapter,
@@ -156,6 +181,7 @@ class Progress(Projection[ProgressState]):
                     evaluation=evaluation,
                     evaluations=state.evaluations + 1,
                     prompted_at=at,
+                    prompt_choice="" if event.accepted else state.prompt_choice,
                 )
             case MessageAppended():
                 return _message_appended(state, event)
@@ -173,8 +199,14 @@ class Progress(Projection[ProgressState]):
             case RunFailed():
                 return change(state, failed_by=event.cause)
             case RunResumed():
-                resumed = change(state, attempts=event.attempt, steps_at_resume=state.steps)
-                return change(resumed, failed_by="")
+                return change(
+                    state,
+                    attempts=event.attempt,
+                    steps_at_resume=state.steps,
+                    failed_by="",
+                    prompt_choice=event.prompt,
+                    prompt_by=event.prompt_by,
+                )
             case ModelReplied():
                 return _of_evaluation(change(state, replies=state.replies + 1), event)
             case _:
@@ -202,7 +234,11 @@ class Progress(Projection[ProgressState]):
 
 
 def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
-    """A fork goes on with the conversation, a continuation with nothing of it."""
+    """A fork goes on with the evaluation, a turn from it, a continuation with nothing of it."""
+    if event.kind == "turn":
+        found = state.evaluation
+        said = found if found is not None and not found.superseded else state.before
+        return ProgressState(started=event, before=said)
     if event.kind != "fork":
         return ProgressState(started=event)
     first = state.started
@@ -216,17 +252,41 @@ def _run_started(state: ProgressState, event: RunStarted) -> ProgressState:
             requested_at=first.requested_at,
             session_id=first.session_id,
         )
+    if first is not None and not event.agent:
+        event = change(event, agent=first.agent)
     if first is not None and event.max_turns is None:
         event = change(event, max_turns=first.max_turns)
-    return change(state, started=event, tool_calls_completed=0, replies=0, failed_by="")
+    return change(
+        state, started=event, tool_calls_completed=0, replies=0, failed_by="", prompt_choice=""
+    )
 
 
-def _new_evaluation(event: EvaluationStarted) -> EvaluationProgress:
-    return EvaluationProgress(
+def _new_evaluation(state: ProgressState, event: EvaluationStarted) -> EvaluationProgress:
+    """One that begins; with `after`, it has what providers sent beyond the messages before it.
+
+    One that was accepted is as far as the one before it, and counts its own messages and turns.
+    """
+    found = state.of(event.after)
+    if event.accepted and found is not None:
+        return change(
+            found,
+            evaluation_id=event.evaluation_id,
+            prompt_ns=event.prompt_ns,
+            prompt_key=event.prompt_key,
+            sequence=0,
+            turn=0,
+            finished=False,
+            output=None,
+        )
+    new = EvaluationProgress(
         evaluation_id=event.evaluation_id,
         prompt_ns=event.prompt_ns,
         prompt_key=event.prompt_key,
     )
+    for one in (state.before, state.evaluation):
+        if event.after and one is not None and one.evaluation_id == event.after:
+            return change(new, provider_data=one.provider_data)
+    return new
 
 
 def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressState:
@@ -243,7 +303,8 @@ def _message_appended(state: ProgressState, event: MessageAppended) -> ProgressS
         sequence=max(found.sequence, message.sequence + 1),
         turn=max(found.turn, message.turn),
         system=message.content if message.role == "system" else found.system,
-        replied=by_assistant,
+        # The system text stands before the conversation, wherever it is recorded.
+        replied=found.replied if message.role == "system" else by_assistant,
         reply_id=message.message_id if by_assistant else found.reply_id,
         calls=found.calls + (len(message.tool_calls) if by_assistant else 0),
         reply_text=message.content if by_assistant else found.reply_text,
@@ -267,8 +328,11 @@ def _of_evaluation(state: ProgressState, event: Any) -> ProgressState:
             found = _model_replied(found, event)
         case EvaluationFinished():
             found = change(found, finished=True, output=event.output)
+            state = change(state, prompt_choice="")
         case EvaluationSuperseded():
             found = change(found, superseded=True)
+        case OutputRejected():
+            found = change(found, rejections=found.rejections + 1)
     steps = state.steps + isinstance(event, ModelReplied)
     return change(state, evaluation=found, expansions=expansions, steps=steps)
 

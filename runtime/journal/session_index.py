@@ -92,10 +92,10 @@ class SessionIndex(Projection[SessionIndexState]):
 
 
 def _started(state: SessionIndexState, event: RunStarted) -> SessionIndexState:
-    """A continuation has the same files and another conversation."""
+    """A fork and a turn go on with all of it; a continuation has another conversation."""
     if event.kind == "run":
         return SessionIndexState()
-    if event.kind == "fork":
+    if event.keeps_conversation:
         return change(state, begun=False)
     return change(state, messages=PersistentMap(), begun=False)
 

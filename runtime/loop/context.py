@@ -104,6 +104,7 @@ class EvaluationContext(Generic[OutputT]):
         used_before: Tokens that the run had used before this evaluation.
         recorded: The prompt that it was begun with; None if it is begun here.
         base: The state that the prompt is rendered from; None is the present one.
+        accepts: The evaluation that this one goes on from under a changed prompt; empty if none.
     """
 
     evaluation_id: str
@@ -119,6 +120,7 @@ class EvaluationContext(Generic[OutputT]):
     used_before: Tokens
     recorded: RecordedPrompt | None = None
     base: Known | None = None
+    accepts: str = ""
     notes: ProcessNotes = field(default_factory=ProcessNotes)
 
     @property
@@ -250,6 +252,7 @@ def render(
     options: EvaluationOptions,
     recorded: RecordedPrompt | None = None,
     base: Known | None = None,
+    journal: Journal | None = None,
 ) -> RenderedPrompt[OutputT]:
     """Render a prompt with the session's state and the caller's overrides.
 
@@ -260,13 +263,15 @@ def render(
         options: The overrides.
         recorded: The prompt that the evaluation was begun with; its overrides are used again.
         base: An earlier state of the session, to be read instead of the present one.
+        journal: The run's journal, if the session is not attached to it.
     """
+    journal = journal or session.journal
     native = adapter.use_native_response_format and options.parse_output
     wanted = prompt.template.output is not None
-    ledger = session.journal.ledger
+    ledger = journal.ledger
 
     def rendered(store: PromptOverridesStore | None, tag: str) -> RenderedPrompt[OutputT]:
-        with session.scope(Overlay(session.journal, known=base)):
+        with session.scope(Overlay(journal, known=base)):
             return prompt.render(
                 overrides_store=store,
                 overrides_tag=tag,

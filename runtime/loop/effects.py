@@ -61,6 +61,17 @@ class Effects(Protocol):
         """The turn that a request asks for; an error if the request can't be made."""
         ...
 
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        """Record whether each of these calls needs a person's approval before it runs.
+
+        A call with invalid arguments is refused instead: it never runs.
+        """
+        ...
+
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Run these calls, or the first of them, and record what came of each."""
+        ...
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        """Whether the model is asked again for an output that could not be parsed."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from turnledger.ledger import (
@@ -20,6 +21,7 @@ from turnledger.ledger import (
 )
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import ToolCall
+from turnledger.runtime.agent.prompts.difference import difference_of
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
@@ -36,6 +38,7 @@ from turnledger.runtime.errors import (
     SchemaError,
     SessionError,
 )
+from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.context import (
@@ -45,6 +48,7 @@ from turnledger.runtime.loop.context import (
     render,
 )
 from turnledger.runtime.loop.decide import (
+    AskApproval,
     Begin,
     CallModel,
     Doubt,
@@ -60,6 +64,7 @@ from turnledger.runtime.loop.perform.call_model import call_model
 from turnledger.runtime.loop.perform.finish import finish
 from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.loop.perform.tool_in_doubt import doubt, settle, wait_for_decision
+from turnledger.runtime.overrides.recorded import with_recorded_prompt
 from turnledger.runtime.session.overlay import scope_of
 from turnledger.runtime.session.session import Session
 
@@ -112,12 +117,28 @@ class Evaluation(Generic[OutputT]):
         session: Session,
         options: EvaluationOptions,
         effects: Effects,
+        journal: Journal | None = None,
     ) -> None:
+        """Make one.
+
+        Args:
+            adapter: The provider.
+            prompt: The prompt.
+            session: The session.
+            options: What the caller asked for besides the prompt.
+            effects: How effects come about.
+            journal: The run's journal, if the session is not attached to it.
+        """
         self._adapter = adapter
         self._prompt = prompt
         self._session = session
         self._options = options
         self._effects = effects
+        self._given_journal = journal
+
+    @property
+    def _journal(self) -> Journal:
+        return self._given_journal or self._session.journal
 
     def bring(self, messages: Sequence[InnerMessage], pending: Iterable[ToolCall] = ()) -> None:
         """Add the messages of a conversation that the journal lacks, if it is one of the prompt.
@@ -146,7 +167,7 @@ class Evaluation(Generic[OutputT]):
         if resume:
             context = self._resumed()
         else:
-            recorded = self._session.journal.recorded_prompt()
+            recorded = self._journal.recorded_prompt()
             context = self._context(None, self._render(recorded), recorded)
         self._record_resources()
         self._publish(context.rendered)
@@ -166,10 +187,11 @@ class Evaluation(Generic[OutputT]):
         self, context: EvaluationContext[OutputT], effects: Effects
     ) -> PromptResponse[OutputT]:
         policies = {tool.name: tool.on_interrupt for tool in context.tools}
+        asking = frozenset(tool.name for tool in context.tools if tool.needs_approval is not False)
         while True:
             check_cancelled()
             context.journal.check_claim()
-            effect = decide(context.journal.known, context.evaluation_id, policies)
+            effect = decide(context.journal.known, context.evaluation_id, policies, asking)
             match effect:
                 case Begin():
                     _begin(context)
@@ -178,6 +200,8 @@ class Evaluation(Generic[OutputT]):
                     call_model(context, effects, effect)
                 case Doubt():
                     doubt(context, effect.calls)
+                case AskApproval():
+                    effects.ask_approval(context, effect.calls)
                 case Settle():
                     settle(context, effect.calls)
                 case RunTools():
@@ -185,36 +209,107 @@ class Evaluation(Generic[OutputT]):
                 case Wait():
                     wait_for_decision(context, effect.calls)
                 case Finish():
-                    return finish(context, effects)
+                    response = finish(context, effects)
+                    if response is not None:
+                        return response
 
     def _render(
         self, recorded: RecordedPrompt | None, base: Known | None = None
     ) -> RenderedPrompt[OutputT]:
+        journal = self._journal
         try:
-            return render(self._adapter, self._prompt, self._session, self._options, recorded, base)
+            return render(
+                self._adapter, self._prompt, self._session, self._options, recorded, base, journal
+            )
         except PromptError as error:
             raise PromptEvaluationError(
-                self._session.journal.ledger.redact_text(str(error)),
+                journal.ledger.redact_text(str(error)),
                 prompt_name=self._prompt.label,
                 phase="request",
             ) from error
 
-    def _resumed(self) -> EvaluationContext[OutputT]:
-        """The context of the latest conversation, if it is one of this prompt."""
-        journal = self._session.journal
-        journal.refresh()
-        found = journal.progress.evaluation
-        if found is None or found.superseded or not found.sequence:
+    def mismatch(self) -> PromptMismatch | None:
+        """What differs from the prompt of the latest conversation; None if it is the same."""
+        return self._compared(self._latest())[1]
+
+    def recorded_prompt(self) -> RenderedPrompt[OutputT]:
+        """The prompt of the latest conversation; PromptMismatch if the tools do not allow it."""
+        found = self._latest()
+        rendered, mismatch = self._compared(found)
+        return rendered if mismatch is None else self._with_recorded(found, rendered, mismatch)
+
+    def _latest(self) -> EvaluationProgress:
+        found = self._journal.progress.evaluation
+        if found is None or not found.goes_on:
             raise ConversationNotFound
-        recorded, now = f"{found.prompt_ns}/{found.prompt_key}", self._prompt.template.path
-        if recorded != now:
-            raise PromptMismatch("name", recorded=recorded, found=now)
-        # A restored conversation has no beginning on record.
-        base = journal.known.evaluation_base if found.started is not None else None
-        rendered = self._render(found.recorded, base)
-        if found.prompt_digest not in ("", rendered.digest):
-            raise PromptMismatch("digest", recorded=found.prompt_digest, found=rendered.digest)
-        return self._context(found, rendered, found.recorded, base)
+        return found
+
+    def _compared(
+        self, found: EvaluationProgress
+    ) -> tuple[RenderedPrompt[OutputT], PromptMismatch | None]:
+        """The prompt as it is now, made from the same state, and what differs."""
+        journal = self._journal
+        was, now = f"{found.prompt_ns}/{found.prompt_key}", self._prompt.template.path
+        # The recorded overrides are those of the recorded prompt.
+        recorded = found.recorded if was == now else None
+        rendered = self._render(recorded, self._base_of(found))
+        what = "name"
+        if was == now:
+            what, was, now = "digest", found.prompt_digest, rendered.digest
+        if was in ("", now):
+            return rendered, None
+        return rendered, PromptMismatch(
+            what,
+            recorded=was,
+            found=now,
+            run_id=str(journal.run_id) if journal.claim or self._given_journal else "",
+            difference=(
+                difference_of(found.recorded, rendered, journal.ledger.blob)
+                if found.recorded is not None
+                else None
+            ),
+        )
+
+    def _base_of(self, found: EvaluationProgress) -> Known | None:
+        """The state that its prompt is made from: a restored conversation has no beginning."""
+        return self._journal.known.evaluation_base if found.started is not None else None
+
+    def _resumed(self) -> EvaluationContext[OutputT]:
+        """The context of the latest conversation, if it is one of this prompt.
+
+        If it is not, the last resume of the run may say how it goes on all the same.
+        """
+        journal = self._journal
+        journal.refresh()
+        found, choice = self._latest(), journal.progress.prompt_choice
+        if choice == "accepted":
+            recorded = journal.recorded_prompt()
+            return self._context(found, self._render(recorded), recorded, accepts=True)
+        if choice == "recorded":
+            rendered = self.recorded_prompt()
+        else:
+            rendered, mismatch = self._compared(found)
+            if mismatch is not None:
+                raise mismatch
+        return self._context(found, rendered, found.recorded, self._base_of(found))
+
+    def _with_recorded(
+        self, found: EvaluationProgress, rendered: RenderedPrompt[OutputT], mismatch: PromptMismatch
+    ) -> RenderedPrompt[OutputT]:
+        """The recorded prompt in place of the rendered one, where the tools allow it."""
+        recorded = found.recorded
+        ledger = self._journal.ledger
+        made = None if recorded is None else with_recorded_prompt(rendered, recorded, ledger)
+        if made is None:
+            was = recorded.tools if recorded is not None else ()
+            raise PromptMismatch(
+                "tools",
+                recorded=", ".join(tool.name for tool in was),
+                found=", ".join(tool.name for tool in rendered.offered),
+                run_id=mismatch.run_id,
+                difference=mismatch.difference,
+            )
+        return replace(made, ns=found.prompt_ns, key=found.prompt_key)
 
     def _context(
         self,
@@ -222,16 +317,19 @@ class Evaluation(Generic[OutputT]):
         rendered: RenderedPrompt[OutputT],
         recorded: RecordedPrompt | None,
         base: Known | None = None,
+        *,
+        accepts: bool = False,
     ) -> EvaluationContext[OutputT]:
         """The context of the evaluation that goes on, or of one that is to be begun.
 
-        A new id is not in the journal yet, and so `decide` says that it begins.
+        A new id is not in the journal yet, and so `decide` says that it begins. With `accepts`,
+        one is begun that goes on from the one that was found.
         """
-        journal, tools = self._session.journal, ToolRegistry(rendered.tools)
+        journal, tools = self._journal, ToolRegistry(rendered.tools)
         pending = journal.state.tools.pending() if found is not None else ()
-        known = found.evaluation_id if found is not None else journal.new_evaluation_id()
+        known = found.evaluation_id if found is not None else ""
         return EvaluationContext(
-            evaluation_id=known,
+            evaluation_id=known if known and not accepts else journal.new_evaluation_id(),
             adapter=self._adapter,
             prompt=self._prompt,
             rendered=rendered,
@@ -244,6 +342,7 @@ class Evaluation(Generic[OutputT]):
             used_before=journal.state.usage.total,
             recorded=recorded,
             base=base,
+            accepts=known if accepts else "",
         )
 
     def _record_resources(self) -> None:
@@ -300,7 +399,14 @@ def _read(arguments: str) -> Any:
 
 def _begin(context: EvaluationContext[Any]) -> None:
     """Record what is asked: the prompt's text is the system message."""
-    rendered = context.rendered
+    rendered, progress = context.rendered, context.journal.progress
+    accepts, after = context.accepts, context.accepts or progress.goes_on_from
+    if after and not accepts and not context.prompt.messages and _answered(context, after):
+        raise context.failed(
+            "A chat turn needs a user's message, and the prompt has none: the model would be "
+            "asked to go on from its own answer. Use prompt.with_messages(...).",
+            "request",
+        )
     started = EvaluationStarted(
         evaluation_id=context.evaluation_id,
         prompt_ns=rendered.ns,
@@ -311,16 +417,25 @@ def _begin(context: EvaluationContext[Any]) -> None:
         adapter=context.adapter.name,
         tools=rendered.offered,
         overrides=rendered.overrides,
+        after=after,
+        accepted=bool(accepts),
+        accepted_by=progress.prompt_by if accepts else "",
     )
     try:
         context.journal.add(
             started,
             context.later_message("system", rendered.text),
-            *context.opening_messages(),
+            *(context.opening_messages() if not accepts else ()),
             blobs=[*context.prompt.blobs, *rendered.specs],
         )
     except (InvalidInputError, SessionError, BlobNotFoundError) as error:
         raise context.failed(f"The prompt can't be recorded: {error}", "request") from error
+
+
+def _answered(context: EvaluationContext[Any], evaluation_id: str) -> bool:
+    """Whether an evaluation's conversation ends with the model's answer."""
+    last = context.journal.state.conversation.history(evaluation_id).last
+    return last is not None and last.role == "assistant"
 
 
 def _plain_or_text(value: Any) -> Any:

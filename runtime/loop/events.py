@@ -101,7 +101,8 @@ class PromptResponse(Generic[OutputT]):
     """A prompt's answer: `text`, or `output` if it was parsed.
 
     `tool_results` are the very events that were published. `provider_payload` is the
-    provider's last answer as data, where it has such a form.
+    provider's last answer as data, where it has such a form. `run_id` is the run that a
+    `MainLoop` made of the request; None for a prompt that was evaluated by itself.
     """
 
     prompt_name: str
@@ -109,6 +110,7 @@ class PromptResponse(Generic[OutputT]):
     output: OutputT | None
     tool_results: tuple[ToolInvoked, ...]
     provider_payload: dict[str, Any] | None = None
+    run_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,8 +37,10 @@ class LoopHost:
         recovery: None if there is neither a ledger nor a checkpoint backend.
         backend: Where checkpoints are saved besides the ledger; None if nowhere.
         lease: How long a claim lasts without a heartbeat.
+        name: The name of the agent whose runs these are; empty if it has none.
         prepare: Lets the sections of a prompt put what they need into the resources of a new run.
         tool_timeout: Seconds for tools that have no time-out of their own.
+        output_retries: How often the model is asked again for an output that can't be parsed.
         overrides_store: Has texts that replace those of the prompt; None if there is none.
         overrides_tag: Which of the store's texts new evaluations are begun with.
         needs_optimization: Whether a workspace digest is written before an evaluation begins.
@@ -57,8 +59,10 @@ class LoopHost:
     recovery: RecoveryConfig | None
     backend: CheckpointBackend | None
     lease: timedelta
+    name: str = ""
     prepare: Callable[[Prompt[Any], ExecutionState], None] = prepare_resources
     tool_timeout: float | None = None
+    output_retries: int = 0
     overrides_store: PromptOverridesStore | None = None
     overrides_tag: str = "latest"
     needs_optimization: Callable[[Session], bool] = lambda session: False

@@ -20,6 +20,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.events import TextReceived, wants_text
+from turnledger.runtime.loop.perform.approval import ask_approval
 from turnledger.runtime.loop.perform.failures import BadReplyError, EmptyReplyError, failure_text
 from turnledger.runtime.loop.perform.run_tools import run_tools
 from turnledger.runtime.loop.perform.send import send
@@ -55,8 +56,14 @@ class LiveEffects:
     def model_turn(self, context: EvaluationContext[Any], request: Request) -> LiveTurn:
         return LiveTurn(context, request)
 
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        ask_approval(context, calls)
+
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         run_tools(context, self, calls)
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        return may_ask_again(context)
 
 
 class LiveTurn:
@@ -92,6 +99,11 @@ class LiveTurn:
             advise=adapter.advise,
             on_failure=failed,
         )
+
+
+def may_ask_again(context: EvaluationContext[Any]) -> bool:
+    """Whether fewer outputs of this evaluation were rejected than may be."""
+    return context.progress.rejections < context.journal.output_retries
 
 
 def check_turns(context: EvaluationContext[Any], phase: EvaluationPhase) -> None:

@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from turnledger.ledger import (
     CheckpointCleared,
     EventDecodeError,
@@ -20,6 +22,7 @@ from turnledger.ledger import (
     RunClaimedError,
     RunCompleted,
     RunFailed,
+    RunResumed,
     RunStarted,
     StaleEpochError,
 )
@@ -97,6 +100,10 @@ class RunWork:
     # Ids of the events of consent to run calls in doubt again. They are pending until the first
     # commit, which comes after the prompt was checked: a run that is refused has none.
     consent: Sequence[str] = ()
+    # The prompt, if it was made already.
+    prompt: Prompt[Any] | None = None
+    # The event by which the run was resumed, and its id.
+    resumed: tuple[str, RunResumed] | None = None
     # The failure that is about to be recorded.
     failure: RunFailed | None = field(init=False, default=None)
     began: int = field(init=False)
@@ -140,6 +147,7 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     recovery = host.recovery
     journal.checkpoint_interval = recovery.checkpoint_interval if recovery is not None else 0
     journal.tool_timeout = host.tool_timeout
+    journal.output_retries = host.output_retries
     state = work.state or ExecutionState(session=work.session, resources=host.resources())
     journal.turn_limit = work.turn_limit()
     stop = journal.on_commit(_saving(work, state))
@@ -163,33 +171,50 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     finally:
         journal.turn_limit = None
         stop()
+    response.run_id = work.run_id
     return response
 
 
 def _prompt(work: RunWork) -> Prompt[Any]:
-    """The run's prompt, made from the same state in every attempt.
-
-    What create_prompt changes in the session is recorded in the first attempt only.
-    """
-    journal, base = work.journal, work.journal.known.prompt_base
-    overlay = Overlay(journal, CREATE_PROMPT, known=base)
-    with work.session.scope(overlay):
-        prompt: Prompt[Any] = work.host.create_prompt(work.request)
-    overlay.close()
-    if base is None:
+    """The run's prompt; what create_prompt changes is recorded in the first attempt only."""
+    if work.prompt is not None:
+        return work.prompt
+    journal = work.journal
+    is_first = journal.known.prompt_base is None
+    prompt, overlay = made_prompt(work.host, work.session, journal, work.request)
+    if is_first:
         journal.add(overlay.changes, blobs=overlay.blobs)
     return prompt
+
+
+def made_prompt(
+    host: LoopHost, session: Session, journal: Journal, request: Any
+) -> tuple[Prompt[Any], Overlay]:
+    """The prompt for a request, made from the same state in every attempt, and what that changed.
+
+    Args:
+        host: The loop.
+        session: Its session, attached to the journal or not.
+        journal: The run. Nothing is added to it.
+        request: The run's request.
+    """
+    overlay = Overlay(journal, CREATE_PROMPT, known=journal.known.prompt_base)
+    with session.scope(overlay):
+        prompt: Prompt[Any] = host.create_prompt(request)
+    overlay.close()
+    return prompt, overlay
 
 
 def _record_resources(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> None:
     """Prepare the resources of a run that starts, and record them.
 
-    A recovered run has what was recorded, and so has a fork: nothing is prepared again.
+    A recovered run has what was recorded, and so have a fork and a chat turn: nothing is
+    prepared again.
     """
     journal = work.journal
     is_recorded = bool(journal.known.session.resources)
     is_first = journal.state.checkpoints.latest is None
-    if not is_recorded or (is_first and work.started.kind != "fork"):
+    if not is_recorded or (is_first and not work.started.keeps_conversation):
         work.host.prepare(prompt, state)
     if not is_recorded or is_first:
         state.record(journal)
@@ -200,7 +225,7 @@ def _answered(work: RunWork, prompt: Prompt[Any], state: ExecutionState) -> Prom
     limit, tracker = work.limit(), work.tracker()
     while True:
         found = journal.progress.evaluation
-        goes_on = found is not None and not found.superseded and found.sequence > 0
+        goes_on = found is not None and found.goes_on
         if not goes_on:
             _optimize_if_needed(work, replace(prompt, deadline=limit or prompt.deadline), state)
         try:
@@ -277,6 +302,7 @@ def _fail(work: RunWork, error: Exception) -> None:
     """Record the failure, if that is possible; the caller gets the error itself."""
     journal = work.journal
     journal.withdraw(work.consent)
+    _withdraw_choice(work)
     failed = RunFailed(
         error_type=type(error).__name__,
         error_message=error_message(error),
@@ -302,6 +328,20 @@ def _fail(work: RunWork, error: Exception) -> None:
             record()
     except Exception as second:
         error.add_note(f"The failure could not be recorded: {second}")
+
+
+def _withdraw_choice(work: RunWork) -> None:
+    """Record the resume without a choice about the prompt, if nothing came of the choice.
+
+    It failed before its first commit, so nothing else that is pending matters.
+    """
+    if work.resumed is None:
+        return
+    journal, (event_id, resumed) = work.journal, work.resumed
+    is_unused = journal.progress.prompt_choice == resumed.prompt
+    if resumed.prompt and is_unused and journal.is_pending(event_id):
+        journal.discard()
+        journal.add(msgspec.structs.replace(resumed, prompt="", prompt_by=""))
 
 
 def _saving(work: RunWork, state: ExecutionState) -> Callable[[Known, Known], None]:

@@ -24,7 +24,7 @@ from turnledger.runtime.agent.prompts.override_texts import (
     RecordedPrompt,
     store_name,
 )
-from turnledger.runtime.agent.prompts.render import RenderedPrompt, described
+from turnledger.runtime.agent.prompts.render import NO_TOOLS, RenderedPrompt, described, tool_digest
 from turnledger.runtime.overrides.ledger_store import LedgerOverridesStore
 
 OutputT = TypeVar("OutputT")
@@ -105,6 +105,32 @@ def render_as_recorded(
         used.tag,
     )
     return with_recorded_text(without, recorded, ledger)
+
+
+def with_recorded_prompt(
+    rendered: RenderedPrompt[OutputT], recorded: RecordedPrompt, ledger: Ledger
+) -> RenderedPrompt[OutputT] | None:
+    """The recorded prompt with the handlers of the program; None if its tools do not allow it.
+
+    They do if the program has each recorded tool as it was described then. Tools that are new are
+    left out.
+
+    Args:
+        rendered: The prompt as the program makes it.
+        recorded: The prompt as it was recorded.
+        ledger: Has the blobs with the recorded tools.
+    """
+    if not recorded.tools and recorded.tools_digest != NO_TOOLS:
+        # A record before catalogue 2, which does not name its tools.
+        same = recorded.tools_digest == rendered.tools_digest
+        return with_recorded_text(rendered, recorded, ledger) if same else None
+    now = {tool.name: tool for tool in rendered.tools}
+    if any(tool.name not in now for tool in recorded.tools):
+        return None
+    kept = replace(rendered, tools=tuple(now[tool.name] for tool in recorded.tools))
+    made = with_recorded_text(kept, recorded, ledger)
+    pairs = zip(made.tools, recorded.tools, strict=True)
+    return made if all(tool_digest(tool) == was.digest for tool, was in pairs) else None
 
 
 def with_recorded_text(

@@ -1,4 +1,4 @@
-"""`list_recoverable`: interrupted runs of a loop's request type that no worker has.
+"""`list_recoverable`: interrupted runs of an agent, of its request type, that no worker has.
 
 Not listed are forks that were never run, as they were not interrupted, the forks of a replay
 with live parts, as recovering one would make all of it live, and optimizations, which the recovery
@@ -7,7 +7,7 @@ of the run that they serve goes on with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from turnledger.ledger import Ledger, RunInfo, RunStarted
@@ -17,13 +17,14 @@ from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointPhase,
     RecoverableRun,
+    RecoveryConfig,
 )
 from turnledger.runtime.checkpoints.ledger_backend import recent_checkpoints, warn_of_damage
-from turnledger.runtime.checkpoints.save import saved_in
-from turnledger.runtime.errors import CheckpointCorruptedError
+from turnledger.runtime.checkpoints.save import Saved, saved_in
+from turnledger.runtime.errors import AgentMismatchError, CheckpointCorruptedError
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.optimize import SERVES_TAG
-from turnledger.runtime.recovery.request_types import type_name
+from turnledger.runtime.recovery.request_types import takes_type
 from turnledger.runtime.recovery.run_reader import RunReader
 
 logger = logger_of("turnledger.recovery")
@@ -47,7 +48,7 @@ def recoverable(host: LoopHost, on_damage: OnDamage | None = None) -> Sequence[R
     ledger, tell = host.ledger, on_damage or warn_of_damage
     found: list[RecoverableRun] = []
     for status in ("running", "failed"):
-        for info in ledger.runs(status=status, on_damage=tell):
+        for info in ledger.runs(status=status, agent=host.name or None, on_damage=tell):
             try:
                 run = _interrupted(host, ledger, info)
             except DAMAGE as error:
@@ -61,12 +62,14 @@ def recoverable(host: LoopHost, on_damage: OnDamage | None = None) -> Sequence[R
 
 def _interrupted(host: LoopHost, ledger: Ledger, info: RunInfo) -> RecoverableRun | None:
     """The run as it is listed; None if it is not one for this loop, or not to be recovered."""
+    if info.agent != host.name:
+        return None
     if LIVE_TAG in info.tags or SERVES_TAG in info.tags or (info.kind == "fork" and not info.epoch):
         return None
-    started, wanted = request_event(ledger, info.run_id), type_name(host.request_type)
+    started = request_event(ledger, info.run_id)
     if started is None or started.request_id is None:
         return None
-    if wanted and started.request_type and started.request_type != wanted:
+    if not takes_type(host.request_type, started.request_type):
         return None
     if ledger.worker_of(info.run_id) is not None:
         return None
@@ -90,13 +93,34 @@ def request_event(ledger: Ledger, run_id: UUID) -> RunStarted | None:
 
     None if the run does not begin with a RunStarted.
     """
+    found = None
+    for found in _first_events(ledger, run_id):
+        if found.request is not None:
+            break
+    return found
+
+
+def agent_of(ledger: Ledger, run_id: UUID) -> str:
+    """The name of the agent that a run belongs to: its own, or for an older fork its parent's."""
+    return next((found.agent for found in _first_events(ledger, run_id) if found.agent), "")
+
+
+def check_agent(run_id: UUID, found: str, name: str) -> None:
+    """AgentMismatchError unless a run of the agent `found` is one of the loop `name`."""
+    if found != name:
+        raise AgentMismatchError(str(run_id), expected=name, found=found)
+
+
+def _first_events(ledger: Ledger, run_id: UUID) -> Iterator[RunStarted]:
+    """The first event of a run; then, as long as that is a fork, of what it was forked from."""
     info = ledger.run(run_id)
     while True:
         event = ledger.record(info.run_id, info.parent_version + 1).event
         if not isinstance(event, RunStarted):
-            return None
-        if event.kind != "fork" or event.request is not None or event.parent is None:
-            return event
+            return
+        yield event
+        if event.kind != "fork" or event.parent is None:
+            return
         info = ledger.run(event.parent)
         while info.parent is not None and event.at <= info.parent_version:
             info = ledger.run(info.parent)
@@ -106,16 +130,16 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
     recovery, backend = host.recovery, host.backend
     if backend is None or recovery is None:
         return []
-    wanted, found = type_name(host.request_type), []
+    found = list[RecoverableRun]()
     for run_id in backend.list_incomplete():
         try:
             checkpoint = backend.load(run_id)
-            if checkpoint is None or saved_in(checkpoint).attempts >= recovery.max_attempts:
+            if checkpoint is None or not _is_listed(host, saved_in(checkpoint), recovery):
                 continue
         except CheckpointCorruptedError as error:
             logger.warning("run %s is not listed, its checkpoint is corrupted: %s", run_id, error)
             continue
-        if wanted and checkpoint.request_type and checkpoint.request_type != wanted:
+        if not takes_type(host.request_type, checkpoint.request_type):
             continue
         found.append(
             RecoverableRun(
@@ -127,6 +151,13 @@ def _saved_runs(host: LoopHost) -> list[RecoverableRun]:
             )
         )
     return found
+
+
+def _is_listed(host: LoopHost, saved: Saved, recovery: RecoveryConfig) -> bool:
+    """Whether a checkpoint is of this agent's, with attempts left, and enough to recover from."""
+    started = saved.started or RunStarted()
+    is_ours = started.agent == host.name and started.kind != "turn"
+    return is_ours and saved.attempts < recovery.max_attempts
 
 
 def _in_order(found: Sequence[RecoverableRun]) -> Sequence[RecoverableRun]:

@@ -1,8 +1,9 @@
 """Recovery: resume an interrupted run, from its events or from a checkpoint alone.
 
-In this order: read the run, check its age and its request, create a session, claim the run,
-restore state and resources, and run the same loop as ever, which makes the prompt. What refuses
-a run comes before the claim, so that nothing is written to a run that can't be recovered.
+In this order: read the run, check its age and its request, create a session, make the prompt and
+compare it with the recorded one, claim the run, restore state and resources, and run the same loop
+as ever. What refuses a run comes before the claim, so that nothing is written to a run that can't
+be recovered.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import msgspec
@@ -18,6 +19,7 @@ import msgspec
 from turnledger.ledger import (
     CheckpointStored,
     EvaluationSuperseded,
+    InvalidInputError,
     Ledger,
     RunParked,
     RunResumed,
@@ -26,7 +28,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.clock import to_datetime
-from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.events.types import CATALOGUE, PromptChoice
 from turnledger.projections import RunState, ToolCallView
 from turnledger.projections.views.checkpoints import CheckpointEntry
 from turnledger.runtime.agent.models.limits import Deadline, TurnLimit
@@ -52,6 +54,8 @@ from turnledger.runtime.loop.events import (
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint as checkpoint_event
 from turnledger.runtime.loop.run import RunWork, run_to_end
+from turnledger.runtime.recovery.find import check_agent
+from turnledger.runtime.recovery.prompt_check import OnChangedPrompt, PromptCheck, goes_back
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.recovery.run_reader import RunReader
 from turnledger.runtime.session.session import Session
@@ -66,6 +70,13 @@ class RecoveryOptions:
     max_turns: int | None = None
     retry_in_doubt: bool = False
     decided_by: str = ""
+    prompt: OnChangedPrompt = "check"
+
+    def __post_init__(self) -> None:
+        if self.prompt not in get_args(OnChangedPrompt):
+            raise InvalidInputError(
+                f"Invalid prompt {self.prompt!r}: expected 'check', 'recorded' or 'accept'."
+            )
 
     def consent(self, journal: Journal, calls: Iterable[ToolCallView]) -> list[str]:
         """Add the consent to run these calls again, if it was given; the ids of its events."""
@@ -103,12 +114,16 @@ def recover_from_ledger(
     if not ledger.head(run_id):
         _take_over(host, ledger, run_id)
     reader = RunReader(ledger, run_id)
-    _check_state(host, run_id, reader.known.run)
+    check_agent(run_id, reader.known.run.summary.agent, host.name)
+    _check_status(run_id, reader.known.run)
     if reader.known.run.summary.kind != "fork" or ledger.worker_of(run_id) is None:
         _check_decisions(run_id, reader, options)
+    _check_state_age(host, run_id, reader, reader.known.run)
     _check_turns(run_id, reader.known.progress, options)
     _check_request(host, run_id, reader.known.progress.started)
     session = host.create_session()
+    prompt_check = PromptCheck(host, session, options.prompt)
+    prompt_check.before_claim(ledger, reader)
     with claimed(
         ledger,
         run_id,
@@ -121,16 +136,18 @@ def recover_from_ledger(
         if started is None:
             raise CheckpointNotFoundError(str(run_id))
         # Before this claim another worker may have had the run.
-        _check_state(host, run_id, journal.state)
+        _check_status(run_id, journal.state)
         _check_decisions(run_id, reader, options)
+        _check_state_age(host, run_id, reader, journal.state)
         request = request_from(
             str(run_id), host.request_type, started.request_type, started.request
         )
         used = reader.time_used
         latest = journal.state.checkpoints.latest
-        goes_back = latest is not None and latest.stored is not None
-        _count_attempt(host, run_id, journal)
-        consent = [] if goes_back else options.consent(journal, reader.in_doubt(journal.state))
+        checked = prompt_check.after_claim(journal, request)
+        resumed = _count_attempt(host, run_id, journal, checked.choice, options.decided_by)
+        is_back = goes_back(journal.state)
+        consent = [] if is_back else options.consent(journal, reader.in_doubt(journal.state))
         opening = session.attach(journal)
         if started.kind == "fork" and not has_begun(journal):
             journal.add(*opening)
@@ -156,6 +173,8 @@ def recover_from_ledger(
             max_turns=options.max_turns,
             state=state,
             consent=consent,
+            prompt=checked.prompt,
+            resumed=resumed,
         )
         return _recovered(work, latest), session
 
@@ -173,8 +192,21 @@ def _take_over(host: LoopHost, ledger: Ledger, run_id: UUID) -> None:
     checkpoint = host.backend.load(run_id) if host.backend is not None else None
     if checkpoint is None:
         raise CheckpointNotFoundError(str(run_id))
+    _check_whose(host, run_id, checkpoint)
     _check_age(host, run_id, checkpoint.created_at)
     LedgerCheckpointBackend(ledger).save(run_id, checkpoint)
+
+
+def _check_whose(host: LoopHost, run_id: UUID, checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint of another agent's run, or of one whose past it does not hold."""
+    started = saved_in(checkpoint).started
+    check_agent(run_id, started.agent if started is not None else "", host.name)
+    if started is not None and started.kind == "turn":
+        raise RecoveryError(
+            f"Run {run_id} is a chat turn: what was said before it is in its ledger, and not in "
+            "its checkpoint. Recover it with that ledger.",
+            run_id=str(run_id),
+        )
 
 
 def _check_request(host: LoopHost, run_id: UUID, started: RunStarted | None) -> None:
@@ -212,8 +244,8 @@ def _go_back_to(checkpoint: Checkpoint, state: ExecutionState, journal: Journal)
     state.record(journal)
 
 
-def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
-    """Refuse a run that has ended or is too old."""
+def _check_status(run_id: UUID, state: RunState) -> None:
+    """Refuse a run that has ended."""
     status, latest = state.summary.status, state.checkpoints.latest
     if status == "completed":
         raise RecoveryError(f"Run {run_id} is completed: nothing to recover.", run_id=str(run_id))
@@ -226,22 +258,39 @@ def _check_state(host: LoopHost, run_id: UUID, state: RunState) -> None:
             "or fork it at an earlier version.",
             run_id=str(run_id),
         )
+
+
+def _check_state_age(host: LoopHost, run_id: UUID, reader: RunReader, state: RunState) -> None:
+    """Refuse a run that is too old. The time that it waited for a person does not count."""
+    latest = state.checkpoints.latest
     created = latest.created_at if latest is not None else state.summary.started_at
-    if created is not None:
-        _check_age(host, run_id, created)
+    moments = [moment for moment in (created, reader.decided_at) if moment is not None]
+    if moments:
+        _check_age(host, run_id, max(moments))
 
 
 def _check_decisions(run_id: UUID, reader: RunReader, options: RecoveryOptions) -> None:
     """Refuse a run with calls that a person must decide about, and did not.
 
-    Those that it waits for; in a fork all that are open, as its parent may have made them.
+    Those that it waits for; in a fork all that are in doubt, as its parent may have made them.
+    Consent to run calls in doubt again is no approval of a call that never ran.
     """
-    summary, calls = reader.known.run.summary, reader.in_doubt()
+    state, calls = reader.known.run, reader.in_doubt()
+    summary = state.summary
+    awaited = summary.waiting_for if summary.status == "waiting" else ()
+    approvals = [
+        call.call_id
+        for call in state.tools.pending()
+        if call.awaits_approval and call.call_id in awaited
+    ]
     if summary.kind != "fork":
-        is_waiting = summary.status == "waiting"
-        calls = tuple(c for c in calls if is_waiting and c.call_id in summary.waiting_for)
-    if calls and not options.retry_in_doubt:
-        raise DecisionRequiredError(str(run_id), [call.call_id for call in calls])
+        calls = tuple(c for c in calls if c.call_id in awaited and not c.takes_approval)
+    if options.retry_in_doubt:
+        doubted = {call.call_id for call in reader.in_doubt()}
+        calls, approvals = (), [call for call in approvals if call not in doubted]
+    waiting = dict.fromkeys([*(call.call_id for call in calls), *approvals])
+    if waiting:
+        raise DecisionRequiredError(str(run_id), list(waiting), approvals=approvals)
 
 
 def _check_turns(run_id: UUID, progress: ProgressState, options: RecoveryOptions) -> None:
@@ -259,8 +308,21 @@ def _check_age(host: LoopHost, run_id: UUID, created: Any) -> None:
         raise CheckpointExpiredError(str(run_id), age=age, limit=host.recovery.max_resume_age)
 
 
-def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
-    """Record the attempt; park the run instead after too many without progress."""
+def _count_attempt(
+    host: LoopHost, run_id: UUID, journal: Journal, choice: PromptChoice, by: str
+) -> tuple[str, RunResumed]:
+    """Record the attempt; park the run instead after too many without progress.
+
+    Args:
+        host: The loop.
+        run_id: The run.
+        journal: Its journal.
+        choice: How it goes on under a changed prompt.
+        by: Who chose that.
+
+    Returns:
+        The event and its id. It is pending until the first commit.
+    """
     assert host.recovery is not None
     # A fork inherits the count of its parent's attempts in `progress`, which are not its own.
     attempt = journal.progress.next_attempt if journal.state.summary.attempts else 1
@@ -271,8 +333,17 @@ def _count_attempt(host: LoopHost, run_id: UUID, journal: Journal) -> None:
             f"Run {run_id} is parked now: {attempt - 1} attempts made no progress.",
             run_id=str(run_id),
         )
-    journal.add(
-        RunResumed(attempt=attempt, from_version=journal.committed.version, catalogue=CATALOGUE)
+    resumed = _resumed(journal, attempt, choice, by)
+    return journal.add(resumed)[0], resumed
+
+
+def _resumed(journal: Journal, attempt: int, choice: PromptChoice, by: str) -> RunResumed:
+    return RunResumed(
+        attempt=attempt,
+        from_version=journal.committed.version,
+        catalogue=CATALOGUE,
+        prompt=choice,
+        prompt_by=by if choice else "",
     )
 
 
@@ -289,10 +360,16 @@ def recover_from_checkpoint(
         run_id: The run.
         options: What the caller asked for.
     """
+    if options.prompt == "accept":
+        raise InvalidInputError(
+            "prompt='accept' needs a ledger: a checkpoint does not say which evaluation goes on "
+            "from which. Give the loop a ledger, or recover with prompt='recorded'."
+        )
     backend = host.backend
     checkpoint = backend.load(run_id) if backend is not None else None
     if checkpoint is None or backend is None:
         raise CheckpointNotFoundError(str(run_id))
+    _check_whose(host, run_id, checkpoint)
     _check_age(host, run_id, checkpoint.created_at)
     request = request_from(
         str(run_id), host.request_type, checkpoint.request_type, payload_of(checkpoint)
@@ -322,6 +399,10 @@ def recover_from_checkpoint(
     state = ExecutionState(session=session, resources=host.resources())
     _go_back_to(checkpoint, state, journal)
     journal.commit()
+    checked = PromptCheck(host, session, options.prompt).check(journal, request)
+    if checked.choice:
+        by = options.decided_by
+        journal.add(_resumed(journal, saved.attempts + 1, checked.choice, by))
     in_doubt = (c for c in journal.state.tools.pending() if c.status in ("started", "in_doubt"))
     consent = options.consent(journal, in_doubt)
     work = RunWork(
@@ -337,6 +418,7 @@ def recover_from_checkpoint(
         consent=consent,
         saved=Saved(attempts=saved.attempts + 1, usage=saved.usage, turns=saved.turns),
         state=state,
+        prompt=checked.prompt,
     )
     return _recovered(work, journal.state.checkpoints.latest), session
 

@@ -1,7 +1,8 @@
 """A loop's request type, and encoding and decoding of requests in RunStarted.
 
 The type is `request_type=` if given, else the loop's type argument, else the annotation of
-`create_prompt`. A type name from a ledger is compared with it, and never imported.
+`create_prompt`; a tuple of types takes any of them. A type name from a ledger is compared with
+it, and never imported.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def _first_argument(kind: type, base: type) -> Any:
 
 def is_of(kind: Any, request: Any) -> bool:
     """Whether a request is of a type; true for types that `isinstance` can't check."""
+    if isinstance(kind, tuple):
+        return any(is_of(one, request) for one in kind)
     if not isinstance(kind, type):
         return True
     try:
@@ -64,11 +67,21 @@ def is_of(kind: Any, request: Any) -> bool:
 
 def type_name(kind: Any) -> str:
     """The name of a type as recorded: without its module."""
+    if isinstance(kind, tuple):
+        return " or ".join(map(type_name, kind))
     return getattr(kind, "__name__", str(kind)) if kind is not None else ""
+
+
+def takes_type(kind: Any, name: str) -> bool:
+    """Whether a loop takes requests that were recorded under this name of a type."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    return kind is None or not name or name in map(type_name, kinds)
 
 
 def recorded_request(kind: Any, request: Any) -> tuple[str, Any]:
     """A request as RunStarted holds it: the name of its type, and its JSON."""
+    if isinstance(kind, tuple):
+        kind = next((one for one in kind if is_of(one, request)), None)
     declared = kind if kind is not None else type(request)
     try:
         return type_name(declared), to_plain(request)
@@ -81,7 +94,7 @@ def request_from(run_id: str, kind: Any, name: str, payload: Any) -> Any:
 
     Args:
         run_id: The run, for errors.
-        kind: The loop's request type; None gives the JSON as it is.
+        kind: The loop's request type, or a tuple of them; None gives the JSON as it is.
         name: The recorded name of the type.
         payload: The recorded JSON.
 
@@ -91,8 +104,10 @@ def request_from(run_id: str, kind: Any, name: str, payload: Any) -> Any:
     """
     if kind is None:
         return payload
-    if name and name != type_name(kind):
+    if not takes_type(kind, name):
         raise RequestTypeMismatchError(run_id, expected=type_name(kind), found=name)
+    if isinstance(kind, tuple):
+        kind = next((one for one in kind if type_name(one) == name), kind[0])
     try:
         return decode(kind, payload)
     except SchemaError as error:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from turnledger.ledger import (
+    ApprovalDecided,
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -31,7 +32,14 @@ from turnledger.runtime.journal.known import Known
 # What is recorded while no worker has a run, or before its worker begins.
 _NOT_WORK = frozenset(
     kind.tag
-    for kind in (RunClaimed, ToolCallDecided, CustomEvent, CheckpointStored, CheckpointCleared)
+    for kind in (
+        RunClaimed,
+        ToolCallDecided,
+        ApprovalDecided,
+        CustomEvent,
+        CheckpointStored,
+        CheckpointCleared,
+    )
 )
 _OF_SLICES = tags_read(SessionSlices())
 
@@ -43,14 +51,19 @@ class RunReader:
     """
 
     def __init__(self, ledger: Ledger, run_id: UUID) -> None:
+        self.run_id = run_id
         self.known = Known.initial()
         # Calls that were decided about in this run itself, and not in what it was forked from.
         self._decided: set[str] = set()
         self._reader = ledger.checked(run_id)
         self._of_slices: list[Record] = []
+        # How many changes of a session's declarations session state was folded by.
+        self._changes: int | None = None
         self._used = timedelta(0)
         self._began: datetime | None = None
         self._last: datetime | None = None
+        # When a person last decided about a call: the run waited until then.
+        self.decided_at: datetime | None = None
         self.read_on()
 
     def read_on(self) -> None:
@@ -62,11 +75,20 @@ class RunReader:
         """
         self.known = self.known.after(self._noted(self._reader.read_on()))
 
-    def declare(self, declarations: Declarations) -> Known:
-        """Read on, and fold session state by these declarations. Nothing is read after this."""
+    def declare(self, declarations: Declarations, *, again: bool = False) -> Known:
+        """Fold session state by these declarations, and read on.
+
+        Args:
+            declarations: The types and reducers of a session.
+            again: It is declared again later: what that takes is kept, as code of the user's may
+                declare more until then.
+        """
+        if self._changes != len(declarations.changes):
+            self._changes = len(declarations.changes)
+            self.known = self.known.declared(declarations, self._of_slices)
         self.read_on()
-        self.known = self.known.declared(declarations, self._of_slices)
-        self._of_slices = []
+        if not again:
+            self._of_slices = []
         return self.known
 
     def in_doubt(self, state: RunState | None = None) -> tuple[ToolCallView, ...]:
@@ -99,6 +121,10 @@ class RunReader:
             if record.tag == ToolCallDecided.tag:
                 assert isinstance(record.event, ToolCallDecided)
                 self._decided.add(record.event.call_id)
+                if not record.event.until_resumed:
+                    self.decided_at = record.recorded_at
+            elif record.tag == ApprovalDecided.tag:
+                self.decided_at = record.recorded_at
             elif record.tag == RunStarted.tag:
                 self._decided.clear()
             if record.tag not in _NOT_WORK:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from turnledger.ledger import (
+    ApprovalDecided,
     CheckpointStored,
     CustomEvent,
     Event,
@@ -25,7 +26,14 @@ from turnledger.ledger import (
 from turnledger.projections.projection import tags_of
 
 # Events from outside. Compared by tag, so that records of other types need no decoding here.
-_INPUTS = tags_of(RunClaimed, CustomEvent, ToolCallDecided, ResourceSnapshotted, CheckpointStored)
+_INPUTS = tags_of(
+    RunClaimed,
+    CustomEvent,
+    ToolCallDecided,
+    ApprovalDecided,
+    ResourceSnapshotted,
+    CheckpointStored,
+)
 # An attempt ended before one of these: what it was about to do next was never done.
 _ENDS = tags_of(RunResumed, RunAbandoned, RunParked)
 

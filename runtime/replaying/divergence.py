@@ -5,7 +5,6 @@ Which cause a divergence has is found in `runtime.replaying.divergence_cause`.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -17,11 +16,8 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import error_text
-from turnledger.projections.digests import canonical, combine
+from turnledger.runtime.agent.prompts.difference import diff_of
 from turnledger.runtime.replaying.user_code import Raised
-
-# The digest of no tools at all.
-NO_TOOLS = combine("tools", canonical([])).hex()
 
 Cause: TypeAlias = Literal[
     "prompt text changed",
@@ -42,6 +38,7 @@ Cause: TypeAlias = Literal[
     "reducer changed",
     "order of calls changed",
     "parallel_tools changed",
+    "needs_approval changed",
     "time or randomness used",
     "order of a set used",
     "your code raised",
@@ -74,6 +71,10 @@ _ADVICE: dict[Cause, str] = {
     "order of calls changed": "The loop does not run the recorded calls in the recorded order.",
     "parallel_tools changed": (
         "Replay with the recorded number of tool calls at a time, or record the run again."
+    ),
+    "needs_approval changed": (
+        "A call was recorded with or without the question whether it needs approval. Put the "
+        "tool's needs_approval back, or record the run again."
     ),
     "time or randomness used": (
         "Prompts, sessions and reducers read no clock, no random source and make no ids: take "
@@ -170,19 +171,5 @@ def plain(event: Event) -> dict[str, Any]:
     return made
 
 
-def diff_of(recorded: Any, found: Any) -> str:
-    """The two as text, line by line: - recorded, + found."""
-    was = recorded if isinstance(recorded, str) else pretty(recorded)
-    now = found if isinstance(found, str) else pretty(found)
-    lines = difflib.unified_diff(
-        was.splitlines(), now.splitlines(), "recorded", "found", lineterm="", n=2
-    )
-    return "\n".join(lines)
-
-
 def json_text(event: Event) -> str:
     return msgspec.json.encode(event).decode()
-
-
-def pretty(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

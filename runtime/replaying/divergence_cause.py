@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from turnledger.ledger import (
+    ApprovalRequested,
     CheckpointReached,
     EvaluationFinished,
     EvaluationStarted,
@@ -19,6 +20,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     OfferedTool,
+    OutputRejected,
     Record,
     RunCompleted,
     RunFailed,
@@ -27,22 +29,17 @@ from turnledger.ledger import (
     ToolCallStarted,
     ToolMessageAmended,
 )
-from turnledger.projections.digests import canonical, combine
-from turnledger.runtime.agent.prompts.output import OutputSpec
-from turnledger.runtime.agent.prompts.render import OUTPUT_TITLE
-from turnledger.runtime.errors import OutputParseError
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
-from turnledger.runtime.replaying.divergence import (
-    Cause,
-    Divergence,
+from turnledger.runtime.agent.prompts.difference import (
+    ToolChanges,
     diff_of,
-    json_text,
-    plain,
+    diff_of_tools,
     pretty,
 )
-
-# The digest of no tools at all.
-NO_TOOLS = combine("tools", canonical([])).hex()
+from turnledger.runtime.agent.prompts.output import OutputSpec
+from turnledger.runtime.agent.prompts.render import NO_TOOLS, OUTPUT_TITLE
+from turnledger.runtime.errors import OutputParseError
+from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.replaying.divergence import Cause, Divergence, json_text, plain
 
 
 class Probe(Protocol):
@@ -119,7 +116,7 @@ def find_divergence(probe: Probe, record: Record, made: Event) -> Divergence:
                 diff = diff_of(recorded_messages, made_messages)
                 hint = looks_like(pretty(recorded_messages), pretty(made_messages))
             elif isinstance(recorded, EvaluationStarted) and cause == "tool schema changed":
-                diff = _diff_of_tools(probe, recorded.tools, made.tools) or diff
+                diff = diff_of_tools(recorded.tools, made.tools, probe.tool_spec) or diff
         case SliceEventApplied():
             hint = looks_like(json_text(recorded), json_text(made))
         case CheckpointReached():
@@ -136,13 +133,13 @@ def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
     detail = f"{record.tag} was recorded, and {made.tag} came"
     if isinstance(made, SliceEventApplied) and _differs_from_itself(probe, made):
         cause, detail = "time or randomness used", f"seen in what {made.slice} is given"
+    elif any(isinstance(one, ApprovalRequested) for one in (recorded, made)):
+        cause = "needs_approval changed"
     elif all(isinstance(one, ToolCallStarted | ToolCallFailed) for one in (recorded, made)):
         cause = "tool schema changed"
-    elif isinstance(made, RunFailed) and _refuses_answer(made) and isinstance(recorded, _ANSWERS):
+    elif isinstance(made, RunFailed) and isinstance(recorded, _ANSWERS) and _refuses_answer(made):
         cause, detail = "recorded answer refused", made.error_message
-    elif (
-        isinstance(recorded, RunFailed) and _refuses_answer(recorded) and isinstance(made, _ANSWERS)
-    ):
+    elif isinstance(made, _ANSWERS) and _refuses_answer(recorded):
         cause, detail = "output type changed", "the recorded answer was refused and is taken now"
     elif any(isinstance(one, RunFailed) for one in (recorded, made)):
         cause = "failure changed"
@@ -159,8 +156,10 @@ def _other_step(probe: Probe, record: Record, made: Event) -> Divergence:
 _ANSWERS = (ToolMessageAmended, EvaluationFinished)
 
 
-def _refuses_answer(failed: RunFailed) -> bool:
-    return failed.phase == "response" and failed.cause == OutputParseError.__name__
+def _refuses_answer(event: Event) -> bool:
+    if not isinstance(event, RunFailed):
+        return isinstance(event, OutputRejected)
+    return event.phase == "response" and event.cause == OutputParseError.__name__
 
 
 # --- causes -------------------------------------------------------------------------------
@@ -229,30 +228,16 @@ def _of_output(probe: Probe, recorded: str, asked: str, asked_now: str) -> tuple
 
 def _of_tools(recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]) -> tuple[Cause, str]:
     was, now = ({tool.name: tool.digest for tool in tools} for tools in (recorded, found))
-    gone = [name for name in was if name not in now]
-    new = [name for name in now if name not in was]
+    new, gone, changed = ToolChanges.between(recorded, found)
     if len(gone) == 1 and len(new) == 1 and was[gone[0]] == now[new[0]]:
         return "tool renamed", f"{gone[0]} is {new[0]} now"
     if gone:
         return "tool removed", ", ".join(gone)
     if new:
         return "tool added", ", ".join(new)
-    changed = [name for name in was if was[name] != now[name]]
     if changed:
         return "tool schema changed", ", ".join(changed)
     return "tool order changed", ", ".join(now)
-
-
-def _diff_of_tools(
-    probe: Probe, recorded: Sequence[OfferedTool], found: Sequence[OfferedTool]
-) -> str:
-    """The schemas and descriptions that changed; empty if the record does not have them."""
-    was, now = ({tool.name: tool for tool in tools} for tools in (recorded, found))
-    changed = [name for name in was if name in now and was[name].digest != now[name].digest]
-    then, today = (
-        {name: probe.tool_spec(tools[name].spec) for name in changed} for tools in (was, now)
-    )
-    return "" if None in then.values() else diff_of(then, today)
 
 
 _MONTH = (
@@ -389,6 +374,7 @@ _FINDERS: dict[type[Any], Callable[..., tuple[Cause, str]]] = {
     MessageAppended: _of_a_message,
     ToolMessageAmended: _of_an_output,
     EvaluationFinished: _of_an_output,
+    OutputRejected: _of_an_output,
     RunCompleted: _of_an_output,
     RunFailed: _of_a_failure,
 }

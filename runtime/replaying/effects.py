@@ -14,11 +14,13 @@ from itertools import count
 from typing import Any, NoReturn, TypeVar
 
 from turnledger.ledger import (
+    ApprovalRequested,
     EvaluationSuperseded,
     MessageAppended,
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     SliceEventApplied,
@@ -46,6 +48,7 @@ from turnledger.runtime.errors import (
 )
 from turnledger.runtime.journal.loop_progress import OPTIMIZE
 from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.perform.approval import requested
 from turnledger.runtime.loop.perform.failures import EvaluationEnded, RecordedCause, RecordedError
 from turnledger.runtime.loop.perform.prepare import PREPARE
 from turnledger.runtime.loop.perform.run_tool import prepared_call, start
@@ -130,6 +133,18 @@ class RecordedEffects:
 
     # --- tools ---
 
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        """Take what was recorded about these calls: their tools are not asked."""
+        for call in calls:
+            ready = prepared_call(context, call)
+            if isinstance(ready, Invocation):
+                self._take_refusal(call, ready)
+                continue
+            self._journal.take_listeners_changes()
+            event = self._journal.expected().event
+            needed = event.needed if isinstance(event, ApprovalRequested) else True
+            self._journal.add(requested(call, needed=needed))
+
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Start the calls as a live loop would, and take their outcomes in the recorded order.
 
@@ -207,8 +222,13 @@ class RecordedEffects:
         if not isinstance(ready, Invocation):
             running[call.call_id] = start(context, call)
             return
-        # The arguments are refused, without a start. The reason is compared; what listeners
-        # made of the refusal is taken as it was.
+        self._take_refusal(call, ready)
+
+    def _take_refusal(self, call: ToolCallView, ready: Invocation) -> None:
+        """Take the refusal of a call with invalid arguments, which is never started.
+
+        The reason is compared; what listeners made of the refusal is taken as it was.
+        """
         refused = self._outcome({call.call_id: call})
         if refused is not _CUT_OFF and not self._is_refused_alike(refused, ready):
             why = f"{call.name} refuses its arguments: {ready.error_message}"
@@ -222,6 +242,11 @@ class RecordedEffects:
         is_older = self._journal.catalogue < CATALOGUE
         same_words = is_older or refused.error_message == ready.error_message
         return same_words and refused.error_type == (ready.error_type or "ToolFailed")
+
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        """As recorded: how often an output is asked for again may be another number now."""
+        record = self._peek()
+        return record is not None and isinstance(record.event, OutputRejected)
 
     def _outcome(self, running: dict[str, ToolCallView]) -> Any:
         """The event with which one of these calls ends, if only its changes come before it.

@@ -2,11 +2,14 @@
 
 An attempt is what one process did: a run that was interrupted and recovered has several. Within
 an attempt every step of the loop is compared; what was recorded between two attempts is taken as
-it was. The user's code runs, but no effect of it reaches the world.
+it was. So is all that came before a person chose how the run goes on under a changed prompt, if
+this program does not have the prompt of that time. The user's code runs, but no effect of it
+reaches the world.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -18,6 +21,7 @@ import msgspec
 
 from turnledger.ledger import (
     CheckpointReached,
+    EvaluationStarted,
     Event,
     InvalidInputError,
     Ledger,
@@ -36,7 +40,7 @@ from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.bus import InProcessEventBus
 from turnledger.runtime.checkpoints.execution_state import ExecutionState
-from turnledger.runtime.journal.loop_progress import CREATE_PROMPT
+from turnledger.runtime.journal.loop_progress import BY_PROMPT, CREATE_PROMPT
 from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.loop.perform.record_result import checkpoint
@@ -61,6 +65,7 @@ from turnledger.runtime.session import changes
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
 
+_CHANGES = (SliceEventApplied, StateRestored, MessageAppended)
 _OVER = ("completed", "failed", "abandoned", "parked")
 
 
@@ -71,6 +76,9 @@ class Execution:
         self, ledger: Ledger, run: UUID, records: Iterator[Record], loop: MainLoop[Any, Any]
     ) -> None:
         self.attempts = 0
+        # The evaluations before the run's last choice about a changed prompt, if this program's
+        # is another: they were taken as recorded.
+        self.not_compared: tuple[str, ...] = ()
         self._run = run
         # The user's code without its listeners, resources and checkpoint files: listeners heard
         # of the run when it was live, and what files were is on record.
@@ -117,8 +125,13 @@ class Execution:
             started = self._begin()
             goes_on = started is not None and (started.kind != "fork" or self._goes_on())
             while goes_on:
-                self._attempt()
-                goes_on = self._goes_on()
+                try:
+                    self._attempt()
+                    goes_on = self._goes_on()
+                except Diverged:
+                    if not self._take_to_choice():
+                        raise
+                    goes_on = self._goes_on()
         except RecordOver:
             return None
         except Diverged as stopped:
@@ -140,10 +153,9 @@ class Execution:
         if started.kind == "fork":
             # Its first events were written by the fork itself (an edit, say). A recovery goes
             # on from there, and that is what is compared.
-            while not self._cursor.ends_an_attempt():
-                journal.expected()
+            while _next(journal) is not None and not self._cursor.ends_an_attempt():
                 journal.take()
-        elif started.kind == "continuation":
+        elif started.kind != "run":
             self._take_changes_before()
         self._session.session_id = started.session_id or self._session.session_id
         return started
@@ -154,7 +166,9 @@ class Execution:
         Code outside of the loop did that, and it does not run again.
         """
         journal = self._journal
-        while isinstance(_next(journal), SliceEventApplied | StateRestored | MessageAppended):
+        while isinstance(event := _next(journal), _CHANGES):
+            if isinstance(event, SliceEventApplied) and event.call_id in BY_PROMPT:
+                return  # the loop does that again
             journal.take()
 
     def _attempt(self) -> None:
@@ -212,6 +226,38 @@ class Execution:
                 journal.diverged("the end of the run")
             journal.take()  # it was abandoned, or something was appended after its end
         return False
+
+    def _take_to_choice(self) -> bool:
+        """Take what came before the run's last choice about a changed prompt; whether there is one.
+
+        The program that began the run had another prompt: what it did is taken as it was, and
+        this one is compared from the choice on.
+        """
+        journal = self._journal
+        at = self._last_choice()
+        underway = journal.last_known().progress.evaluation
+        if at < self._next_version():
+            return False
+        taken = [underway.evaluation_id] if underway is not None and underway.goes_on else []
+        while self._next_version() < at:
+            event = journal.take().event
+            if isinstance(event, EvaluationStarted):
+                taken.append(event.evaluation_id)
+        self.not_compared = tuple(dict.fromkeys(taken))
+        return True
+
+    def _last_choice(self) -> int:
+        """The version of the last RunResumed that says how a changed prompt is dealt with."""
+        found = 0
+        for record in self._journal.ledger.read(self._run):
+            if record.tag == RunResumed.tag:
+                assert isinstance(record.event, RunResumed)
+                found = record.version if record.event.prompt else found
+        return found
+
+    def _next_version(self) -> int:
+        record = self._cursor.peek()
+        return record.version if record is not None else sys.maxsize
 
     def _go_back(self, phase: str) -> None:
         """Take what recovery restored from a checkpoint that a user saved."""

@@ -38,6 +38,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     ModelReplied,
+    OutputRejected,
     Record,
     RunFailed,
     RunResumed,
@@ -448,6 +449,8 @@ def without_ids_and_times(event: EventT) -> EventT:
             )
         case ModelReplied() | ToolCallCompleted() | ToolCallFailed():
             return replace(event, message_id=_NO_ID)
+        case OutputRejected():
+            return replace(event, message_id=None, asked_id=_NO_ID)
         case CheckpointReached():
             return replace(event, created_at=_NO_TIME)
         case _:

@@ -24,8 +24,10 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.projections import Declarations, RunState
+from turnledger.runtime.agent.prompts.difference import diff_of
 from turnledger.runtime.main_loop import MainLoop
-from turnledger.runtime.replaying.divergence import Divergence, diff_of, plain
+from turnledger.runtime.recovery.find import agent_of, check_agent
+from turnledger.runtime.replaying.divergence import Divergence, plain
 from turnledger.runtime.replaying.execution import Execution
 from turnledger.runtime.replaying.journal import TakenCall
 from turnledger.runtime.session.session import Session, enable_inner_message_recording
@@ -66,6 +68,9 @@ class Replayed:
     # Ids of evaluations whose overridden texts are not to be had any more: their prompt was
     # taken from the record, and the rest of it compared.
     recorded_prompts: tuple[str, ...] = ()
+    # Ids of evaluations under another prompt, before the run was recovered with the recorded
+    # prompt or with one that was accepted: taken as recorded, not compared.
+    not_compared_evaluations: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -105,6 +110,7 @@ def replay(
     records = ledger.read(run, until=until)
     if loop is None:
         return _folded(run, records, declarations)
+    check_agent(run, agent_of(ledger, run), loop.loop_host.name)
     done = Execution(ledger, run, records, loop)
     divergence = done.run()
     state = done.last_known
@@ -117,6 +123,7 @@ def replay(
         done.attempts,
         done.taken_calls,
         recorded_prompts=done.recorded_prompts,
+        not_compared_evaluations=done.not_compared,
     )
 
 

@@ -277,7 +277,7 @@ def conversation_in(records: Iterable[Record]) -> list[Event]:
     found: list[Event] = []
     for record in records:
         event = record.event
-        if isinstance(event, RunStarted) and event.kind != "fork":
+        if isinstance(event, RunStarted) and not event.keeps_conversation:
             found = []
         elif isinstance(event, _CONVERSATION):
             found.append(event)

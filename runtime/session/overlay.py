@@ -164,6 +164,12 @@ def scope_of(session: object) -> Scope | None:
     return None
 
 
+def innermost_scope() -> Scope | None:
+    """Return the innermost scope of any session that this code runs in; None if there is none."""
+    scopes = _scopes.get()
+    return scopes[-1] if scopes else None
+
+
 @contextmanager
 def entered(scope: Scope) -> Iterator[None]:
     """Run the `with` block in a scope."""

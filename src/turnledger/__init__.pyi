@@ -47,3 +47,9 @@ from turnledger.runtime import ToolResult as ToolResult
 from turnledger.runtime import replay as replay
 from turnledger.runtime import what_if as what_if
 from turnledger.runtime.agent.tools.function_tool import tool as tool
+from turnledger.runtime.agents.agent import Agent as Agent
+from turnledger.runtime.agents.result import RunResult as RunResult
+from turnledger.runtime.loop.events import RunEnded as RunEnded
+from turnledger.runtime.loop.events import TextDelta as TextDelta
+from turnledger.runtime.loop.events import ToolEnded as ToolEnded
+from turnledger.runtime.loop.events import ToolStarted as ToolStarted

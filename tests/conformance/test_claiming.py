@@ -15,6 +15,7 @@ from turnledger.ledger import (
     ANY,
     NEW,
     AppendRefusedError,
+    ApprovalDecided,
     ConcurrentAppendError,
     InvalidEventError,
     InvalidInputError,
@@ -30,6 +31,7 @@ from turnledger.ledger import (
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)
 DECIDED = ToolCallDecided(call_id="c", decision="failed")
+APPROVED = ApprovalDecided(call_id="c", decision="approved")
 
 
 def a_run(ledger: Ledger) -> str:
@@ -199,16 +201,16 @@ def test_others_may_append_only_custom_events_and_decisions(store: StoreUnderTes
     run = a_run(ledger)
     claim = ledger.claim(run, worker="ann")
     other.append(run, note(), 2)
-    other.append(run, [DECIDED, note()], ANY)
+    other.append(run, [DECIDED, APPROVED, note()], ANY)
     for batch in ([message()], [note(), message()], [message(), DECIDED]):
         for handle in (ledger, other):
             with pytest.raises(RunClaimedError, match="'ann'"):
                 handle.append(run, batch, ANY)
-    assert ledger.head(run) == 5
+    assert ledger.head(run) == 6
     with pytest.raises(ConcurrentAppendError) as caught:
         ledger.append(run, message(), 2, epoch=claim.epoch)
-    assert caught.value.found == 5
-    assert ledger.append(run, message(), 5, epoch=claim.epoch).version == 6
+    assert caught.value.found == 6
+    assert ledger.append(run, message(), 6, epoch=claim.epoch).version == 7
 
 
 def test_after_release_anyone_may_append(store: StoreUnderTest) -> None:

@@ -17,6 +17,7 @@ from tests.matrices import cells
 from turnledger.ledger import (
     ANY,
     NEW,
+    ApprovalDecided,
     EvaluationStarted,
     Event,
     Ledger,
@@ -32,12 +33,15 @@ from turnledger.ledger import (
 )
 
 DECIDED = ToolCallDecided(call_id="c", decision="retry")
+APPROVED = ApprovalDecided(call_id="c", decision="approved")
 STATUSES: list[tuple[list[Event], str]] = [
     ([RunStarted()], "running"),
     ([note()], "running"),
     ([RunStarted(), RunWaiting(reason="?")], "waiting"),
     ([RunStarted(), RunWaiting(reason="?"), note(), message()], "waiting"),
     ([RunStarted(), RunWaiting(reason="?"), DECIDED], "running"),
+    ([RunStarted(), RunWaiting(reason="?"), APPROVED], "running"),
+    ([RunStarted(), RunCompleted(), APPROVED], "completed"),
     ([RunStarted(), RunWaiting(reason="?"), RunResumed(attempt=1, from_version=1)], "running"),
     ([RunStarted(), RunCompleted()], "completed"),
     ([RunStarted(), RunCompleted(), DECIDED], "completed"),

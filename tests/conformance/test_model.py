@@ -332,9 +332,14 @@ class Machine(RuleBasedStateMachine):
         self.batches.append((run, won, records))
 
     @precondition(lambda self: len(self.runs) < 8)
-    @rule(at=number, version=number, hand=number, kind=st.sampled_from(["fork", "continuation"]))
+    @rule(
+        at=number,
+        version=number,
+        hand=number,
+        kind=st.sampled_from(["fork", "continuation", "turn"]),
+    )
     def descend(self, at: int, version: int, hand: int, kind: str) -> None:
-        """A fork or a continuation, at any version, also beyond the end."""
+        """A fork, a continuation or a chat turn, at any version, also beyond the end."""
         parent = self._pick(at)
         version = version % (parent.head + 2)
         _, ledger = self._handle(hand)
@@ -342,7 +347,12 @@ class Machine(RuleBasedStateMachine):
         def act() -> UUID:
             if kind == "fork":
                 return ledger.fork(parent.id, version, tags={"a": "f"})
-            return ledger.continuation(parent.id, at=version, tags={"a": "f"})
+            if kind == "continuation":
+                return ledger.continuation(parent.id, at=version, tags={"a": "f"})
+            child = new_run_id()
+            turn = RunStarted(parent=parent.id, at=version, kind="turn", tags={"a": "f"})
+            ledger.append(child, turn, NEW)
+            return child
 
         if version == 0:
             self._refused(InvalidEventError, act)

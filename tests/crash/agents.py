@@ -7,10 +7,11 @@ is called at every moment where a process may die; whoever runs the agent decide
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tests.agent import calls, says, task
 from turnledger.ledger import Ledger
@@ -18,6 +19,7 @@ from turnledger.runtime import (
     InProcessEventBus,
     MainLoop,
     MarkdownSection,
+    MessageBuilder,
     Prompt,
     PromptTemplate,
     ProviderAdapter,
@@ -31,6 +33,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
+from turnledger.runtime.recovery.approvals import approve, deny, edit
 from turnledger.runtime.workspace import (
     HostMount,
     VfsToolsSection,
@@ -94,6 +97,8 @@ class Agent(MainLoop[Order, Any]):
         self._point = point
         self._on_interrupt = on_interrupt
         self.session: Session | None = None
+        # The amounts that it was asked about, whether they need approval.
+        self.asked: list[int] = []
         bus = InProcessEventBus()
         if adapter is None:
             adapter = ScriptedAdapter(self._reply, parallel_tools=parallel_tools(kind))
@@ -124,6 +129,7 @@ class Agent(MainLoop[Order, Any]):
                 description="Pay an amount.",
                 handler=handler,
                 on_interrupt=self._on_interrupt,
+                needs_approval=self._is_large if self.kind == "approvals" else False,
             )
             for name, handler in (("pay", self._pay), ("refuse", self._refuse))
         ]
@@ -134,7 +140,7 @@ class Agent(MainLoop[Order, Any]):
             visibility=SectionVisibility.SUMMARY,
             key="prices",
         )
-        return task(
+        prompt = task(
             Params(request.customer),
             "Pay what ${customer} owes.",
             tools,
@@ -142,6 +148,14 @@ class Agent(MainLoop[Order, Any]):
             output=Receipt if self.kind == "structured" else None,
             more=[prices] if self.kind == "expansion" else [],
         )
+        if self.kind != "chat":
+            return prompt
+        return prompt.with_messages(MessageBuilder().add_text(f"For {request.customer}, please."))
+
+    def _is_large(self, params: Pay) -> bool:
+        self.asked.append(params.amount)
+        self._point(f"asked about {params.amount}")
+        return params.amount > 1
 
     # --- what it does ---
 
@@ -153,7 +167,7 @@ class Agent(MainLoop[Order, Any]):
         os.fsync(handle)
         os.close(handle)
         self._point(f"in tool {context.call_id}, after")
-        if self.kind != "parallel":
+        if self.kind not in ("parallel", "approvals"):
             context.session[Paid].append(Paid(params.amount))
         return ToolResult(f"Paid {params.amount}.", value={"amount": params.amount})
 
@@ -245,6 +259,8 @@ SCRIPTS: dict[str, list[Reply]] = {
     "reused": [pays(("a1", "pay", 1)), says("Paid 1.")],
 }
 KINDS = tuple(SCRIPTS)
+# Three runs, each of which continues the one before.
+SCRIPTS["chat"] = SCRIPTS["reused"]
 _EDIT = (
     '{"file_path": "/host/prices.txt", "replace_all": true, "old_string": "tea", '
     '"new_string": "mate"}'
@@ -260,6 +276,10 @@ SCRIPTS["workspace"] = [
     says("Done."),
 ]
 SCRIPTS["optimized"] = SCRIPTS["workspace"]
+SCRIPTS["approvals"] = [
+    pays(("a1", "pay", 1), ("a2", "pay", 2), ("a3", "pay", 3), ("a4", "pay", 4)),
+    says("Paid what I may."),
+]
 _EXPLORING = [
     calls(("x1", "write_file", '{"file_path": "/seen", "content": "x"}')),
     calls(("x2", "edit_file", '{"file_path": "/seen", "old_string": "x", "new_string": "y"}')),
@@ -273,6 +293,17 @@ def reply_of(kind: str, turn: int, asked: str) -> Reply:
     if kind == "expansion" and "The whole price list" in asked:
         replies = [pays(("e1", "pay", 3)), says("Paid 3.")]
     return replies[turn - 1]
+
+
+def decide_approvals(ledger: Ledger, run: UUID, calls: Sequence[str]) -> None:
+    """What a person decides about the payments of the kind "approvals": 2 yes, 3 no, 4 is 5."""
+    for call in calls:
+        if call == "a2":
+            approve(ledger, run, call, by="ann")
+        elif call == "a3":
+            deny(ledger, run, call, "Not that one.", by="ann")
+        else:
+            edit(ledger, run, call, {"amount": 5}, by="ann")
 
 
 def parallel_tools(kind: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from tests.crash.agents import Agent, Clerk, Order
+from tests.crash.agents import Agent, Clerk, Order, decide_approvals
 from tests.crash.operators import COMMANDS, Operator
 from tests.crash.processes import Child, Crew, Voice
 from tests.crash.provided import provided, warm
@@ -33,6 +33,11 @@ from turnledger.runtime.workspace import directory
 
 RUNS = UUID("6f1d9a52-0f0e-4b77-9a0c-9b1f6a2f3c11")
 MOST = 400
+# What is asked for in the kinds that have several runs.
+ORDERS = {
+    "reused": [Order(), Order("beta")],
+    "chat": [Order(), Order("beta"), Order("gamma")],
+}
 
 
 def run(
@@ -190,9 +195,33 @@ def _begin(voice: Voice, plan: dict[str, Any], place: str, step: int) -> None:
 
 
 def _work(plan: dict[str, Any], agent: Agent, step: int) -> None:
+    if plan["kind"] == "approvals":
+        _approved(agent, run_id(plan, step))
+        return
     agent.execute(Order(), run_id=run_id(plan, step))
     if plan["kind"] == "reused":
         agent.execute(Order("beta"), run_id=run_id(plan, step, 1))
+    if plan["kind"] == "chat":
+        for number, order in enumerate(ORDERS["chat"][1:], 1):
+            before = run_id(plan, step, number - 1)
+            agent.execute(order, run_id=run_id(plan, step, number), continues=before)
+
+
+def _approved(agent: Agent, run: UUID) -> str | None:
+    """Begin a run or go on with it, and decide about its payments as often as it waits for that."""
+    ledger = agent.loop_host.ledger
+    assert ledger is not None
+    while True:
+        if ledger.head(run) and ledger.run(run).status == "completed":
+            return None
+        try:
+            if ledger.head(run):
+                return agent.recover(run)[0].text
+            return agent.execute(Order(), run_id=run)[0].text
+        except DecisionRequiredError as waits:
+            if not waits.approvals:
+                raise  # in doubt
+            decide_approvals(ledger, run, waits.approvals)
 
 
 def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: int) -> None:
@@ -209,8 +238,12 @@ def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: in
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
             shutil.rmtree(agent.host)  # as on another machine
         outcome = _finished(plan, agent, step, ledger)
+        if plan["kind"] == "approvals":
+            outcome["replayed"] = _replayed(plan, place, ledger, run_id(plan, step))
         if isinstance(agent, Clerk):
             outcome["divergence"] = _divergence(plan, place, ledger, run_id(plan, step))
+        if plan["kind"] == "chat":
+            outcome["divergence"] = _divergences(plan, place, ledger, step)
         voice.say("outcome", outcome)
 
 
@@ -218,14 +251,18 @@ def _finished(
     plan: dict[str, Any], agent: Agent, step: int, ledger: Ledger | None
 ) -> dict[str, Any]:
     """Each run of the plan, recovered, begun or left as it is; and what it all came to."""
-    orders = [Order(), Order("beta")] if plan["kind"] == "reused" else [Order()]
+    orders = ORDERS.get(plan["kind"], [Order()])
     told: dict[str, Any] = {"waited": False, "text": None, "outcome": "", "doubts": []}
     for number, order in enumerate(orders):
         run = run_id(plan, step, number)
         try:
             known = {found.run_id for found in agent.list_recoverable()}
-            if run in known:
+            if plan["kind"] == "approvals":
+                told["text"] = _approved(agent, run)
+            elif run in known:
                 told["text"] = agent.recover(run)[0].text
+            elif number and plan["kind"] == "chat" and not _has_begun(agent, ledger, run):
+                agent.execute(order, run_id=run, continues=run_id(plan, step, number - 1))
             elif not _has_begun(agent, ledger, run):
                 if number and agent.session is None:
                     break  # the session that was to be used again died with its process
@@ -247,6 +284,15 @@ def _finished(
     return {**told, "effects": agent.effects()}
 
 
+def _replayed(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> list[Any]:
+    """What a replay finds; what its tools did, and what they were asked: nothing."""
+    agent = _agent(plan, place, ledger, lambda name: None)
+    before = agent.effects()
+    found = replay(ledger, run, loop=agent).divergence
+    assert agent.effects() == before
+    return [*([found.summary] if found is not None else []), *agent.asked]
+
+
 def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> str:
     """What a replay finds that has neither files nor a host to read them from."""
     agent = _agent(plan, place, ledger, lambda name: None)
@@ -255,6 +301,18 @@ def _divergence(plan: dict[str, Any], place: str, ledger: Ledger, run: UUID) -> 
     found = replay(ledger, run, loop=agent).divergence
     assert not any(agent.workspaces[-1].iterdir())
     return "" if found is None else found.summary
+
+
+def _divergences(plan: dict[str, Any], place: str, ledger: Ledger, step: int) -> str:
+    """What replays of all turns of a chat find; none calls a model or a handler."""
+
+    def never(name: str) -> None:
+        raise AssertionError(f"a replay came to {name}")
+
+    agent = _agent(plan, place, ledger, never)
+    runs = [run_id(plan, step, number) for number in range(len(ORDERS["chat"]))]
+    found = [replay(ledger, run, loop=agent).divergence for run in runs]
+    return " ".join(one.summary for one in found if one is not None)
 
 
 def _has_begun(agent: Agent, ledger: Ledger | None, run: UUID) -> bool:

@@ -26,6 +26,8 @@ PAYMENTS = {
     "expansion": ["e1"],
     "structured": ["a1"],
     "reused": ["a1", "a1@beta"],
+    "chat": ["a1", "a1@beta", "a1@gamma"],
+    "approvals": ["a1", "a2", "a4"],
 }
 
 
@@ -61,6 +63,23 @@ def test_a_run_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     runs = matrix(file_url, tmp_path, kind)
     check_all_end_alike(runs, kind)
     assert len(runs) > 8
+
+
+@pytest.mark.parametrize("stride", further(3, 1))
+def test_a_chat_that_was_killed_in_any_turn_goes_on_as_if_it_had_not_been(
+    stride: int, file_url: str, tmp_path: Path
+) -> None:
+    """Three turns, the last recovered and the rest begun; each replays with no effect."""
+    runs = matrix(file_url, tmp_path, "chat", stride=stride)
+    check_all_end_alike(runs, "chat")
+    assert {run["divergence"] for run in runs} == {""}
+    assert len(runs) > 15
+
+
+@pytest.mark.parametrize("stride", further(9, 2))
+def test_the_same_of_a_chat_on_postgresql(stride: int, server_url: str, tmp_path: Path) -> None:
+    """At some moments of its three turns."""
+    check_all_end_alike(matrix(server_url, tmp_path, "chat", stride=stride), "chat")
 
 
 def check_files_end_alike(runs: list[dict[str, Any]], *paths: str) -> None:
@@ -154,6 +173,38 @@ def test_what_must_not_happen_twice_happens_at_most_once(
     if policy == "fail":
         for run in runs:
             assert run["outcome"] == outcome_if_unknown(tmp_path, kind, run["doubts"]), run
+
+
+@pytest.mark.parametrize(
+    ("policy", "recoveries", "stride"),
+    [
+        ("retry", 0, 4),
+        pytest.param("retry", 0, 1, marks=pytest.mark.full),
+        pytest.param("ask", 0, 1, marks=pytest.mark.full),
+        pytest.param("retry", 3, 2, marks=pytest.mark.full),
+        pytest.param("ask", 3, 2, marks=pytest.mark.full),
+    ],
+)
+def test_a_run_that_waits_for_approval_may_be_killed_anywhere(
+    policy: str, recoveries: int, stride: int, file_url: str, tmp_path: Path
+) -> None:
+    """Before and after the question, while it waits, between decisions, and in an approved call.
+
+    A payment is made once; again only by another approval. Replays ask nothing and run nothing.
+    """
+    plan: dict[str, Any] = {"on_interrupt": policy, "recoveries": recoveries, "stride": stride}
+    runs = matrix(file_url, tmp_path, "approvals", **plan)
+    for run in runs:
+        assert run["replayed"] == [], run
+        assert "a3" not in run["effects"], run
+        if policy == "ask":
+            assert len(run["effects"]) == len(set(run["effects"])), run
+            assert run["status"] == ("waiting" if run["doubts"] else "completed"), run
+    if policy == "retry":
+        check_all_end_alike(runs, "approvals")
+    deaths = {run["deaths"][0] for run in runs[:-1]}
+    everywhere = {"asked about 2", "in tool a2, after", "in tool a4, before", "after append"}
+    assert stride > 1 or everywhere <= deaths
 
 
 def outcome_if_unknown(folder: Path, kind: str, calls: list[str]) -> str:

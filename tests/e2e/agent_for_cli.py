@@ -1,7 +1,8 @@
 """An agent for tests of the command: `--app tests.e2e.agent_for_cli:loop`.
 
 Its tools pay into a file. What they do beside that is said by the environment: AGENT_DIES is the
-call within which the process kills itself, AGENT_WAITS the one within which it stands still.
+call within which the process kills itself, AGENT_WAITS the one within which it stands still. With
+AGENT_APPROVAL, payments need a person's approval.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from uuid import UUID
 
 from tests.agent import ScriptedLoop, calls, says, task
 from turnledger.ledger import Ledger
-from turnledger.runtime import Prompt, Tool, ToolContext, ToolResult
+from turnledger.runtime import Prompt, Reply, Tool, ToolContext, ToolResult
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,51 @@ REPLIES = [
 
 
 class Payer(ScriptedLoop[Bill, str]):
+    text = "Pay ${amount}."
+    description = "Pay."
+
     def create_prompt(self, request: Bill) -> Prompt[str]:
         if request.amount == 13 and os.environ.get("AGENT_BROKEN"):
             raise ZeroDivisionError("thirteen")
         tool = Tool[Pay, Any](
             name="pay",
-            description="Pay.",
+            description=self.description,
             handler=pay,
             on_interrupt=os.environ.get("AGENT_POLICY", "ask"),  # type: ignore[arg-type]
+            needs_approval="AGENT_APPROVAL" in os.environ,
         )
-        return task(request, "Pay ${amount}.", [tool], name="tests/pay")
+        return task(request, self.text, [tool], name="tests/pay")
+
+
+class Edited(Payer):
+    """The same agent, deployed with another text."""
+
+    text = "Pay ${amount}.\nNo \x1b[31mcash."
+
+
+class Described(Payer):
+    """The same agent, deployed with another description of its tool."""
+
+    description = "Pay at once."
+
+
+def paid(request: Any) -> Reply:
+    """The model: it pays twice, whatever the number of the turn."""
+    done = sum(turn.role == "assistant" for turn in request.turns)
+    return REPLIES[done]
 
 
 def loop(ledger: Ledger) -> Payer:
     """The agent on a ledger."""
     return Payer(REPLIES, ledger=ledger)
+
+
+def edited(ledger: Ledger) -> Payer:
+    return Edited(paid, ledger=ledger)
+
+
+def described(ledger: Ledger) -> Payer:
+    return Described(paid, ledger=ledger)
 
 
 def no_loop(ledger: Ledger) -> str:

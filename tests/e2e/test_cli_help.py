@@ -18,6 +18,7 @@ from turnledger.adapters.cli.shared.command import LazyGroup, LedgerCommand
 from turnledger.adapters.cli.shared.exit_codes import ERRORS, MEANINGS, ExitCode, exit_code_of
 from turnledger.ledger import NEW, RunStarted, TurnledgerError, new_run_id
 from turnledger.runtime import errors
+from turnledger.runtime.recovery import approvals
 
 COMMANDS = turnledger.load_all()
 
@@ -65,7 +66,9 @@ def test_every_error_has_an_exit_code() -> None:
     for kind in kinds:
         assert exit_code_of(kind.__new__(kind)) in ExitCode
     named = {
-        kind.__name__ for module in (ledger, projections, errors) for kind in errors_of(module)
+        kind.__name__
+        for module in (ledger, projections, errors, approvals)
+        for kind in errors_of(module)
     }
     assert set(ERRORS) <= named
 

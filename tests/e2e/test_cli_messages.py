@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.driving import InProcess, Processes, on_a_terminal
 from tests.e2e.stories import (
     CONTROL,
+    EVALUATION,
     MARKUP,
     UNSAFE,
     record,
@@ -23,6 +24,7 @@ from turnledger.ledger import (
     EvaluationSuperseded,
     Event,
     MessageAppended,
+    OutputRejected,
     RunStarted,
     ToolMessageAmended,
     new_run_id,
@@ -100,6 +102,20 @@ def test_an_amendment_is_beside_what_the_tool_said(cli: InProcess) -> None:
     with cli.ledger() as ledger:
         sent = str(state_at(ledger, run).conversation.history().for_send())
     assert '{"degrees":21}' in sent  # what the model gets
+
+
+def test_a_rejected_output_is_not_shown_as_a_users_message(cli: InProcess) -> None:
+    """The message has the role of a user, and the loop wrote it: text and JSON say so."""
+    asked = said("user", "Your answer is not JSON.", 6)
+    rejected = OutputRejected(
+        evaluation_id=EVALUATION, asked_id=asked.message.message_id, error="x"
+    )
+    run = record(cli, [*story()[:-2], rejected, asked, said("assistant", "{}", 7, turn=3)])
+    text = cli("messages", run).out
+    assert "user (output rejected)\n    Your answer is not JSON.\n\nassistant\n    {}" in text
+    assert "\nuser\n    How is Lisbon?" in text
+    blocks = [b for turn in cli("messages", run, "-o", "json").json for b in turn["blocks"]]
+    assert [b["text"] for b in blocks if b.get("output_rejected")] == ["Your answer is not JSON."]
 
 
 CHAT = """\

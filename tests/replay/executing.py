@@ -12,15 +12,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from tests.crash.agents import KINDS, Agent, Order, Paid, Pay
+from tests.crash.agents import KINDS, SCRIPTS, Agent, Order, Paid, Pay, decide_approvals, reply_of
 from turnledger.ledger import ANY, CustomEvent, Ledger, ToolCallDecided, export_runs, new_run_id
 from turnledger.runtime import (
     DecisionRequiredError,
+    MainLoopConfig,
     Prompt,
     PromptEvaluationError,
     PromptTemplate,
@@ -85,7 +87,37 @@ class Unencodable(Agent):
         raise ValueError("no such picture")
 
 
+class Hasty(Agent):
+    """Its model answers twice with something else than was asked for."""
+
+    def __init__(self, kind: str, *args: Any, **options: Any) -> None:
+        config = MainLoopConfig(output_retries=2)
+        super().__init__("structured", *args, config=config, **options)
+
+    def _reply(self, request: Any) -> Reply:
+        right = reply_of("structured", min(request.turn, 2), request.system)
+        said = {2: "It is paid.", 3: '{"paid": "all of it", "by": "me"}'}.get(request.turn)
+        return right if said is None else replace(right, text=said)
+
+
+class OtherText(Agent):
+    """Its prompt has another text."""
+
+    def create_prompt(self, request: Order) -> Prompt[Any]:
+        return super().create_prompt(Order(request.customer + " Ltd"))
+
+
+class Accepting(OtherText):
+    """Another text, and a model that goes on from what was said, whatever the turn's number."""
+
+    def _reply(self, request: Any) -> Reply:
+        said = sum(turn.role == "assistant" for turn in request.turns)
+        return reply_of(self.kind, said + 1, request.system)
+
+
 _MADE: dict[str, type[Agent]] = {
+    "accepting": Accepting,
+    "hasty": Hasty,
     "unreliable": Unreliable,
     "hopeless": Hopeless,
     "silent": Silent,
@@ -96,7 +128,7 @@ _MADE: dict[str, type[Agent]] = {
 def agent(kind: str, folder: Path, ledger: Ledger, **options: Any) -> Agent:
     """The agent of a kind, as it is today."""
     make = _MADE.get(kind, Agent)
-    script = kind if kind in KINDS else "sequential"
+    script = kind if kind in SCRIPTS else "sequential"
     made = make(
         script, folder / "effects", ledger, recovery=RecoveryConfig(max_attempts=50), **options
     )
@@ -150,6 +182,16 @@ def _asked(kind: str, folder: Path, ledger: Ledger) -> UUID:
     return run
 
 
+def _approved(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """It waits for approval; one payment is approved, one denied, one edited."""
+    run = new_run_id()
+    with contextlib.suppress(DecisionRequiredError):
+        agent(kind, folder, ledger, on_interrupt="ask").execute(Order(), run_id=run)
+    decide_approvals(ledger, run, ["a2", "a3", "a4"])
+    agent(kind, folder, ledger, on_interrupt="ask").recover(run)
+    return run
+
+
 def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
     """Killed in a tool; the texts that it was begun with are edited before it is recovered."""
     run, store = new_run_id(), LedgerOverridesStore(ledger)
@@ -166,6 +208,34 @@ def _overridden(kind: str, folder: Path, ledger: Ledger) -> UUID:
     store.move_tag(template.ns, template.key, tag="stable", version=last)
     agent(kind, folder, ledger, **options).recover(run)
     return run
+
+
+def _chat(kind: str, folder: Path, ledger: Ledger) -> UUID:
+    """Three turns, the last of which was killed in its tool and recovered."""
+    first, second, third = (new_run_id() for _ in range(3))
+    agent(kind, folder, ledger).execute(Order(), run_id=first)
+    agent(kind, folder, ledger).execute(Order("beta"), run_id=second, continues=first)
+    with contextlib.suppress(KilledError):
+        agent(kind, folder, ledger, point=_dying("in tool a1, after")).execute(
+            Order("gamma"), run_id=third, continues=second
+        )
+    agent(kind, folder, ledger).recover(third)
+    return third
+
+
+def _changed(choice: Literal["recorded", "accept"]) -> Callable[[str, Path, Ledger], UUID]:
+    """Killed in a tool; recovered by a program with another prompt, as a person chose."""
+
+    def record(kind: str, folder: Path, ledger: Ledger) -> UUID:
+        run = new_run_id()
+        with contextlib.suppress(KilledError):
+            agent("sequential", folder, ledger, point=_dying("in tool a2, after")).execute(
+                Order(), run_id=run
+            )
+        agent("accepting", folder, ledger).recover(run, prompt=choice, decided_by="ann")
+        return run
+
+    return record
 
 
 def _failed(kind: str, folder: Path, ledger: Ledger) -> UUID:
@@ -190,15 +260,17 @@ RECORDED: dict[str, tuple[str, Callable[[str, Path, Ledger], UUID], str]] = {
     "failed-request": ("unencodable", _failed, "retry"),
     # By programs of catalogue 4, with the stream of the prompt that it was begun with.
     "edited-overrides": ("sequential", _overridden, "retry"),
+    # By programs of catalogue 5: the last run of the history, and the two before it.
+    "chat": ("chat", _chat, "retry"),
+    "approvals": ("approvals", _approved, "ask"),
+    "rejected-output": ("hasty", _plainly, "retry"),
+    # By two programs; replayed by the one that began it, and by the one that went on with it.
+    "recorded-prompt": ("sequential", _changed("recorded"), "retry"),
+    "accepted-prompt": ("accepting", _changed("accept"), "retry"),
 }
 
 
 # --- agents that were otherwise when they were recorded ----------------------------------------
-
-
-class OtherText(Agent):
-    def create_prompt(self, request: Order) -> Prompt[Any]:
-        return super().create_prompt(Order(request.customer + " Ltd"))
 
 
 class OtherOrder(Agent):

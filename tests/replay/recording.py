@@ -21,6 +21,8 @@ from uuid import uuid5
 
 from tests.replay.script import BEGIN, NAMESPACE, FixedClock, Script, change, declarations
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     CheckpointCleared,
     CheckpointStored,
     CustomEvent,
@@ -32,6 +34,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     ModelCallFailed,
+    OutputRejected,
     PromptOverrideCleared,
     PromptOverrideSet,
     PromptTagMoved,
@@ -234,6 +237,42 @@ def in_doubt_and_decided(script: Script) -> None:
     script.finish(script.reply("Both are paid."), "paid")
 
 
+def approvals(script: Script) -> None:
+    """One call needs no approval; of the others one is approved, one denied, one edited."""
+    script.begin()
+    script.evaluate(user="Pay the invoices.")
+    amounts = {"call-1": 1, "call-2": 20, "call-3": 30, "call-4": 40}
+    script.reply("", *((call, "pay", f'{{"cents":{cents}}}') for call, cents in amounts.items()))
+    for call, cents in amounts.items():
+        evaluation_id = script.evaluation_id
+        script.commit(
+            ApprovalRequested(
+                evaluation_id=evaluation_id, call_id=call, name="pay", needed=cents > 10
+            )
+        )
+    script.start("call-1", "pay")
+    script.result("call-1", "pay", "paid")
+    waiting = ("call-2", "call-3", "call-4")
+    script.commit(RunWaiting(reason="these calls need a person's approval", call_ids=waiting))
+    script.commit(ApprovalDecided(call_id="call-2", decision="approved", decided_by="ann"))
+    script.commit(
+        ApprovalDecided(call_id="call-3", decision="denied", text="too much", decided_by="ann")
+    )
+    script.commit(
+        ApprovalDecided(
+            call_id="call-4", decision="edited", arguments='{"cents":4}', decided_by="bob"
+        )
+    )
+    script.claim("worker-2")
+    script.commit(RunResumed(attempt=1, from_version=script.ledger.head(script.run_id)))
+    script.fail("call-3", "pay", "too much")
+    script.start("call-2", "pay")
+    script.result("call-2", "pay", "paid")
+    script.start("call-4", "pay")
+    script.result("call-4", "pay", 'It was called with {"cents":4} instead of yours.\n\npaid')
+    script.finish(script.reply("Two are paid."), "paid")
+
+
 def media(script: Script) -> None:
     script.begin()
     script.evaluate()
@@ -357,6 +396,61 @@ def overridden_prompt(script: Script) -> None:
     script.finish(script.reply("At 04:12."), "At 04:12.")
 
 
+def chat(script: Script) -> None:
+    session_id = uuid5(NAMESPACE, "session")
+    script.begin(session_id=session_id, agent="demo/guide")
+    script.evaluate(user="When is high tide?")
+    script.reply("", ("call-1", "search", "{}"))
+    script.tool("call-1", "search", "04:12", change("Step", {"name": "search"}))
+    script.finish(script.reply("At 04:12."), "At 04:12.")
+    before, asked = script, ("And in French?", "And the day after?")
+    for number, (user, said) in enumerate(zip(asked, ("À 04 h 12.", "À 05 h 03."), strict=True), 2):
+        before.release()
+        child, at = uuid5(before.run_id, "turn"), before.ledger.head(before.run_id)
+        turn = Script(script.ledger, script.name, script.clock, child)
+        turn.begin(
+            session_id=session_id, agent="demo/guide", parent=before.run_id, at=at, kind="turn"
+        )
+        turn.evaluate(user=user, number=number, after=before.evaluation_id)
+        turn.checkpoint("initialized")
+        if number == 3:
+            turn.reply("", ("call-1", "search", '{"day":2}'))
+            turn.tool("call-1", "search", "05:03", change("Step", {"name": "search", "done": True}))
+        turn.finish(turn.reply(said), said)
+        before = turn
+
+
+def accepted_prompt_and_rejected_output(script: Script) -> None:
+    """Killed in a tool; recovered under another prompt, whose output is asked for again."""
+    script.begin()
+    script.evaluate(user="When is high tide?")
+    script.checkpoint("initialized")
+    script.reply("", ("call-1", "search", "{}"))
+    script.start("call-1", "search")
+    before = script.evaluation_id
+    script.claim("worker-2")
+    at = script.ledger.head(script.run_id)
+    script.commit(
+        RunResumed(attempt=1, from_version=at, catalogue=5, prompt="accepted", prompt_by="ann")
+    )
+    script.evaluate("tell", number=2, after=before, accepted=True, accepted_by="ann")
+    script.commit(ToolCallInDoubt(**script.of_call("call-1", "search"), reason="interrupted"))
+    script.start("call-1", "search", attempt=2)
+    script.result("call-1", "search", "04:12", attempt=2)
+    wrong = script.reply("At 04:12.")
+    asked = script.message("user", "Your answer is not JSON. Answer again.")
+    script.commit(
+        OutputRejected(
+            evaluation_id=script.evaluation_id,
+            message_id=wrong.message.message_id,
+            asked_id=asked.message.message_id,
+            error='expected one JSON object, got text "At 04:12."',
+        ),
+        asked,
+    )
+    script.finish(script.reply('{"at":"04:12"}'), {"at": "04:12"})
+
+
 KINDS: dict[str, Callable[[Script], None]] = {
     made.__name__.replace("_", "-"): made
     for made in (
@@ -370,11 +464,14 @@ KINDS: dict[str, Callable[[Script], None]] = {
         reused_session,
         fork,
         in_doubt_and_decided,
+        approvals,
         media,
         parked_and_abandoned,
         retired_tag,
         restored_state,
         overridden_prompt,
+        chat,
+        accepted_prompt_and_rejected_output,
     )
 }
 

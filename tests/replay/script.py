@@ -146,6 +146,8 @@ class Script:
         user: str = "",
         number: int = 1,
         overrides: UsedOverrides | None = None,
+        after: str = "",
+        **accepted: Any,
     ) -> None:
         self.evaluation_id, self.sequence, self.turn = f"evaluation-{number}", 0, 0
         self.commit(
@@ -158,6 +160,8 @@ class Script:
                 tools_digest="tools-1",
                 adapter="scripted",
                 overrides=overrides,
+                after=after,
+                **accepted,
             ),
             self.message("system", f"You {key} questions. Be brief.", prompt_key=key),
             *([self.message("user", user)] if user else []),

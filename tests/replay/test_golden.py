@@ -203,6 +203,7 @@ def last_states(name: str) -> list[RunState]:
         ("reused-session", ["completed"] * 2, [["completed"], []], [4, 2]),
         ("fork", ["completed"] * 2, [["completed"] * 2, ["failed", "completed"]], [4, 4]),
         ("in-doubt-and-decided", ["completed"], [["completed"] * 2], [4]),
+        ("approvals", ["completed"], [["completed", "completed", "failed", "completed"]], [4]),
         ("media", ["completed"], [["completed"]], [4]),
         ("parked-and-abandoned", ["parked", "abandoned"], [[], ["started"]], [1, 2]),
         ("retired-tag", ["completed"], [["completed"]], [4]),

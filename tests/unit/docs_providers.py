@@ -7,6 +7,7 @@ What a server answers depends on the question that a request holds, and on the t
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,6 +38,8 @@ LOCAL = "http://localhost:8000/v1"
 ADAPTERS = ("OpenAIAdapter", "LiteLLMAdapter", "AnthropicAdapter", "GeminiAdapter")
 # What would lead a page somewhere else, or have it behave otherwise, on a reader's machine.
 OTHERS = ("OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "LITELLM_")
+# What an agent's `model` names instead of an adapter: "openai:gpt-5".
+MODEL = re.compile(r"""["'](?:openai|litellm|anthropic|gemini):[\w.-]""")
 STORY = Answer("A gull stole a hat. The hat did not mind.")
 # For each question what comes for each turn, attempt by attempt; the last of them comes again.
 ANSWERS: Mapping[str, Sequence[Sequence[Scripted]]] = {
@@ -55,6 +58,10 @@ ANSWERS: Mapping[str, Sequence[Sequence[Scripted]]] = {
     "Name all rivers.": ([Answer("The Tagus, the", finish="max_tokens")],),
     "Is anybody there?": ([Status(503, headers={"retry-after": "0"}), Answer("Yes.")],),
     "Count to infinity.": ([Hang()],),
+    "My invoice is wrong.": (
+        [Answer(calls=(Call("credit", '{"euros": 20, "reason": "invoice"}', "call_1"),))],
+        [Answer('{"priority": "high", "reply": "You get 20 EUR back."}')],
+    ),
     "What do these show?": ([Answer("A hat and a dress.")],),
     "Take the dress from the second image": ([Answer("Done.")],),
     "Tell me a story.": ([STORY],),
@@ -163,4 +170,6 @@ class Providers:
 
 def are_needed(texts: Sequence[str]) -> bool:
     """Whether one of these snippets uses a provider."""
-    return any(adapter in text for text in texts for adapter in ADAPTERS)
+    return any(adapter in text for text in texts for adapter in ADAPTERS) or any(
+        map(MODEL.search, texts)
+    )

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from tests.unit.docs_providers import ADAPTERS, ANSWERS, LOCAL, Providers, are_needed
-from tests.unit.test_docs import ROOT, Reader, blocks, read
+from tests.unit.test_docs import PAGES, ROOT, Reader, blocks, read
 from turnledger.adapters.providers.anthropic.messages import AnthropicMessages
 from turnledger.adapters.providers.gemini.contents import GeminiContents
 from turnledger.adapters.providers.litellm import LiteLLMChat
@@ -87,13 +87,14 @@ def test_a_page_on_a_provider_says_what_it_needs_and_what_it_can_not(page: Path)
 
 def test_every_question_of_the_script_is_asked_on_a_page() -> None:
     """The script holds nothing that no page needs."""
-    said = "\n".join(page.read_text() for page in HOW_TO.glob("*.md"))
+    said = "\n".join(page.read_text() for page in PAGES)
     assert [question for question in ANSWERS if question not in said] == []
 
 
 def test_pages_with_an_adapter_have_their_providers(tmp_path: Path) -> None:
     """Every adapter starts the servers, a page without one does not, and they are asked."""
     assert all(are_needed([f"{adapter}(model='m')"]) for adapter in ADAPTERS)
+    assert are_needed(['Agent("a", model="openai:gpt-5")'])
     assert not are_needed(["ScriptedAdapter(replies)"])
     with Providers() as providers, Reader(tmp_path, providers=providers) as reader:
         printed = reader.python(f"import os\nprint(os.environ['OPENAI_BASE_URL'], {LOCAL!r})")

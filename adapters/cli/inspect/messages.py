@@ -15,9 +15,9 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, fail, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.output import Format, Printer, say, terminal_width
 from turnledger.adapters.cli.shared.parameters import at_option, run_argument
 from turnledger.adapters.cli.shared.views import records_until
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
@@ -42,8 +42,8 @@ CALL = "yellow"
 
 @command(
     example="""\
-turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057
-turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
+turnledger messages 099a8057
+turnledger messages 099a8057 --at 12 -o jsonl""",
 )
 @run_argument
 @at_option
@@ -55,19 +55,24 @@ turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
 def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
     """Print a run's conversation as a chat.
 
-    The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
-    error). A result that was amended for the model's next turn is followed by the amended
-    text (~, in JSON `amended`). Messages with a step number are grouped under it, with those that
-    follow (in JSON `step_num` of each block). -o json and jsonl print the turns, with a synthetic
+    Of a chat turn, the turns before it are printed too. The system text comes first; tool calls
+    (→) are followed by their results (←, or ✗ for an error). A result that was amended for the
+    model's next turn is followed by the amended text (~, in JSON `amended`). A message that
+    asks for an output again since it could not be parsed is marked "output rejected" (in JSON
+    `output_rejected`). Messages with a step number are grouped under it, with those that follow
+    (in JSON `step_num` of each block). -o json and jsonl print the turns, with a synthetic
     first turn marked; the system text is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
         known = one_conversation(ledger, run, evaluation, until=at)
     if evaluation is not None and evaluation not in known.evaluations:
-        say(f"Error: Unknown evaluation {evaluation!r}: run {run} has no such one at that version.")
         _say_evaluations(known, None)
-        finish(ExitCode.NOT_FOUND)
+        fail(
+            f"Unknown evaluation {evaluation!r}: run {run} has no such one at that version.",
+            ExitCode.NOT_FOUND,
+            evaluations=list(known.evaluations),
+        )
     out = printer()
     if out.form is not Format.TABLE:
         out.many(_turns(known))
@@ -85,7 +90,7 @@ def _say_evaluations(known: OneConversation, chosen: str | None) -> None:
     others = [
         f"{name} (superseded)" if name in known.superseded else name
         for name in names
-        if name != shown
+        if name != shown and name not in known.before
     ]
     if others:
         this = f"This is evaluation {shown}. " if shown is not None else ""
@@ -107,7 +112,7 @@ class Chat:
 
     def __init__(self, out: Printer) -> None:
         self._out = out
-        self._width = min(out.console.width, WIDEST) if sys.stdout.isatty() else None
+        self._width = min(terminal_width(), WIDEST) if sys.stdout.isatty() else None
         self._begun = False
         self._step: int | None = None
 
@@ -125,7 +130,9 @@ class Chat:
                 continue
             for step, blocks in groupby(rest, key=lambda block: known.steps.get(id(block))):
                 self._begin_step(step)
-                self._turn(turn.role, list(blocks), _results(answer), _results(changed))
+                shown = list(blocks)
+                self._speaker(turn.role, rejects=id(shown[0]) in known.rejections)
+                self._turn(shown, _results(answer), _results(changed))
         if not self._begun:
             say("The conversation is empty.")
 
@@ -136,12 +143,10 @@ class Chat:
 
     def _turn(
         self,
-        role: str,
         blocks: list[TextBlock | MediaBlock | ToolUseBlock],
         results: dict[str, ToolResultBlock],
         amended: dict[str, ToolResultBlock],
     ) -> None:
-        self._speaker(role)
         for block in blocks:
             if isinstance(block, TextBlock):
                 self._text(block.text)
@@ -151,8 +156,8 @@ class Chat:
                 self._call(block)
                 self._result(results.get(block.call_id), amended.get(block.call_id))
 
-    def _speaker(self, role: str) -> None:
-        self._heading(role, ROLES[role])
+    def _speaker(self, role: str, *, rejects: bool = False) -> None:
+        self._heading(f"{role} (output rejected)" if rejects else role, ROLES[role])
 
     def _heading(self, text: str, style: str) -> None:
         if self._begun:
@@ -213,6 +218,8 @@ def _turns(known: OneConversation) -> Iterator[Any]:
                 block["amended"] = now.content
             if known.steps.get(id(said)) is not None:
                 block["step_num"] = known.steps[id(said)]
+            if id(said) in known.rejections:
+                block["output_rejected"] = True
         yield shown
 
 

@@ -48,7 +48,7 @@ MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": 
 
 @command(
     example="""\
-turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending
+turnledger tools 099a8057 --pending
 turnledger tools --all""",
 )
 @optional_run_argument
@@ -78,10 +78,12 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        if len(known.amended):
-            out.rows((*headings, "amended"), map(_amended_row, calls))
-        else:
-            out.rows(headings, map(_call_row, calls))
+        amended = len(known.amended) > 0
+        out.rows(
+            (*headings, "amended") if amended else headings,
+            map(_amended_row if amended else _call_row, calls),
+            nothing="No tool call is open." if pending else "The run has called no tool.",
+        )
         for call in calls:
             print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
@@ -116,7 +118,8 @@ def _print_statistics(out: Printer) -> None:
     with open_ledger() as ledger:
         rows = up_to_date(ledger, ToolStatistics(), skipped).rows
     values = ({"name": name, **row} for name, row in rows.items())
-    out.listing(values, ("name", *COUNTS, "mean", "longest"), _statistics_row)
+    headings = ("name", *COUNTS, "mean", "longest")
+    out.listing(values, headings, _statistics_row, nothing="No tool was called.")
     finish(skipped.code)
 
 
@@ -160,7 +163,7 @@ class _Timed:
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
             self.last = record.recorded_at
-            if self.first is None or _starts_continuation(record):
+            if self.first is None or _starts_timeline(record):
                 self.first = self.last
             if record.tag in (ToolCallFailed.tag, RunFailed.tag):
                 self._note(record.version, record.event)
@@ -174,16 +177,16 @@ class _Timed:
             self.tracebacks.append((f"Version {version}, the run failed:", event.traceback))
 
 
-def _starts_continuation(record: Record) -> bool:
-    """Whether a continuation starts here: its timeline begins again."""
+def _starts_timeline(record: Record) -> bool:
+    """Whether the timeline begins again here: a continuation or a chat turn starts."""
     if record.tag != RunStarted.tag:
         return False
     event = record.event
-    return isinstance(event, RunStarted) and event.kind == "continuation"
+    return isinstance(event, RunStarted) and event.kind != "fork"
 
 
 @command(
-    example="turnledger timeline 01890a5d-ac96-774b-bcce-b302099a8057",
+    example="turnledger timeline 099a8057",
 )
 @run_argument
 @at_option

@@ -13,10 +13,10 @@ from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import Format, Printer
 from turnledger.adapters.cli.shared.parameters import flag, optional_run_argument
 from turnledger.adapters.cli.shared.tables import up_to_date
-from turnledger.adapters.cli.shared.views import view_at
-from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied
+from turnledger.adapters.cli.shared.views import records_until
+from turnledger.ledger import Ledger, ModelCallFailed, ModelReplied, RunStarted
 from turnledger.ledger.errors import DAMAGE
-from turnledger.projections import Usage, UsageByDay
+from turnledger.projections import Usage, UsageByDay, fold
 from turnledger.projections.views.usage import Tokens, UsageState
 
 # Column headings, and the fields of a sum.
@@ -31,29 +31,34 @@ COUNTS = {
 
 @command(
     example="""\
-turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger usage 099a8057
 turnledger usage --by-day
 turnledger usage -o json""",
 )
 @optional_run_argument
 @flag("--by-day", help="All runs, by day (UTC) and model, from the table usage-by-day.")
-def usage(run: UUID | None, by_day: bool) -> None:
+@flag("--lineage", help="Of a chat turn or a fork: with the runs that it goes on from.")
+def usage(run: UUID | None, by_day: bool, lineage: bool) -> None:
     """Add up the tokens used by a run, or by all runs.
 
-    For one run by model and by turn, for all runs by model. Calls that a fork shares with
-    its parent count for the parent. Cached tokens are part of the input, reasoning tokens
-    of the output. For all runs, records that can't be read are not counted: their runs are
-    named, and the exit code is 5.
+    For one run by model and by turn, for all runs by model. What a fork or a chat turn shares
+    with the runs before it counts for those. Cached tokens are part of the input, reasoning
+    tokens of the output. For all runs, records that can't be read are not counted: their runs
+    are named, and the exit code is 5.
     """
     if by_day:
         if run is not None:
             raise click.UsageError("--by-day can't be combined with RUN.")
         _print_days(printer())
         return
+    if lineage and run is None:
+        raise click.UsageError("--lineage needs RUN.")
     view, skipped = Usage(), SkippedRuns()
     with open_ledger() as ledger:
         if run is not None:
-            state = view_at(ledger, run, None, view)
+            records = records_until(ledger, run, None)
+            own = (one for one in records if not lineage or one.tag != RunStarted.tag)
+            state = fold(own, view)
         else:
             state = _sum_of_all(ledger, skipped)
     value = view.lazy_json(state)
@@ -76,6 +81,7 @@ def _print_days(out: Printer) -> None:
         [_day(key, sums) for key, sums in found.rows.items()],
         ("day", "model", "calls", "failed", *COUNTS),
         lambda day: (day["day"], day["model"], day["calls"], day["failed_calls"], *_counts(day)),
+        nothing="No model was called.",
     )
     finish(skipped.code)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say, shortened
+from turnledger.adapters.cli.shared.output import run_name, say, shortened
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     optional_run_argument,
@@ -37,9 +37,6 @@ from turnledger.ledger.runs.index import RunStatus
 from turnledger.projections import PendingTools, ToolCallView, fold
 from turnledger.projections.views.tools import ToolsState
 
-if TYPE_CHECKING:  # slow to import
-    pass
-
 # Width of a call's arguments in a table.
 CELL = 60
 
@@ -49,24 +46,26 @@ CELL = 60
 def pending(run: UUID | None) -> None:
     """List tool calls that have not ended.
 
-    Of one run, or of all runs that have not ended. A call in doubt was started and its
-    outcome is unknown; if its run waits, a person has to decide: see `turnledger resolve`.
+    Of one run, or of all runs that have not ended. A call that needs approval runs only when a
+    person approved it. A call in doubt was started and its outcome is unknown; if its run waits,
+    a person has to decide. Both are decided with `turnledger resolve`. -o json has more fields,
+    such as how often a call was started.
     Of all runs, damaged ones are skipped and named, and the exit code is 5.
     """
     skipped = SkippedRuns()
     with open_ledger() as ledger:
         found = [_shown(*one) for one in _unfinished(ledger, run, skipped)]
-    headings = (
-        *("run", "version", "status", "call", "tool", "state", "attempts", "since", "decided"),
-        "arguments",
-    )
-    printer().listing(found, headings, _row)
+    headings = ("run", "version", "call", "tool", "state", "since", "arguments")
+    printer().listing(found, headings, _row, nothing="No tool call is open.")
     finish(skipped.code)
 
 
 def _row(call: dict[str, Any]) -> list[Any]:
-    names = ("run_id", "version", "run_status", "call_id", "name", "status", "attempts")
-    cells = [call[name] for name in (*names, "started_at", "decision")]
+    asked = call["run_status"] == "waiting" and call["status"] in ("started", "in_doubt")
+    waits = ", waits" if asked and not call["decision"] else ""
+    decided = f", decided: {call['decision']}" if call["decision"] else ""
+    cells = [call[name] for name in ("run_id", "version", "call_id", "name")]
+    cells += [call["status"] + waits + decided, call["started_at"]]
     return [*cells, shortened(visible(call["arguments"]), CELL)]
 
 
@@ -92,23 +91,29 @@ def _unfinished(
 
 
 def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[str, Any]:
-    names = ("call_id", "name", "arguments", "status", "attempts")
+    names = ("call_id", "name", "attempts")
+    decided = call.approval if call.approval in ("approved", "denied", "edited") else None
     return {
         "run_id": str(run_id),
         "run_status": status,
         "version": version,
         **{name: getattr(call, name) for name in names},
+        "status": "needs approval" if call.awaits_approval else call.status,
+        "arguments": call.given_arguments,
         "started_at": call.started_at and moment_text(to_micros(call.started_at)),
-        "decision": call.lasting_decision,
+        "decision": call.lasting_decision or decided,
     }
 
 
 @command(
     example="""\
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed --text "Paid 5."
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
+turnledger resolve 099a8057 call_7 --completed '{"paid": true}'
+turnledger resolve 099a8057 call_7 --completed --text "Paid 5."
+turnledger resolve 099a8057 call_7 --failed "the bank refused"
+turnledger resolve 099a8057 call_7 --retry
+turnledger resolve 099a8057 call_8 --approve
+turnledger resolve 099a8057 call_8 --deny "Ask the customer first."
+turnledger resolve 099a8057 call_8 --edit '{"euros": 5}'""",
 )
 @run_argument
 @click.argument("call_id")
@@ -121,6 +126,9 @@ turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry""",
 )
 @click.option("--failed", metavar="TEXT", help="The call did not happen, for this reason.")
 @flag("--retry", help="Run the call again.")
+@flag("--approve", help="The call needs approval: let it run.")
+@click.option("--deny", metavar="TEXT", help="It must not run; the model is told this.")
+@click.option("--edit", metavar="JSON", help="Let it run with these arguments instead.")
 @click.option("--text", metavar="TEXT", help="What the model is told. Default: the value.")
 @click.option("--value", metavar="JSON", help="The result as data.")
 @click.option(
@@ -146,13 +154,20 @@ def resolve(
     completed: str | None,
     failed: str | None,
     retry: bool,
+    approve: bool,
+    deny: str | None,
+    edit: str | None,
     text: str | None,
     value: str | None,
     changes: tuple[str, ...],
     at: int | None,
     by: str | None,
 ) -> None:
-    """Decide the outcome of a tool call in doubt.
+    """Approve or deny a tool call, or decide one in doubt.
+
+    A call that needs approval takes --approve, --deny or --edit, for its next attempt and in this
+    run only. The arguments of --edit are checked against the schema that the model was sent.
+    A call in doubt takes --completed, --failed or --retry.
 
     The decision is recorded, and used when the run is recovered. It is about the attempt of the
     call that is in doubt now: --retry is used up by one attempt. Nothing is recorded if the call
@@ -164,12 +179,19 @@ def resolve(
     that the tool would have added. A change is checked when the run is recovered, as its types
     are your program's.
     """
-    if (completed is not None) + (failed is not None) + retry != 1:
-        raise click.UsageError("Give exactly one of --completed, --failed and --retry.")
+    approval = approve + (deny is not None) + (edit is not None)
+    if (completed is not None) + (failed is not None) + retry + approval != 1:
+        raise click.UsageError(
+            "Give exactly one of --approve, --deny and --edit, or of --completed, --failed and "
+            "--retry."
+        )
     if completed is None and (text is not None or value is not None or changes):
         raise click.UsageError("--text, --value and --change need --completed.")
     if completed and value is not None:
         raise click.UsageError("Give the value with --completed or with --value, not with both.")
+    if approval:
+        _resolve_approval(run, call_id, deny=deny, edit=edit, at=at, by=by or user_name())
+        return
     option = "--completed" if completed else "--value"
     result = _json(completed or value, Any, option) if completed or value is not None else None
     carried = tuple(_json(one, SliceChange, "--change") for one in changes)
@@ -180,10 +202,10 @@ def resolve(
             version = ledger.head(run)
             call = _call_at(ledger, run, call_id, version)
             if shown is not None and _stand(call) != _stand(shown):
-                _refuse(
+                fail(
                     f"Call {visible(call_id)} of run {run} changed since it was shown: it was "
                     f"{_stand(shown)}, and is {_stand(call)} now. Nothing was recorded. Look "
-                    f"again: turnledger tools {run}",
+                    f"again: turnledger tools {run_name(run)}",
                     ExitCode.VERSION_CONFLICT,
                 )
             _check_in_doubt(ledger, run, call)
@@ -206,7 +228,27 @@ def resolve(
             _say_not_carried(ledger, run, carried)
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
-        f"{decision.decision}. Continue the run: turnledger recover {run} --app module:factory"
+        f"{decision.decision}. Continue the run: turnledger recover {run_name(run)} "
+        "--app module:agent"
+    )
+
+
+def _resolve_approval(
+    run: UUID, call_id: str, *, deny: str | None, edit: str | None, at: int | None, by: str
+) -> None:
+    """Record a decision about a call that needs approval."""
+    from turnledger.runtime.recovery import approvals  # slow to import
+
+    with open_ledger() as ledger:
+        if edit is not None:
+            call, done = approvals.edit(ledger, run, call_id, edit, by=by, at=at), "edited"
+        elif deny is not None:
+            call, done = approvals.deny(ledger, run, call_id, deny, by=by, at=at), "denied"
+        else:
+            call, done = approvals.approve(ledger, run, call_id, by=by, at=at), "approved"
+    say(
+        f"Recorded for call {visible(call_id)} ({visible(call.name)}): {done}. Continue the run: "
+        f"turnledger recover {run} --app module:agent"
     )
 
 
@@ -245,6 +287,8 @@ def _say_not_carried(ledger: Ledger, run: UUID, changes: Sequence[SliceChange]) 
 def _stand(call: ToolCallView) -> str:
     """The status of a call, as far as a decision about it depends on that."""
     status = "in doubt" if call.status == "started" else call.status.replace("_", " ")
+    if call.approval in ("approved", "denied", "edited"):
+        status += f", {call.approval}"
     decided = f" and decided ({call.lasting_decision})" if call.lasting_decision else ""
     return f"{status} in attempt {call.attempts}{decided}"
 
@@ -255,18 +299,13 @@ def _call_at(ledger: Ledger, run: UUID, call_id: str, version: int) -> ToolCallV
     found = [call for call in tools.pending() if call.call_id == call_id]
     call = found[-1] if found else tools.get(call_id)
     if call is None:
-        _refuse(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
+        fail(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
     return call
 
 
 def _open_in(tools: ToolsState) -> str:
     known = ", ".join(one.call_id for one in tools.pending()) or "none"
     return f"Calls that have not ended: {visible(known)}."
-
-
-def _refuse(text: str, code: ExitCode) -> NoReturn:
-    say(f"Error: {text}")
-    click.get_current_context().exit(code)
 
 
 def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
@@ -276,6 +315,11 @@ def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
         InvalidInputError: The call was never started. One that has ended exits with 3.
         RunClaimedError: A worker has the run, and acts by what is on record already.
     """
+    if call.status == "pending" and call.takes_approval:
+        raise InvalidInputError(
+            f"Call {call.call_id!r} of run {run} is not in doubt: it needs approval, and was never "
+            "started. Decide with --approve, --deny TEXT or --edit JSON."
+        )
     if call.status == "pending":
         raise InvalidInputError(
             f"Call {call.call_id!r} of run {run} is not in doubt but pending: it was never "
@@ -283,7 +327,7 @@ def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
         )
     if call.is_over or call.superseded:
         status = "superseded" if call.superseded else call.status
-        _refuse(
+        fail(
             f"Call {visible(call.call_id)} of run {run} is not in doubt but {status}. "
             + _open_in(fold(ledger.read(run), PendingTools())),
             ExitCode.NOT_FOUND,

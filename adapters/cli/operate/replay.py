@@ -19,7 +19,7 @@ from turnledger.adapters.cli.shared.command import (
     redactor_file,
 )
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.output import run_name, say
 from turnledger.adapters.cli.shared.parameters import app_option, run_argument, version_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
 from turnledger.adapters.terminal_text import visible, visible_lines
@@ -34,13 +34,13 @@ if TYPE_CHECKING:  # slow to import
 @command(
     "replay",
     example="""\
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live tool:search""",
+turnledger replay 099a8057
+turnledger replay 099a8057 --app myagent:loop
+turnledger replay 099a8057 --app myagent:loop --live tool:search""",
 )
 @run_argument
 @app_option(
-    help="Your loop, to be executed again: factory(ledger) returns a MainLoop.",
+    help="Your Agent, or a function of the ledger that returns a MainLoop, to be executed again.",
 )
 @version_option(
     "--until",
@@ -97,8 +97,12 @@ def _print(found: Replayed) -> None:
             pairs.append(("not compared", visible(_taken(found.taken))))
         if found.recorded_prompts:
             count = len(found.recorded_prompts)
-            text = f"the overridden texts of {count} evaluations, which are others now"
+            text = f"the prompts of {count} evaluations, whose texts are others now"
             pairs.append(("as recorded", text))
+        if found.not_compared_evaluations:
+            count = len(found.not_compared_evaluations)
+            text = f"{count} evaluations that were begun under another prompt"
+            pairs.append(("not compared", text))
     else:
         pairs.append(("checkpoints", _compared(found)))
     out.one(shown(found), lambda: out.pairs(pairs))
@@ -134,6 +138,7 @@ def shown(found: Replayed) -> dict[str, Any]:
         "attempts": found.attempts,
         "taken_as_recorded": [asdict(call) for call in found.taken],
         "recorded_prompts": found.recorded_prompts,
+        "evaluations_not_compared": found.not_compared_evaluations,
         "checkpoints_compared": found.compared,
         "checkpoints_not_compared": found.not_compared,
         "state_digest": found.state.state_digest,
@@ -187,7 +192,7 @@ def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None
     if found.error is not None:
         pairs.append(("error", visible(str(found.error))))
     out.one(value, lambda: out.pairs(pairs))
-    say(f"To compare them: turnledger compare {found.run_id} {found.fork}")
+    say(f"To compare them: turnledger compare {run_name(found.run_id)} {run_name(found.fork)}")
     finish(ExitCode.ERROR if found.error is not None else ExitCode.OK)
 
 

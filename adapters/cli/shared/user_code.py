@@ -1,4 +1,4 @@
-"""Imports the user's code: the loop factory that `--app` names, and tables by `module:Class`."""
+"""Imports the user's code: the agent or loop that `--app` names, and tables by `module:Class`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,16 @@ def load(text: str, *, hint: str | None = None) -> Any:
 
 
 def load_factory(app: str) -> Callable[..., Any]:
-    """Import the factory that `--app` names."""
-    factory: Callable[..., Any] | None = load(app, hint="--app")
+    """Import what `--app` names, as a function that makes the loop for a ledger."""
+    from turnledger.runtime.agents.agent import Agent
+
+    found: Any = load(app, hint="--app")
+    factory: Callable[..., Any] = found.loop if isinstance(found, Agent) else found
     if not callable(factory):
         raise click.BadParameter(
-            f"Invalid factory {app!r}: expected module:factory.", param_hint="--app"
+            f"Invalid app {app!r}: expected module:agent, an Agent, or module:factory, a function "
+            "that returns a MainLoop.",
+            param_hint="--app",
         )
     return factory
 

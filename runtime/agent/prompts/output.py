@@ -18,8 +18,9 @@ from typing import Any, Generic, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from turnledger.runtime.agent.schema.mismatch import Mismatch, got, mismatches
 from turnledger.runtime.agent.schema.schema import Schema, decode, json_schema
-from turnledger.runtime.agent.schema.values import read_json, to_plain
+from turnledger.runtime.agent.schema.values import at_key, read_json, to_plain
 from turnledger.runtime.errors import OutputParseError, SchemaError, UnsupportedTypeError
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ T = TypeVar("T")
 ARRAY_KEY = "items"
 _FENCE = r"(?si)```(?:json)?[ \t]*\r?\n(?P<inside>.*)```"
 _BEGINNING = 80
+# How many problems of one answer a model is told.
+_MOST_PROBLEMS = 5
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,8 @@ class OutputSpec(Generic[T]):
 
         OutputParseError says what is wrong, and where.
         """
-        inside = text.strip()
-        fenced = re.fullmatch(_FENCE, inside)
-        if fenced:
-            inside = fenced["inside"]
         try:
-            data = read_json(inside)
+            data = read_json(_json_in(text))
         except SchemaError as error:
             raise OutputParseError(
                 f"{error.reason}; the answer begins with {text[:_BEGINNING]!r}", path=error.path
@@ -135,15 +134,64 @@ class OutputSpec(Generic[T]):
         except SchemaError as error:
             raise OutputParseError(error.reason, path=error.path) from error
 
-    def _decoded(self, data: Any) -> T:
-        at = ""
+    def problem(self, reply: Any, error: SchemaError) -> str:
+        """What is wrong with an answer that was refused, for the model: path, expected and got.
+
+        In words of this package: those of a validator name its version, and are not recorded.
+
+        Args:
+            reply: The answer: text, or the JSON data that a provider has parsed.
+            error: What `parse` or `parse_native` raised.
+        """
+        try:
+            data = read_json(_json_in(reply)) if isinstance(reply, str) else to_plain(reply)
+        except SchemaError as unread:
+            if unread.path:  # JSON with a value that can't be kept
+                return f"{unread.path}: {unread.reason}"
+            return f"expected one JSON {self.container}, got {got(reply)}"
+        data, at = self._unwrapped(data)
+        found = list(mismatches(self.schema, data)) or [_by_validator(data, error, at)]
+        shown = [str(one._replace(path=at + one.path)) for one in found[:_MOST_PROBLEMS]]
+        if len(found) > len(shown):
+            shown.append(f"and {len(found) - len(shown)} more")
+        return "; ".join(shown)
+
+    def _unwrapped(self, data: Any) -> tuple[Any, str]:
+        """The data without the object around an array, and the path of that array."""
         if self.container == "array" and isinstance(data, Mapping) and set(data) == {ARRAY_KEY}:
-            data, at = data[ARRAY_KEY], ARRAY_KEY
+            return data[ARRAY_KEY], ARRAY_KEY
+        return data, ""
+
+    def _decoded(self, data: Any) -> T:
+        data, at = self._unwrapped(data)
         try:
             value: T = decode(self.kind, data, allow_extra_keys=self.allow_extra_keys)
         except SchemaError as error:
             raise OutputParseError(error.reason, path=at + error.path) from error
         return value
+
+
+def _json_in(text: str) -> str:
+    """The text of an answer, without a fence around it."""
+    inside = text.strip()
+    fenced = re.fullmatch(_FENCE, inside)
+    return fenced["inside"] if fenced else inside
+
+
+def _by_validator(data: Any, error: SchemaError, at: str) -> Mismatch:
+    """What fits the schema and was refused all the same, at the place that the error names.
+
+    Of the path only what the data has: a validator may put names of its own into it.
+    """
+    path, value = "", data
+    for name, place in re.findall(r"([^.\[\]]+)(?=\.|\[|$)|\[(\d+)\]", error.path.removeprefix(at)):
+        if isinstance(value, Mapping) and name in value:
+            path, value = at_key(path, name), value[name]
+        elif isinstance(value, list) and place and int(place) < len(value):
+            path, value = f"{path}[{place}]", value[int(place)]
+        else:
+            break
+    return Mismatch(path, f"rejected by its validator, got {got(value)}")
 
 
 def _is_array(kind: Any) -> bool:

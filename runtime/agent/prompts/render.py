@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from turnledger.runtime.agent.messages.message import Message
 
 OUTPUT_TITLE = "Response format"
+# The digest of no tools at all.
+NO_TOOLS = combine("tools", canonical([])).hex()
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,8 @@ class _Renderer:
         is_summary = shown_as is SectionVisibility.SUMMARY
         override = self.templates.get(path) if section.takes_override else None
         text = self._text(section, params, path, override, is_summary=is_summary)
-        heading = "#" * min(depth + 1, 6) + f" {section.title}"
-        self.page.paragraphs.extend([heading, text] if text else [heading])
+        heading = ["#" * min(depth + 1, 6) + f" {section.title}"] if section.has_heading else []
+        self.page.paragraphs.extend([*heading, text] if text else heading)
         self.page.sections.append(
             ShownSection(path, section.title, shown_as, override is not None and not is_summary)
         )
@@ -306,6 +308,11 @@ def _digest_text(messages: tuple[Message, ...]) -> tuple[bytes, ...]:
     from turnledger.runtime.agent.prompts.opening_messages import digest_text
 
     return (digest_text(messages),)
+
+
+def tool_digest(tool: Tool[Any, Any]) -> str:
+    """The digest of a tool's description and parameters, as `OfferedTool` has it."""
+    return _digest_of(tool_to_spec(tool))
 
 
 def _digest_of(spec: dict[str, Any]) -> str:

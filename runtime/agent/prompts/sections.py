@@ -87,6 +87,11 @@ class Section(Subscripted, ABC, Generic[ParamsT]):
         return self.body(params, override)
 
     @property
+    def has_heading(self) -> bool:
+        """Whether its title stands above its text."""
+        return True
+
+    @property
     def takes_override(self) -> bool:
         """Whether an overrides store can replace its text."""
         return False

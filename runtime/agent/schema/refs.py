@@ -26,7 +26,7 @@ def self_contained(document: Schema) -> Schema:
     """Inline the definitions of a schema; recursive ones stay in $defs."""
     definitions: dict[str, Schema] = {}
     root = _without_definitions(document, definitions)
-    target = _target(root)
+    target = target_of(root)
     if target is not None:
         # Providers need the root inlined, even if it is recursive.
         root = {**definitions[target], **{key: root[key] for key in root if key != "$ref"}}
@@ -92,7 +92,7 @@ def _without_definitions(schema: Schema, definitions: dict[str, Schema]) -> Sche
     return _mapped(rest, lambda part: _without_definitions(part, definitions))
 
 
-def _target(schema: Schema) -> str | None:
+def target_of(schema: Schema) -> str | None:
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith(_PREFIX):
         # JSON pointers write "/" as "~1" and "~" as "~0".
@@ -102,7 +102,7 @@ def _target(schema: Schema) -> str | None:
 
 def _references(schema: Schema) -> Iterator[str]:
     """Iterate over the definitions that a schema refers to, at any depth."""
-    target = _target(schema)
+    target = target_of(schema)
     if target is not None:
         yield target
     below: list[Schema] = []
@@ -132,7 +132,7 @@ def _reachable(name: str, definitions: dict[str, Schema]) -> set[str]:
 
 
 def _inlined(schema: Schema, definitions: dict[str, Schema], recursive: set[str]) -> Schema:
-    target = _target(schema)
+    target = target_of(schema)
     # The discriminator's mapping refers to $defs, which are gone; the schemas have the tags.
     rest = {key: value for key, value in schema.items() if key != "discriminator"}
     if target is not None and target not in recursive:

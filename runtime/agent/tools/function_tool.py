@@ -24,7 +24,12 @@ from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints, overload
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.errors import error_text, short_repr
 from turnledger.runtime.agent.tools.docstrings import parse_docstring
-from turnledger.runtime.agent.tools.tool import OnInterrupt, Tool
+from turnledger.runtime.agent.tools.tool import (
+    NeedsApproval,
+    OnInterrupt,
+    Tool,
+    check_approval,
+)
 from turnledger.runtime.errors import ToolDefinitionError
 
 P = ParamSpec("P")
@@ -43,7 +48,8 @@ class FunctionTool(Tool, Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
-        on_interrupt: OnInterrupt = "retry",
+        on_interrupt: OnInterrupt | None = None,
+        needs_approval: NeedsApproval = False,
         timeout: float | None = None,
     ) -> None:
         called = name or str(getattr(function, "__name__", ""))
@@ -56,12 +62,14 @@ class FunctionTool(Tool, Generic[P, R]):
         signature = _signature(function, called)
         parameters = [one for one in signature if not _is_context(one)]
         kind = _params_type(function, called, parameters, documented.parameters)
+        self._parameter_names = tuple(one.name for one in parameters)
         call = partial(_call, function, signature)
         super().__init__(
             name=called,
             description=about,
             handler=call if kind is not None else partial(call, None),
             on_interrupt=on_interrupt,
+            needs_approval=needs_approval,
             timeout=timeout,
             params_type=kind,
         )
@@ -73,6 +81,18 @@ class FunctionTool(Tool, Generic[P, R]):
         """Call the function as it was written."""
         return self.function(*args, **kwargs)
 
+    def asks_approval(self, params: Any) -> bool:
+        """Whether a call needs approval: needs_approval gets the function's own arguments."""
+        asked = self.needs_approval
+        if not callable(asked):
+            return asked
+        return bool(asked(**{name: getattr(params, name) for name in self._parameter_names}))
+
+    def _check_approval(self) -> None:
+        names = dict.fromkeys(self._parameter_names)
+        wanted = f"a function that takes {', '.join(names) or 'no arguments'} by keyword"
+        check_approval(self.name, self.needs_approval, (), names, wanted)
+
 
 @overload
 def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
@@ -83,7 +103,8 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    on_interrupt: OnInterrupt = "retry",
+    on_interrupt: OnInterrupt | None = None,
+    needs_approval: NeedsApproval = False,
     timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
@@ -101,7 +122,8 @@ def tool(function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
     Args:
         function: The function, where the decorator has no arguments.
         settings: `name` (by default the function's), `description` (the docstring's),
-            `on_interrupt` and `timeout` as for Tool.
+            `on_interrupt`, `needs_approval` and `timeout` as for Tool. A function given as
+            `needs_approval` gets the same arguments by keyword, without the context.
     """
     if function is None:
         return partial(_make, **settings)

@@ -18,10 +18,10 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, get_args, get_type_hints
+from typing import Any, Generic, Literal, TypeAlias, get_args, get_type_hints
 
 from turnledger.ledger.arguments import explain_arguments, explain_methods
 from turnledger.runtime.agent.generics import ParamsT, ResultT, Subscripted
@@ -29,6 +29,9 @@ from turnledger.runtime.agent.schema.schema import Schema, json_schema
 from turnledger.runtime.errors import SchemaError, ToolDefinitionError
 
 OnInterrupt = Literal["retry", "fail", "ask"]
+# Whether calls of a tool need a person's approval: all, none, or what a function of the arguments
+# says.
+NeedsApproval: TypeAlias = bool | Callable[..., bool]
 
 # What all providers accept.
 _NAME = r"[a-zA-Z0-9_-]{1,64}"
@@ -72,7 +75,8 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
         name: str,
         description: str,
         handler: Callable[..., Any],
-        on_interrupt: OnInterrupt = "retry",
+        on_interrupt: OnInterrupt | None = None,
+        needs_approval: NeedsApproval = False,
         timeout: float | None = None,
         params_type: Any = None,
     ) -> None:
@@ -85,7 +89,10 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
                 `handler(*, context)`.
             on_interrupt: What happens to a call in doubt, whose outcome an interruption left
                 unknown: run it again ("retry"), report it to the model ("fail"), or wait for
-                a person's decision ("ask").
+                a person's decision ("ask"). By default "retry", and "ask" with needs_approval.
+            needs_approval: Whether a person has to approve each call before it runs; or a
+                function of the parameters (of nothing, if the tool takes none) that says it for
+                a call. It is asked once for each call; one that raises means yes.
             timeout: In seconds.
             params_type: Used if the tool is not subscripted; by default the annotation of the
                 handler's first parameter. None means no parameters.
@@ -96,6 +103,8 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
             )
         if not isinstance(description, str) or not description.strip():
             raise ToolDefinitionError("`description` is empty: say what the tool is for", tool=name)
+        if on_interrupt is None:
+            on_interrupt = "retry" if needs_approval is False else "ask"
         if on_interrupt not in get_args(OnInterrupt):
             raise ToolDefinitionError(
                 f"invalid on_interrupt {on_interrupt!r}: expected 'retry', 'fail' or 'ask'",
@@ -113,9 +122,24 @@ class Tool(Subscripted, Generic[ParamsT, ResultT]):
         self.takes_params = _takes_params(handler, name)
         self.params_type = self._params_type(params_type)
         self.parameters = self._parameters()
+        self.needs_approval = needs_approval
+        self._check_approval()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
+
+    def asks_approval(self, params: Any) -> bool:
+        """Whether a call with these parameters needs approval; what the function raises passes."""
+        asked = self.needs_approval
+        if not callable(asked):
+            return asked
+        return bool(asked(params) if self.takes_params else asked())
+
+    def _check_approval(self) -> None:
+        """Refuse a needs_approval that could not be asked."""
+        places = (self.params_type,) if self.takes_params else ()
+        wanted = "a function of the parameters" if places else "a function without parameters"
+        check_approval(self.name, self.needs_approval, places, {}, wanted)
 
     def _params_type(self, given: Any) -> Any:
         """Return the type of the parameters; None if the tool takes none."""
@@ -184,6 +208,34 @@ class ToolRegistry:
 
     def __len__(self) -> int:
         return len(self._tools)
+
+
+def check_approval(
+    tool: str, asked: object, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: str
+) -> None:
+    """ToolDefinitionError if needs_approval is neither a bool nor a function of these arguments.
+
+    Args:
+        tool: The tool's name.
+        asked: What was given as needs_approval.
+        args: As many arguments as the function gets by position.
+        kwargs: The names of those that it gets by keyword.
+        wanted: What it should be, for the error.
+    """
+    if isinstance(asked, bool):
+        return
+    if not callable(asked) or inspect.iscoroutinefunction(asked):
+        raise ToolDefinitionError(
+            f"invalid needs_approval {asked!r}: expected True, False or {wanted}, not async",
+            tool=tool,
+        )
+    try:
+        inspect.signature(asked).bind(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"needs_approval does not take the tool's arguments ({error}): expected {wanted}",
+            tool=tool,
+        ) from error
 
 
 def _takes_params(handler: Any, name: str) -> bool:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import msgspec
 
-from turnledger.ledger import EvaluationFinished, Event, InvalidInputError, ToolMessageAmended
+from turnledger.ledger import (
+    EvaluationFinished,
+    Event,
+    InvalidInputError,
+    OutputRejected,
+    ToolMessageAmended,
+)
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import SchemaError
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
@@ -17,8 +24,11 @@ from turnledger.runtime.loop.events import PromptExecuted, PromptResponse
 OutputT = TypeVar("OutputT")
 
 
-def finish(context: EvaluationContext[OutputT], effects: Effects) -> PromptResponse[OutputT]:
-    """The response made of the last reply; PromptEvaluationError if it can't be parsed."""
+def finish(context: EvaluationContext[OutputT], effects: Effects) -> PromptResponse[OutputT] | None:
+    """The response made of the last reply; None if it can't be parsed and is asked for again.
+
+    PromptEvaluationError if it can't be parsed and the model was asked often enough.
+    """
     progress = context.progress
     if not progress.finished:  # an answer that is recorded is not taken back
         effects.check_limits(context, "response")
@@ -26,7 +36,13 @@ def finish(context: EvaluationContext[OutputT], effects: Effects) -> PromptRespo
     output: OutputT | None = None
     plain: Any = None
     if context.wants_output:
-        output = _parsed(context, progress)
+        try:
+            output = _parsed(context, progress)
+        except SchemaError as error:
+            if not progress.finished and effects.asks_again(context):
+                _reject(context, progress, error)
+                return None
+            raise _failed(context, error) from error
         plain, text = to_plain(output), None
     if not progress.finished:
         _record_answer(context, progress, plain)
@@ -45,15 +61,42 @@ def finish(context: EvaluationContext[OutputT], effects: Effects) -> PromptRespo
 def _parsed(context: EvaluationContext[OutputT], progress: EvaluationProgress) -> OutputT:
     spec = context.rendered.output
     assert spec is not None
-    try:
-        if progress.parsed is not None:
-            return spec.parse_native(progress.parsed)
-        return spec.parse(progress.reply_text)
-    except SchemaError as error:
-        context.journal.commit()
-        raise context.failed(
-            f"The reply is not the {spec.container} that was asked for: {error}", "response"
-        ) from error
+    if progress.parsed is not None:
+        return spec.parse_native(progress.parsed)
+    return spec.parse(progress.reply_text)
+
+
+def _failed(context: EvaluationContext[Any], error: SchemaError) -> Exception:
+    spec = context.rendered.output
+    assert spec is not None
+    context.journal.commit()
+    return context.failed(
+        f"The reply is not the {spec.container} that was asked for: {error}", "response"
+    )
+
+
+def _reject(
+    context: EvaluationContext[Any], progress: EvaluationProgress, error: SchemaError
+) -> None:
+    """Record what is wrong with the reply, and the message that tells the model.
+
+    Both texts are compared by a replay: a changed word makes recorded runs diverge.
+    """
+    spec = context.rendered.output
+    assert spec is not None
+    reply = progress.reply_text if progress.parsed is None else progress.parsed
+    rejected = OutputRejected(
+        evaluation_id=progress.evaluation_id,
+        message_id=progress.reply_id,
+        asked_id=uuid4(),
+        error=spec.problem(reply, error),
+    )
+    words = (
+        f"Your answer is not the JSON {spec.container} that was asked for: {rejected.error}. "
+        f"Answer again with the corrected JSON {spec.container} and nothing else."
+    )
+    message = context.later_message("user", words, message_id=rejected.asked_id)
+    context.journal.add(rejected, message)
 
 
 def _record_answer(

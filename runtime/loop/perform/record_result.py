@@ -59,7 +59,7 @@ def record(
         session_id=context.session.session_id,
         prompt_name=context.prompt.label,
         adapter=context.adapter.name,
-        rendered_output=invocation.text,
+        rendered_output=with_edit(call, invocation.text),
     )
     veto = ""
     try:
@@ -173,7 +173,7 @@ def add_result(
     Args:
         context: The evaluation.
         call: The call.
-        text: The message for the model.
+        text: The message for the model; arguments that a person changed are told before it.
         value: The result as data.
         error: Type and message, if the call failed.
         raised: What its handler raised, for the traceback.
@@ -185,7 +185,7 @@ def add_result(
     # Numbered when it is added: the tool may have added messages of its own.
     message = context.later_message(
         "tool",
-        text,
+        with_edit(call, text),
         tool_call_id=call.call_id,
         tool_name=call.name,
         is_error=error is not None,
@@ -213,6 +213,18 @@ def add_result(
     done = journal.progress.tool_calls_completed + 1
     last = (checkpoint(journal, "post_tool"),) if every and done % every == 0 else ()
     journal.add(*first, completed, message, *last, blobs=blobs)
+
+
+def with_edit(call: ToolCallView, text: str) -> str:
+    """A tool's text for the model; says first which arguments a person gave it instead."""
+    if not call.edited_arguments:
+        return text
+    # Recorded words: a replay compares them, so they stay as they are.
+    note = (
+        "A person changed the arguments of this call. It was called with "
+        f"{call.edited_arguments} instead of yours."
+    )
+    return f"{note}\n\n{text}"
 
 
 def _traceback(context: EvaluationContext[Any], call: ToolCallView, raised: Exception) -> str:

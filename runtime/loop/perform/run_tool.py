@@ -48,9 +48,12 @@ def start(context: EvaluationContext[Any], call: ToolCallView) -> ToolCallView:
 
 
 def _context(context: EvaluationContext[Any], call: ToolCallView) -> ToolContext:
+    # A call that waited for approval was asked for before, and its first attempt is this one.
+    was_waiting = call.approval in ("approved", "edited")
+    is_older = call.number in context.calls_before and not was_waiting
     return ToolContext(
         call_id=call.call_id,
-        is_resume=call.attempts > 1 or call.number in context.calls_before,
+        is_resume=call.attempts > 1 or is_older,
         prompt=context.prompt,
         rendered_prompt=context.rendered,
         adapter=context.adapter,
@@ -62,7 +65,8 @@ def _context(context: EvaluationContext[Any], call: ToolCallView) -> ToolContext
 
 
 def prepared_call(context: EvaluationContext[Any], call: ToolCallView) -> PreparedCall | Invocation:
-    return prepared(context.tools, call.name, call.arguments)
+    """The call with the arguments that the handler gets, decoded; a refusal if they are invalid."""
+    return prepared(context.tools, call.name, call.given_arguments)
 
 
 def handled(

@@ -1,4 +1,6 @@
-"""Tool calls in doubt: started, and interrupted before their outcome was recorded.
+"""Tool calls that are not run: in doubt, denied, or waiting for a person.
+
+A call in doubt was started, and interrupted before its outcome was recorded.
 
 `decide` finds them in the journal, in whatever process goes on with the run. First it is
 recorded that a call is in doubt. Then its tool's `on_interrupt` says what happens: "retry" runs
@@ -20,6 +22,7 @@ from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
 from turnledger.runtime.errors import DecisionRequiredError, SessionError
 from turnledger.runtime.loop.context import EvaluationContext
+from turnledger.runtime.loop.decide import policy_of
 from turnledger.runtime.loop.perform.record_result import add_result
 
 logger = logger_of("turnledger.tools")
@@ -60,9 +63,12 @@ def doubt(
 
 
 def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
-    """Record the outcome of calls in doubt: what a person decided, or that it is unknown."""
+    """Record the outcome of calls: what a person decided, a denial, or that it is unknown."""
     for call in calls:
-        if call.decision == "completed":
+        is_denied = call.approval == "denied"
+        if is_denied and (call.status == "pending" or call.decision is None):
+            add_result(context, call, _denied(call), error=("ApprovalDenied", _denied(call)))
+        elif call.decision == "completed":
             text = call.decision_text or _json_text(call.decision_value)
             changes = _changes(context, call)
             add_result(context, call, text, value=call.decision_value, first=changes)
@@ -71,6 +77,12 @@ def settle(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> No
             text = (call.decision_text if decided else _unknown(call)) or "The call failed."
             kind = "DecidedFailed" if decided else "OutcomeUnknown"
             add_result(context, call, text, error=(kind, text))
+
+
+def _denied(call: ToolCallView) -> str:
+    """What the model is told of a denied call; an attempt before it may have happened."""
+    text = call.approval_text or "A person denied this call: it was not run."
+    return text if call.status == "pending" else f"{text}\n\n{_unknown(call)}"
 
 
 def _unknown(call: ToolCallView) -> str:
@@ -118,9 +130,23 @@ def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallV
     """Record that the run waits for a person to decide about these calls, and stop."""
     journal = context.journal
     ids = tuple(call.call_id for call in calls)
+    policies = {tool.name: tool.on_interrupt for tool in context.tools}
+    approvals = tuple(
+        call.call_id
+        for call in calls
+        if call.status == "pending" or policy_of(call, policies) == "retry"
+    )
     summary = journal.state.summary
     if summary.status != "waiting" or summary.waiting_for != ids:
-        # Recorded words: a replay compares them, so they stay as they are.
-        journal.add(RunWaiting(reason="nobody knows how these calls ended", call_ids=ids))
+        journal.add(RunWaiting(reason=_reason(len(ids), len(approvals)), call_ids=ids))
     journal.commit()
-    raise DecisionRequiredError(str(journal.run_id), ids)
+    raise DecisionRequiredError(str(journal.run_id), ids, approvals=approvals)
+
+
+def _reason(calls: int, approvals: int) -> str:
+    # Recorded words: a replay compares them, so they stay as they are.
+    if not approvals:
+        return "nobody knows how these calls ended"
+    if approvals == calls:
+        return "these calls need a person's approval"
+    return "some of these calls need a person's approval, and nobody knows how the others ended"

@@ -33,7 +33,8 @@ from turnledger.runtime.journal.journal import Addition
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects, ModelTurn
-from turnledger.runtime.loop.live_effects import LiveTurn, check_turns
+from turnledger.runtime.loop.live_effects import LiveTurn, check_turns, may_ask_again
+from turnledger.runtime.loop.perform.approval import ask_approval, requested
 from turnledger.runtime.loop.perform.failures import RecordedError
 from turnledger.runtime.loop.perform.record_result import add_result
 from turnledger.runtime.loop.perform.run_tool import ended_by, prepared_call
@@ -107,6 +108,22 @@ class PartlyLiveEffects:
 
     # --- tools ---
 
+    def ask_approval(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+        """Ask live tools; for other calls, take what was recorded, and what a person decided.
+
+        An approval was for the run and not for the fork: a call that is live waits for its own.
+        """
+        for call in calls:
+            if call.name in self._live.tools or not _is_ready(context, call):
+                ask_approval(context, [call])
+                continue
+            found = self._available(context, call, self._outcomes.find(call))
+            needed = found.requested is not None and found.requested.needed
+            context.journal.add(requested(call, needed=needed))
+            if found.approval is not None:
+                decided = replace(found.approval, call_id=call.call_id, attempt=call.attempts)
+                context.journal.add(decided)
+
     def run_tools(self, context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
         """Call the handlers of live tools; the other calls end as they did."""
         width = min(context.adapter.parallel_tools, len(calls))
@@ -123,8 +140,16 @@ class PartlyLiveEffects:
         else:
             _PartlyGiven(context, self, chosen, width, given, self.recorded).run()
 
+    def asks_again(self, context: EvaluationContext[Any]) -> bool:
+        return may_ask_again(context)
+
     def _outcome(self, context: EvaluationContext[Any], call: ToolCallView) -> Outcome:
-        found = self._outcomes.take(call)
+        return self._available(context, call, self._outcomes.take(call))
+
+    def _available(
+        self, context: EvaluationContext[Any], call: ToolCallView, found: Outcome | None
+    ) -> Outcome:
+        """The outcome of a call; stops if there is none that may be used."""
         if found is None or self._is_later(found.version):
             asked = f"the outcome of the call {call.call_id}, {call.name} {call.arguments}"
             self._stop(context, Missing(TOOL + call.name, asked, found is not None))
@@ -213,6 +238,7 @@ def _is_ready(context: EvaluationContext[Any], call: ToolCallView) -> bool:
 def _give(context: EvaluationContext[Any], call: ToolCallView, outcome: Outcome) -> None:
     """Add the recorded outcome of a call that was started."""
     event = outcome.event
+    call = replace(call, edited_arguments="")  # the recorded text tells them already
     if isinstance(event, EvaluationSuperseded):
         ended_by(context, call, expansion_of(event))
         return

@@ -14,6 +14,8 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     EvaluationStarted,
     EvaluationSuperseded,
     Event,
@@ -44,7 +46,8 @@ Ending: TypeAlias = ToolCallCompleted | ToolCallFailed | EvaluationSuperseded
 class Outcome(NamedTuple):
     """How a call ended: with a result, an error, or a request to open sections.
 
-    `changes` are what the tool changed, and `text` is the tool's message.
+    `changes` are what the tool changed, and `text` is the tool's message. `requested` and
+    `approval` are whether it needed approval, and the last decision about that.
     """
 
     version: int
@@ -52,6 +55,8 @@ class Outcome(NamedTuple):
     event: Ending
     changes: tuple[Event, ...] = ()
     text: str = ""
+    requested: ApprovalRequested | None = None
+    approval: ApprovalDecided | None = None
 
 
 class Replied(NamedTuple):
@@ -81,11 +86,18 @@ class RecordedOutcomes:
 
     def take(self, call: ToolCallView) -> Outcome | None:
         """Take the outcome of this call, else of the first with the same arguments."""
-        known = self._outcomes.get((call.name, _canonical(call.arguments)))
-        if not known:
-            return None
+        known, place = self._found(call)
+        return known.pop(place)[1] if known else None
+
+    def find(self, call: ToolCallView) -> Outcome | None:
+        """The outcome that `take` would take."""
+        known, place = self._found(call)
+        return known[place][1] if known else None
+
+    def _found(self, call: ToolCallView) -> tuple[list[tuple[str, Outcome]], int]:
+        known = self._outcomes.get((call.name, _canonical(call.arguments)), [])
         places = (place for place, (call_id, _) in enumerate(known) if call_id == call.call_id)
-        return known.pop(next(places, 0))[1]
+        return known, next(places, 0)
 
 
 def _canonical(arguments: str) -> str:
@@ -110,6 +122,8 @@ class _Collector:
         # Calls that were asked for, with their turn, and those that were started and not ended.
         self._asked: dict[tuple[str, str], tuple[int, ToolCallRecord]] = {}
         self._started: dict[tuple[str, str], None] = {}
+        self._requested: dict[tuple[str, str], ApprovalRequested] = {}
+        self._approvals: dict[str, ApprovalDecided] = {}  # by the id of the call
         self._reply_message: InnerMessage | None = None
         self._answer: UUID | None = None
         self._failed: Record | None = None
@@ -165,6 +179,11 @@ class _Collector:
                 self._failed = record
             case RunFailed():
                 self._gave_up()
+            case ApprovalRequested():
+                self._requested[event.evaluation_id, event.call_id] = event
+                self._approvals.pop(event.call_id, None)
+            case ApprovalDecided():
+                self._approvals[event.call_id] = event
             case ToolCallStarted():
                 self._started[event.evaluation_id, event.call_id] = None
             case ToolCallCompleted() | ToolCallFailed():
@@ -199,6 +218,9 @@ class _Collector:
         self._started.pop(key, None)
         turn, call = self._asked.get(key, (0, None))
         if call is not None and outcome.version > self._after:
+            requested = self._requested.get(key)
+            approval = self._approvals.get(key[1]) if requested is not None else None
+            outcome = outcome._replace(requested=requested, approval=approval)
             self.outcomes[key[0], turn, key[1]] = (call, outcome)
 
     def _changes_of(self, call_id: str) -> tuple[Event, ...]:

@@ -30,7 +30,7 @@ from turnledger.runtime.loop.evaluation import evaluate_with
 from turnledger.runtime.loop.events import PromptResponse
 from turnledger.runtime.loop.host import LoopHost
 from turnledger.runtime.main_loop import MainLoop
-from turnledger.runtime.recovery.find import LIVE_TAG, request_event
+from turnledger.runtime.recovery.find import LIVE_TAG, agent_of, check_agent, request_event
 from turnledger.runtime.recovery.recover import RecoveryOptions, recover_from_ledger
 from turnledger.runtime.recovery.request_types import request_from
 from turnledger.runtime.replaying.live.effects import Missing, PartlyLiveEffects, Stopped
@@ -112,6 +112,7 @@ def replay_live(
     run, chosen = UUID(canonical_id(run_id)), Live.of(live)
     check_chain(ledger, run)
     host = loop.loop_host
+    check_agent(run, agent_of(ledger, run), host.name)
     request = _request(ledger, run, host)
     records = list(ledger.read(run))
     own = [record for record in records if str(record.run_id) == str(run)]

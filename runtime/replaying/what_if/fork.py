@@ -98,7 +98,13 @@ def what_if(
     record = ledger.record(run, version)
     changed = changed_event(ledger.codec, record.event, changes, version)
     commit = _commit_of(ledger, run, record)
-    started = RunStarted(parent=run, at=_before(commit, record), kind="fork", tags=dict(tags or {}))
+    started = RunStarted(
+        parent=run,
+        at=_before(commit, record),
+        kind="fork",
+        tags=dict(tags or {}),
+        agent=ledger.run(run).agent,
+    )
     if isinstance(changed, RunStarted):
         started = _with_request(started, changed, version, clock)
         pairs: list[tuple[Record, Event]] = []

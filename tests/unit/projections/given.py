@@ -8,6 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     Codec,
     EvaluationStarted,
     EvaluationSuperseded,
@@ -142,6 +144,16 @@ def doubts(call_id: str = "c1") -> ToolCallInDoubt:
     return ToolCallInDoubt(evaluation_id="e1", call_id=call_id, name="search")
 
 
+def asks_approval(call_id: str = "c1", *, needed: bool = True) -> ApprovalRequested:
+    """It was found out whether a call of `search` needs approval."""
+    return ApprovalRequested(evaluation_id="e1", call_id=call_id, name="search", needed=needed)
+
+
+def approval(decision: Any, call_id: str = "c1", **fields: Any) -> ApprovalDecided:
+    """A person's decision about a call that needs approval."""
+    return ApprovalDecided(call_id=call_id, decision=decision, **fields)
+
+
 def amends(message: int, text: str) -> ToolMessageAmended:
     return ToolMessageAmended(message_id=ident(message), content=text)
 
@@ -185,3 +197,8 @@ def forks(at: int = 1) -> RunStarted:
 
 def continues(at: int = 1) -> RunStarted:
     return RunStarted(parent=PARENT, at=at, kind="continuation")
+
+
+def turns_on(at: int = 1, **fields: Any) -> RunStarted:
+    """The next turn of a chat starts."""
+    return RunStarted(parent=PARENT, at=at, kind="turn", **fields)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.ledger.strategies import events
 from tests.unit.projections.given import PARENT, START, ident
 from turnledger.ledger import (
+    ApprovalDecided,
+    ApprovalRequested,
     CheckpointCleared,
     CheckpointReached,
     CustomEvent,
@@ -22,6 +24,7 @@ from turnledger.ledger import (
     ModelCalled,
     ModelCallFailed,
     ModelReplied,
+    OutputRejected,
     RunCompleted,
     RunFailed,
     RunParked,
@@ -161,7 +164,10 @@ small_world: st.SearchStrategy[Event] = st.one_of(
         prompt_ns=st.just("ns"),
         prompt_key=texts,
         prompt_digest=st.just("d"),
+        after=st.just("") | evaluations,
+        accepted=st.booleans(),
     ),
+    st.builds(OutputRejected, evaluation_id=evaluations, asked_id=idents, error=texts),
     st.builds(EvaluationSuperseded, evaluation_id=evaluations),
     st.builds(EvaluationFinished, evaluation_id=evaluations, output=texts),
     st.builds(ToolMessageAmended, message_id=idents, content=texts),
@@ -177,6 +183,14 @@ small_world: st.SearchStrategy[Event] = st.one_of(
     st.builds(ToolCallInDoubt, **of_call),
     st.builds(
         ToolCallDecided, call_id=calls, decision=st.sampled_from(["completed", "failed", "retry"])
+    ),
+    st.builds(ApprovalRequested, **of_call, needed=st.booleans()),
+    st.builds(
+        ApprovalDecided,
+        call_id=calls,
+        decision=st.sampled_from(["approved", "denied", "edited"]),
+        attempt=st.integers(0, 1),
+        arguments=st.sampled_from(["", "{}"]),
     ),
     st.builds(ModelCalled, **of_model, request_digest=st.just("r"), model=texts),
     st.builds(
@@ -210,9 +224,10 @@ beginnings: st.SearchStrategy[Event] = st.sampled_from(
         RunStarted(),
         RunStarted(parent=PARENT, at=1, kind="fork"),
         RunStarted(parent=PARENT, at=1, kind="continuation"),
+        RunStarted(parent=PARENT, at=1, kind="turn"),
     ]
 )
-# Events as folds may meet them: forks and continuations anywhere, and anything at all.
+# Events as folds may meet them: forks, continuations and turns anywhere, and anything at all.
 runs: st.SearchStrategy[list[Event]] = st.one_of(
     st.lists(small_world, min_size=12, max_size=40),
     st.lists(small_world | beginnings, max_size=40),

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.agent import Crash
+from tests.agent import Crash, says, task
 from tests.unit.runtime.loops import ANSWER, Answer, Goal, Plan, Planner, asks, call, crash_in
 from turnledger.ledger import (
     ConcurrentAppendError,
@@ -54,10 +54,25 @@ def test_a_loop_is_made_by_its_keywords() -> None:
 
 
 def test_prompt_and_session_are_the_subclasss_to_say() -> None:
-    """S2-2: without create_prompt and create_session there is no loop."""
+    """S2-2: without create_prompt there is no loop, and its session is the run's."""
     arguments: dict[str, Any] = {"adapter": ScriptedAdapter([]), "bus": InProcessEventBus()}
-    with pytest.raises(TypeError, match=r"create_prompt.*create_session"):
+    with pytest.raises(TypeError, match="create_prompt"):
         MainLoop(**arguments)  # type: ignore[abstract]
+    assert dict(Planner().execute(Goal())[1].tags) == {"loop": "planner"}
+
+
+def test_a_loop_needs_no_bus_and_no_session_of_its_own() -> None:
+    """By default it has a bus of its own, and a new session on it for each run."""
+
+    class Plain(MainLoop[str, Any]):
+        def create_prompt(self, request: str) -> Prompt[Any]:
+            return task(Goal(request), "Say ${text}.", [])
+
+    loop = Plain(adapter=ScriptedAdapter([says("hello")]))
+    (first, one), (second, other) = loop.execute("hello"), loop.execute("hello")
+    assert (first.text, first.run_id == second.run_id) == ("hello", False)
+    assert one is not other
+    assert one.bus is other.bus is loop._bus
 
 
 def test_execute_gives_the_response_and_the_session(ledger: Ledger) -> None:

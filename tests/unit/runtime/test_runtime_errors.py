@@ -49,7 +49,7 @@ def test_the_tree_of_the_runtimes_errors_is_the_drawn_one() -> None:
     real = {
         name: tuple(base.__name__ for base in kind.__bases__)
         for name, kind in getmembers(errors, isclass)
-        if kind.__module__ == errors.__name__
+        if kind.__module__ == errors.__name__ and issubclass(kind, Exception)
     }
     assert drawn() == {"TurnledgerError": ("Exception",), **real}
     assert len(real) > 20
@@ -106,6 +106,10 @@ def test_an_evaluations_error_says_the_prompt_the_phase_and_the_payload() -> Non
         (ConversationNotFound(), ["no conversation", "resume=True"]),
         (PromptMismatch("key", recorded="a", found="b"), ["key", "'a'", "'b'"]),
         (DecisionRequiredError("r1", ["c1"]), ["r1", "c1", "turnledger resolve r1"]),
+        (
+            DecisionRequiredError("r1", ["c1"], approvals=["c1"]),
+            ["r1", "turnledger pending r1", "turnledger resolve r1 c1 --approve", "--deny TEXT"],
+        ),
         (CheckpointNotFoundError("r1"), ["r1"]),
         (
             CheckpointExpiredError("r1", age=timedelta(days=2), limit=timedelta(days=1)),

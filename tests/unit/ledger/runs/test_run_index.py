@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.samples import note, one_of_each, started
 from turnledger.ledger import (
+    ApprovalDecided,
     Codec,
     EvaluationStarted,
     Event,
@@ -68,11 +69,14 @@ def test_an_event_changes_its_own_fields_and_no_others(
 
 def test_a_decision_lets_a_waiting_run_go_on_and_no_other() -> None:
     """A late decision does not wake a run that ended."""
-    decided = ToolCallDecided(call_id="c", decision="retry")
-    for status in ("running", "completed", "failed", "parked", "abandoned"):
-        row = RunRow(RUN, status=status)  # type: ignore[arg-type]
-        assert evolve(row, decided) == row
-    assert evolve(RunRow(RUN, status="waiting"), decided).status == "running"
+    for decided in (
+        ToolCallDecided(call_id="c", decision="retry"),
+        ApprovalDecided(call_id="c", decision="denied"),
+    ):
+        for status in ("running", "completed", "failed", "parked", "abandoned"):
+            row = RunRow(RUN, status=status)  # type: ignore[arg-type]
+            assert evolve(row, decided) == row
+        assert evolve(RunRow(RUN, status="waiting"), decided).status == "running"
 
 
 def test_every_kind_that_the_index_reads_can_be_folded() -> None:

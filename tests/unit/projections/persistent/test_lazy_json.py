@@ -40,6 +40,7 @@ from turnledger.projections.views.one_conversation import (
     OneConversation,
     _latest,
     _superseded,
+    evaluations_before,
     one_conversation,
 )
 
@@ -230,7 +231,8 @@ def test_one_conversation_of_any_run_is_what_folding_all_gives(events: list[Even
     superseded = _superseded(all_records)
     assert _latest(reversed(all_records), superseded) == whole.latest
     for name in {whole.latest, *whole.earlier, whole.evaluation_id}:
-        one = OneConversation(name).fold(all_records)
+        before = evaluations_before(name, all_records)
+        one = OneConversation(name, before).fold(all_records)
         assert one.history == whole.history(name)
         names = [known for known in (*whole.earlier, whole.evaluation_id) if known]
         assert list(one.evaluations) == names

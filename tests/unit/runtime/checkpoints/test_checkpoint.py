@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.agent import Crash
-from tests.unit.runtime.loops import Answer, Goal, Plan, Planner, crash_in, interrupted
+from tests.unit.runtime.loops import REPLIES, Answer, Goal, Plan, Planner, crash_in, interrupted
 from turnledger.ledger import (
     CheckpointStored,
     InvalidInputError,
@@ -386,6 +386,28 @@ def test_files_alone_know_another_prompt(tmp_path: Path) -> None:
         with pytest.raises(PromptMismatch):
             Planner(recovery=config, title="Another task").recover(run_id)
     assert Planner(recovery=config).recover(run_id)[0].output == Answer(3)
+
+
+def test_files_alone_go_on_with_the_recorded_prompt(tmp_path: Path) -> None:
+    """The file has its text; accepting another one takes a ledger, and says so."""
+    config = RecoveryConfig(backend=FilesystemCheckpointBackend(tmp_path))
+    run_id, seen = new_run_id(), list[str]()
+    with pytest.raises(Crash):
+        Planner(recovery=config, in_tool=crash_in("c2")).execute(Goal(), run_id=run_id)
+
+    def model(request: Any) -> Any:
+        seen.append(request.system)
+        return REPLIES[request.turn - 1]
+
+    edited = Planner(model, recovery=config, title="Another task")
+    with pytest.raises(InvalidInputError, match="needs a ledger"):
+        edited.recover(run_id, prompt="accept")
+    with pytest.raises(PromptMismatch, match="1 lines of text added, 1 removed") as caught:
+        edited.recover(run_id)
+    assert caught.value.difference is not None
+    assert caught.value.difference.tools_added == ()  # the file does not name the tools
+    assert edited.recover(run_id, prompt="recorded")[0].output == Answer(3)
+    assert all("## Task\n" in text for text in seen)
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -260,7 +260,7 @@ def test_subscripted_events_are_of_the_plain_class() -> None:
 
 
 def test_a_response_can_be_made_with_a_subscript_too() -> None:
-    """S4-2: its five fields, in the seed's order."""
+    """S4-2: its five fields in the seed's order, then the run."""
     response = PromptResponse[str](prompt_name="p", text=None, output="x", tool_results=())
     assert type(response) is PromptResponse
     assert [field.name for field in dataclasses.fields(response)] == [
@@ -269,6 +269,7 @@ def test_a_response_can_be_made_with_a_subscript_too() -> None:
         "output",
         "tool_results",
         "provider_payload",
+        "run_id",
     ]
     assert response.provider_payload is None
 

@@ -8,7 +8,9 @@ import pytest
 
 from tests.unit.projections.given import (
     answers,
+    approval,
     asks,
+    asks_approval,
     completes,
     fails,
     forks,
@@ -28,6 +30,7 @@ from turnledger.ledger import (
     RunStarted,
     ToolCallDecided,
     ToolCallInDoubt,
+    ToolCallStarted,
 )
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.loop.decide import (
@@ -187,3 +190,89 @@ def test_a_decision_made_before_the_doubt_was_recorded_counts() -> None:
     assert shown(decided(*events, policies={"search": "ask"})) == ("Doubt", "c1")
     effect = decided(*events, in_doubt(), policies={"search": "ask"})
     assert shown(effect) == ("RunTools", "c1")
+
+
+# --- approval --------------------------------------------------------------------------
+
+APPROVING = frozenset({"search"})
+NEEDED = [*ASKED, asks(1, "c1"), asks_approval()]
+
+
+def plan(*events: Event, policy: str = "ask", needing: Any = APPROVING) -> tuple[str, ...]:
+    """The next effect, where calls of `search` may need approval."""
+    known = Known.initial().after(records(events))
+    return shown(decide(known, "e1", {"search": policy}, needing))  # type: ignore[dict-item]
+
+
+def test_it_is_asked_once_whether_calls_need_approval() -> None:
+    """Of all calls of the reply, before one runs; and only of tools that may need it."""
+    both = (*ASKED, asks(1, "c1", "c2"))
+    assert plan(*both) == ("AskApproval", "c1", "c2")
+    assert plan(*both, asks_approval("c1")) == ("AskApproval", "c2")
+    assert plan(*both, needing=()) == ("RunTools", "c1", "c2")
+
+
+def test_calls_that_need_no_approval_run_before_the_run_waits() -> None:
+    """Whatever their order in the reply."""
+    asked = (*ASKED, asks(1, "c1", "c2"), asks_approval("c1"), asks_approval("c2", needed=False))
+    assert plan(*asked) == ("RunTools", "c2")
+    done = (starts("c2"), completes("c2"), answers(2, "c2"))
+    assert plan(*asked, *done) == ("Wait", "c1")
+
+
+def test_a_decided_approval_goes_before_the_status() -> None:
+    """A denied call is pending, and never runs; the others run."""
+    assert plan(*NEEDED) == ("Wait", "c1")
+    assert plan(*NEEDED, approval("approved")) == ("RunTools", "c1")
+    assert plan(*NEEDED, approval("edited", arguments="{}")) == ("RunTools", "c1")
+    assert plan(*NEEDED, approval("denied")) == ("Settle", "c1")
+
+
+def test_a_decision_about_an_outcome_is_none_about_an_approval() -> None:
+    """A call that never began has no outcome to decide about: it waits, or runs, as without."""
+    for what in ("completed", "failed", "retry"):
+        assert plan(*NEEDED, decision(what)) == ("Wait", "c1")
+        assert plan(*NEEDED, approval("denied"), decision(what)) == ("Settle", "c1")
+        assert plan(*ASKED, asks(1, "c1"), decision(what), needing=()) == ("RunTools", "c1")
+
+
+def test_what_is_recorded_of_an_approval_holds_whatever_the_tool_says_now() -> None:
+    """Needed stays needed, and not needed stays that."""
+    assert plan(*NEEDED, needing=()) == ("Wait", "c1")
+    free = (*ASKED, asks(1, "c1"), asks_approval(needed=False))
+    assert plan(*free) == ("RunTools", "c1")
+
+
+def test_a_second_attempt_needs_another_approval_or_a_persons_consent() -> None:
+    """By policy "retry" it is asked for again; "ask" and "fail" are as ever."""
+    doubted = (*NEEDED, approval("approved"), starts(), in_doubt())
+    assert plan(*doubted, policy="ask") == ("Wait", "c1")
+    assert plan(*doubted, policy="fail") == ("Settle", "c1")
+    assert plan(*doubted, policy="retry") == ("Wait", "c1")
+    assert plan(*doubted, decision("retry"), policy="ask") == ("RunTools", "c1")
+    retry = ToolCallStarted(evaluation_id="e1", call_id="c1", name="search", on_interrupt="retry")
+    again = (*NEEDED, approval("approved"), retry, in_doubt())
+    assert plan(*again, approval("approved"), policy="retry") == ("Wait", "c1")
+    assert plan(*again, approval("approved", attempt=1), policy="retry") == ("RunTools", "c1")
+    assert plan(*again, approval("denied", attempt=1), policy="retry") == ("Settle", "c1")
+
+
+def test_a_call_that_began_before_its_tool_needed_approval_is_asked_about() -> None:
+    """Before policy "retry" runs it again; a person's consent is enough without."""
+    doubted = (*ASKED, asks(1, "c1"), starts(), in_doubt())
+    assert plan(*doubted, policy="retry") == ("AskApproval", "c1")
+    assert plan(*doubted, decision("retry"), policy="retry") == ("RunTools", "c1")
+
+
+def test_a_call_of_a_tool_that_is_gone_waits_for_nobody() -> None:
+    """The model is told that there is no such tool; a denial is told as it is."""
+    known = Known.initial().after(records(NEEDED))
+    assert shown(decide(known, "e1", {}, ())) == ("RunTools", "c1")
+    denied = Known.initial().after(records([*NEEDED, approval("denied")]))
+    assert shown(decide(denied, "e1", {}, ())) == ("Settle", "c1")
+
+
+def test_an_approval_of_the_parent_is_not_the_forks() -> None:
+    """Nor is a denial."""
+    for what in ("approved", "denied", "edited"):
+        assert plan(*NEEDED, approval(what), forks(6)) == ("Wait", "c1")

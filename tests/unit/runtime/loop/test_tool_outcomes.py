@@ -30,9 +30,9 @@ from turnledger.runtime import (
     Session,
     ToolInvoked,
     ToolResult,
-    ToolStillRunning,
     VisibilityExpansionRequired,
 )
+from turnledger.runtime.loop.events import ToolStillRunning
 from turnledger.runtime.loop.perform import run_tool
 from turnledger.runtime.loop.perform.slow_calls import SlowCalls
 

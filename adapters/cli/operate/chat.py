@@ -1,0 +1,212 @@
+"""Command `chat`: talk with an agent in a terminal, turn by turn.
+
+Each turn is a run of its own. The chat is found again by its name, a tag: after Ctrl-C or a kill
+the same command first goes on with the last turn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+import click
+
+from turnledger.adapters.cli.operate.decide import user_name
+from turnledger.adapters.cli.shared.command import command, open_ledger, printer
+from turnledger.adapters.cli.shared.output import Printer, say
+from turnledger.adapters.cli.shared.parameters import loop_option
+from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load
+from turnledger.adapters.terminal_text import visible, visible_lines
+from turnledger.ledger import ANY, Ledger, RunInfo, ToolCallDecided, TurnledgerError
+from turnledger.projections import PendingTools, ToolCallView, fold
+
+if TYPE_CHECKING:  # slow to import
+    from turnledger.runtime.agents.agent import Agent
+
+# The tag of the runs of a chat; its value is the chat's name.
+CHAT_TAG = "turnledger.chat"
+# Characters of a tool's arguments or result on its line.
+SHOWN = 60
+
+
+@command(
+    example="""\
+turnledger chat --app myagent:agent
+turnledger chat --app myagent:agent --name invoices""",
+    without=("output",),
+)
+@loop_option
+@click.option(
+    "--name",
+    default="chat",
+    metavar="NAME",
+    help="The chat to begin or to go on with.",
+    show_default=True,
+)
+def chat(app: str, name: str) -> None:
+    """Talk with your agent in the terminal.
+
+    Text is shown as it comes, tools as they run. A call that needs approval, or whose outcome is
+    unknown, is asked about. Ctrl-D ends the chat. After Ctrl-C, or if the process was killed, the
+    same command first goes on with the last turn. The chat is the runs with the tag
+    turnledger.chat=NAME. The ledger is created if it does not exist.
+    """
+    agent = _agent(app)
+    with open_ledger(create=True) as ledger, ending_on_sigterm():
+        Chat(agent, ledger, name, printer()).talk()
+
+
+def _agent(app: str) -> Agent[Any, Any]:
+    from turnledger.runtime.agents.agent import Agent
+
+    found = load(app, hint="--app")
+    if not isinstance(found, Agent):
+        raise click.BadParameter(
+            f"{app!r} is a {type(found).__name__}, expected an Agent.", param_hint="--app"
+        )
+    return found
+
+
+class Chat:
+    """One chat: its agent, its ledger, and the runs that it consists of."""
+
+    def __init__(self, agent: Agent[Any, Any], ledger: Ledger, name: str, out: Printer) -> None:
+        self._agent = agent
+        self._ledger = ledger
+        self._tags = {CHAT_TAG: name}
+        self._out = out
+        self._in_text = False
+
+    def talk(self) -> None:
+        """Go on with the last turn, then answer what is typed until the end of input."""
+        last = self._last()
+        if last is not None and last.status != "completed":
+            say(f"Going on with the last turn, run {last.run_id}.")
+            self._finish(last.run_id)
+        for text in _typed():
+            run, last = UUID(self._ledger.clock.new_id()), self._last()
+            try:
+                self._agent.run(
+                    text,
+                    ledger=self._ledger,
+                    run_id=run,
+                    continues=last.run_id if last is not None else None,
+                    tags=self._tags,
+                    on_event=self._show,
+                )
+            except TurnledgerError as error:
+                self._tell(run, error)
+            self._end_line()
+
+    def _last(self) -> RunInfo | None:
+        """The newest turn; None if the chat has not begun."""
+        agent = self._agent.name
+        return next(self._ledger.runs(tags=self._tags, agent=agent, limit=1), None)
+
+    def _finish(self, run: UUID) -> None:
+        """Recover a turn; one that fails again is left as it is, and the chat goes on."""
+        try:
+            self._agent.recover(run, ledger=self._ledger, on_event=self._show)
+        except TurnledgerError as error:
+            self._tell(run, error)
+        self._end_line()
+
+    def _tell(self, run: UUID, error: TurnledgerError) -> None:
+        from turnledger.runtime import DecisionRequiredError
+
+        self._end_line()
+        if not isinstance(error, DecisionRequiredError):
+            say(f"Error: {error}")
+            return
+        calls = fold(self._ledger.read(run), PendingTools()).pending()
+        for call in calls:
+            if call.call_id in error.call_ids:
+                self._decide(run, call)
+        self._finish(run)
+
+    def _decide(self, run: UUID, call: ToolCallView) -> None:
+        """Ask about one call, and record what the person decides."""
+        from turnledger.runtime.recovery import approvals
+
+        approves = call.awaits_approval
+        why = "needs your approval" if approves else "may or may not have happened"
+        say(f"{call.name} {call.given_arguments} {why}.")
+        chosen = _choose("approve", "deny", "edit") if approves else _choose(*_OUTCOMES)
+        by, call_id = user_name(), call.call_id
+        if chosen == "approve":
+            approvals.approve(self._ledger, run, call_id, by=by)
+        elif chosen == "deny":
+            text = _ask("What the model is told", "A person denied this call.")
+            approvals.deny(self._ledger, run, call_id, text, by=by)
+        elif chosen == "edit":
+            arguments = _ask("Arguments as JSON", call.given_arguments)
+            approvals.edit(self._ledger, run, call_id, arguments, by=by)
+        else:
+            text = "" if chosen == "retry" else _ask("What the model is told", "")
+            decision = ToolCallDecided(
+                call_id=call_id,
+                decision=_OUTCOMES[chosen],
+                text=text,
+                decided_by=by,
+                attempt=call.attempts,
+            )
+            self._ledger.append(run, decision, ANY)
+
+    # --- what is seen ---
+
+    def _show(self, event: Any) -> None:
+        from turnledger.runtime.loop.events import TextDelta, ToolEnded, ToolStarted
+
+        if isinstance(event, TextDelta):
+            self._write(visible_lines(event.text))
+        elif isinstance(event, ToolStarted):
+            self._end_line()
+            say(f"  {visible(event.name)} {visible(event.arguments)[:SHOWN]}")
+        elif isinstance(event, ToolEnded):
+            mark = "done" if event.success else "failed"
+            say(f"  {visible(event.name)} {mark}: {visible(str(event.result))[:SHOWN]}")
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._in_text = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._in_text:
+            self._write("\n")
+
+
+# What a person may say of a call whose outcome is unknown.
+_OUTCOMES: dict[str, Literal["completed", "failed", "retry"]] = {
+    "happened": "completed",
+    "failed": "failed",
+    "retry": "retry",
+}
+
+
+def _choose(*choices: str) -> str:
+    chosen: str = click.prompt("Your decision", type=click.Choice(choices), err=True)
+    return chosen
+
+
+def _ask(question: str, default: str) -> str:
+    answer: str = click.prompt(question, default=default, err=True, show_default=bool(default))
+    return answer
+
+
+def _typed() -> Iterator[str]:
+    """The lines that are typed, until the end of input; empty ones are left out."""
+    while True:
+        if sys.stdin.isatty():
+            sys.stderr.write("> ")
+            sys.stderr.flush()
+        line = ""
+        with suppress(EOFError):
+            line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()

@@ -1,0 +1,1 @@
+"""The site: hooks of mkdocs, and checks of what it built."""
