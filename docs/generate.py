@@ -1,7 +1,8 @@
 """Generates pages: the reference (commands, events, errors, API) from the code, and requirements.
 
 docs/requirements.md is made from the table of mutants, tests/mutants. The pages of the API name
-what `make docs` fills with signatures and docstrings (mkdocstrings).
+what `make docs` fills with signatures and docstrings (mkdocstrings). docs/reference/screens are
+what commands print on terminals of two widths (`docs.screens`).
 
 `python -m docs.generate` writes them; with `--check` it compares them, as a test does.
 """
@@ -25,10 +26,11 @@ import msgspec
 from msgspec import inspect as types
 
 import turnledger as front_door
+from docs.screens import SCREENS, WIDTHS, rendered
 from tests.mutants.table import page, read_table
 from turnledger import projections
 from turnledger.adapters.cli import turnledger
-from turnledger.adapters.cli.shared.command import LedgerCommand
+from turnledger.adapters.cli.shared.command import COMMON, LedgerCommand, LedgerGroup
 from turnledger.adapters.cli.shared.exit_codes import MEANINGS, exit_code_of
 from turnledger.ledger import TurnledgerError, errors
 from turnledger.ledger.events.messages import (
@@ -83,15 +85,22 @@ def commands_page() -> str:
         "## Exit codes",
         _table(("code", "meaning"), [(str(int(c)), text) for c, text in MEANINGS.items()]),
         "Which error gives which code is in [errors](errors.md).",
+        "Every command as a terminal of 80 columns shows it: "
+        + ", ".join(f"[{one}](screens/{one}-80.txt)" for one in (*SCREENS, "help"))
+        + ".",
     ]
-    for name, command in group.load_all().items():
-        lines.extend(_command(name, command))
+    commands = group.load_all()
+    for heading, table in group.sections.items():
+        lines.append(f"## {heading}")
+        for name, command in commands.items():
+            if name.partition(" ")[0] in table:
+                lines.extend(_command(name, command))
     return "\n\n".join(line for line in lines if line) + "\n"
 
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
     arguments = " ".join(_placeholder(p) for p in command.params if isinstance(p, click.Argument))
-    yield f"## {name}"
+    yield f"### {name}"
     yield f"    turnledger {name} [OPTIONS] {arguments}".rstrip()
     yield _paragraphs(command.help)
     yield _options(command)
@@ -111,6 +120,8 @@ def _options(command: click.Command) -> str:
     rows = []
     for option in command.params:
         if not isinstance(option, click.Option):
+            continue
+        if option.name in COMMON and not isinstance(command, LedgerGroup):
             continue
         value = option.metavar or ""
         if isinstance(option.type, click.Choice):
@@ -315,6 +326,10 @@ def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     )
 
 
+def _screen(section: str, width: int) -> str:
+    return rendered(width)[section]
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "reference/api/turnledger.md": front_door_page,
     **{f"reference/api/{name}.md": partial(api_page, name) for name in PACKAGES},
@@ -322,6 +337,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/errors.md": errors_page,
     "reference/events.md": events_page,
     "requirements.md": lambda: page(read_table()),
+    **{
+        f"reference/screens/{section}-{width}.txt": partial(_screen, section, width)
+        for section in (*SCREENS, "help")
+        for width in WIDTHS
+    },
 }
 
 
@@ -342,7 +362,7 @@ def main() -> None:
             sys.exit(f"Not current: {', '.join(stale)}. Run `python -m docs.generate`.")
         return
     for name, render in PAGES.items():
-        (FOLDER / name).parent.mkdir(exist_ok=True, parents=True)
+        (FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
         (FOLDER / name).write_text(render())
 
 

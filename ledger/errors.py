@@ -250,7 +250,11 @@ class StreamKindError(AppendRefusedError):
 
 
 class ForkPointError(AppendRefusedError):
-    """A run can't be forked or continued at this version."""
+    """A run can't be forked or continued at this version; `nearest` are versions where it can."""
+
+    def __init__(self, message: str, *, nearest: tuple[int, ...] = ()) -> None:
+        self.nearest = nearest
+        super().__init__(message)
 
 
 class IntegrityFailureError(TurnledgerError):

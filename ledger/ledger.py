@@ -43,6 +43,7 @@ from turnledger.ledger.runs.append_request import (
     RunId,
     build_request,
     canonical_id,
+    id_ends,
     prepare,
 )
 from turnledger.ledger.runs.claims import Claim
@@ -401,6 +402,7 @@ class Ledger:
         tags: Mapping[str, str | None] | None = None,
         prompt: str | None = None,
         agent: str | None = None,
+        id_part: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         before: RunInfo | None = None,
@@ -416,6 +418,8 @@ class Ledger:
             tags: Only runs with these tags; a value of None is any value.
             prompt: Only runs whose last evaluation was of this prompt, as "ns/key".
             agent: Only runs that belong to the agent of this name.
+            id_part: Only runs whose id begins or ends with this, with or without its hyphens.
+                Ids begin with their time: the end of one tells runs apart with fewer characters.
             since: Only runs that started then or later.
             until: Only runs that started before.
             before: Only runs after this one in the list, to go on with a page.
@@ -428,6 +432,7 @@ class Ledger:
         _check_page(page_size)
         wanted = {**(tags or {}), AGENT_TAG: agent} if agent is not None else tags or {}
         _check_text(status, prompt, *wanted, *wanted.values())
+        ends = id_ends(id_part) if id_part is not None else None
         left = limit
         key = (to_micros(before.started_at), str(before.run_id)) if before is not None else None
         last = (list_key(key[0]), list_key(key[1])) if key is not None else None
@@ -442,6 +447,7 @@ class Ledger:
                     since=to_micros(since) if since is not None else None,
                     until=to_micros(until) if until is not None else None,
                     before=key,
+                    ends=ends,
                     limit=page,
                 )
             )

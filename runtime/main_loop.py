@@ -42,6 +42,7 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.models.limits import Budget, Deadline, checked_turns
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore
 from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.bus import ControlBus, InProcessEventBus
 from turnledger.runtime.checkpoints.checkpoint import (
     CheckpointBackend,
@@ -502,9 +503,10 @@ class MainLoop(ABC, Generic[UserRequestT, OutputT]):
             yield session.begin_run(started)
             return
         try:
-            claim = self._ledger.begin(
-                run, started, worker=worker_name(self._ledger), ttl=self._lease, blobs=blobs
-            )
+            with at_the_disk():
+                claim = self._ledger.begin(
+                    run, started, worker=worker_name(self._ledger), ttl=self._lease, blobs=blobs
+                )
         except AppendRefusedError as error:
             error.add_note(f"Run {run} has begun already: recover it, or choose another run_id.")
             raise

@@ -17,64 +17,94 @@ from turnledger.adapters.cli.shared.command import LedgerGroup, command
 
 NAME, COMPLETE_VARIABLE = "turnledger", "_TURNLEDGER_COMPLETE"
 
-# Command name: "module:function" in this package, and the short help.
-COMMANDS = {
-    "abandon": ("operate.recover:abandon", "Mark a run as abandoned, so that it is not recovered."),
-    "append": ("write.append:append", "Append events to a run, atomically."),
-    "backup": ("maintain.backup:backup", "Copy the whole ledger into FILE while it is in use."),
-    "blame": ("inspect.state:blame", "Show the event that last set a value of the state."),
-    "compare": (
-        "inspect.compare:compare_command",
-        "Compare two runs and show the first difference.",
-    ),
-    "completion": ("commands:completion", "Print a shell's completion script."),
-    "diff": ("inspect.state:diff", "Show how the state changed from version A to version B."),
-    "doctor": (
-        "maintain.doctor.command:doctor",
-        "Check the store's settings, disk and durability.",
-    ),
-    "export": (
-        "exchange.export_import:export",
-        "Export runs as JSON lines, provider requests or a test.",
-    ),
-    "fork": ("write.append:fork", "Fork a run at a version, optionally with an event changed."),
-    "import": ("exchange.export_import:import_", "Import runs from an export or from transcripts."),
-    "log": ("inspect.log:log", "Print a run's events."),
-    "messages": ("inspect.messages:messages", "Print a run's conversation as a chat."),
-    "pending": ("operate.decide:pending", "List tool calls that have not ended."),
-    "projections": (
-        "maintain.rebuild:projections",
-        "List the views of a run and the tables of all runs.",
-    ),
-    "prompts": ("prompts.group:prompts", "List, show, set and compare prompt overrides."),
-    "rebase": (
-        "maintain.verify:rebase",
-        "Allow appending again after restoring a PostgreSQL dump.",
-    ),
-    "rebuild": (
-        "maintain.rebuild:rebuild_command",
-        "Rebuild tables from the events and swap them in.",
-    ),
-    "rebuild-index": ("maintain.verify:rebuild_index", "Rebuild the run index from the events."),
-    "recover": ("operate.recover:recover", "Resume interrupted runs and run them to their end."),
-    "replay": (
-        "operate.replay:replay_command",
-        "Replay a run and find the first divergence from its record.",
-    ),
-    "resolve": ("operate.decide:resolve", "Approve or deny a tool call, or decide one in doubt."),
-    "run": ("operate.recover:run_command", "Continue a fork or an interrupted run, live."),
-    "runs": ("inspect.runs:runs", "List runs, newest first."),
-    "seal": ("maintain.seal:seal", "Write a seal of the whole ledger to stdout."),
-    "show": ("inspect.log:show", "Show a run or, with VERSION, one of its events in full."),
-    "state": ("inspect.state:state", "Print a run's state as JSON."),
-    "tail": ("inspect.log:tail", "Print the events of all runs, in the ledger's order."),
-    "timeline": (
-        "inspect.tools:timeline",
-        "Show when a run called models and tools, and for how long.",
-    ),
-    "tools": ("inspect.tools:tools", "List a run's tool calls and their status."),
-    "usage": ("inspect.usage:usage", "Add up the tokens used by a run, or by all runs."),
-    "verify": ("maintain.verify:verify", "Verify the digests of a run or of the whole ledger."),
+# By heading in the help. Command name: "module:function" in this package, and the short help.
+SECTIONS = {
+    "Look": {
+        "runs": ("inspect.runs:runs", "List runs, newest first."),
+        "show": ("inspect.log:show", "Show a run or, with VERSION, one of its events in full."),
+        "log": ("inspect.log:log", "Print a run's events."),
+        "tail": ("inspect.log:tail", "Print the events of all runs, in the ledger's order."),
+        "messages": ("inspect.messages:messages", "Print a run's conversation as a chat."),
+        "tools": ("inspect.tools:tools", "List a run's tool calls and their status."),
+        "timeline": (
+            "inspect.tools:timeline",
+            "Show when a run called models and tools, and for how long.",
+        ),
+        "usage": ("inspect.usage:usage", "Add up the tokens used by a run, or by all runs."),
+        "state": ("inspect.state:state", "Print a run's state as JSON."),
+        "diff": ("inspect.state:diff", "Show how the state changed from version A to version B."),
+        "blame": ("inspect.state:blame", "Show the event that last set a value of the state."),
+    },
+    "What-if": {
+        "replay": (
+            "operate.replay:replay_command",
+            "Replay a run and find the first divergence from its record.",
+        ),
+        "fork": (
+            "write.fork:fork",
+            "Fork a run at an event, optionally with that event changed.",
+        ),
+        "compare": (
+            "inspect.compare:compare_command",
+            "Compare two runs and show the first difference.",
+        ),
+    },
+    "Work": {
+        "recover": (
+            "operate.recover:recover",
+            "Continue interrupted runs and forks, to their end.",
+        ),
+        "pending": ("operate.decide:pending", "List tool calls that have not ended."),
+        "resolve": (
+            "operate.decide:resolve",
+            "Approve or deny a tool call, or decide one in doubt.",
+        ),
+        "abandon": (
+            "operate.recover:abandon",
+            "Mark a run as abandoned, so that it is not recovered.",
+        ),
+        "append": ("write.append:append", "Append events to a run, atomically."),
+        "prompts": ("prompts.group:prompts", "List, show, set and compare prompt overrides."),
+    },
+    "Keep": {
+        "verify": ("maintain.verify:verify", "Verify the digests of a run or of the whole ledger."),
+        "seal": ("maintain.seal:seal", "Write a seal of the whole ledger to stdout."),
+        "backup": (
+            "maintain.backup:backup",
+            "Copy the whole ledger into FILE while it is in use.",
+        ),
+        "doctor": (
+            "maintain.doctor.command:doctor",
+            "Check the store's settings, disk and durability.",
+        ),
+        "projections": (
+            "maintain.rebuild:projections",
+            "List the views of a run and the tables of all runs.",
+        ),
+        "rebuild": (
+            "maintain.rebuild:rebuild_command",
+            "Rebuild tables from the events and swap them in.",
+        ),
+        "rebuild-index": (
+            "maintain.verify:rebuild_index",
+            "Rebuild the run index from the events.",
+        ),
+        "rebase": (
+            "maintain.verify:rebase",
+            "Allow appending again after restoring a PostgreSQL dump.",
+        ),
+        "completion": ("commands:completion", "Print a shell's completion script."),
+    },
+    "Exchange": {
+        "export": (
+            "exchange.export_import:export",
+            "Export runs as JSON lines, provider requests or a test.",
+        ),
+        "import": (
+            "exchange.export_import:import_",
+            "Import runs from an export or from transcripts.",
+        ),
+    },
 }
 
 
@@ -102,7 +132,7 @@ def _version() -> str:
 
 @click.group(
     cls=LedgerGroup,
-    table=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -116,7 +146,15 @@ def _version() -> str:
 def turnledger() -> None:
     """An append-only, event-sourced ledger for LLM agent runs.
 
-    Data goes to stdout, messages go to stderr. --db and -o work before and after the command.
+    A RUN is its id, the beginning or end of it if no other run has the same, @last, @-2 (the
+    one before the last), or a tag: customer=acme. Ids begin with the time, so people are shown
+    their last 8 characters.
+
+    Data goes to stdout, messages go to stderr. On a terminal tables fit its width: ids and
+    times are short and long cells are cut. In a pipe everything is whole. With -o json or
+    jsonl an error is a JSON object, on the last line of stderr.
+
+    These options work before and after every command:
     """
 
 
@@ -131,7 +169,8 @@ turnledger completion fish > ~/.config/fish/completions/turnledger.fish""",
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
-    It completes commands, options, event types, and run ids from the ledger.
+    It completes commands, options, event types, and runs of the ledger: by the beginning or end
+    of their ids, @last and @-2, and tags.
     """
     from click.shell_completion import get_completion_class
 
@@ -139,6 +178,9 @@ def completion(shell: str) -> None:
     assert kind is not None
     complete = kind(turnledger, {}, NAME, COMPLETE_VARIABLE)
     click.echo(complete.source_template % complete.source_vars())
+    if shell == "bash":
+        # Else bash splits @last and customer=acme into several words.
+        click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//[@=]/}")
 
 
 def main() -> None:

@@ -69,6 +69,8 @@ class SdkCall:
 
     async def send_async(self) -> Any:
         """The same with a method of the async client."""
+        import asyncio  # it is there if this is awaited
+
         came = await self.create(**self.arguments)
         if self.answer is None:
             return came
@@ -78,7 +80,8 @@ class SdkCall:
         finally:
             close = getattr(came, "close", None) or getattr(came, "aclose", None)
             if close is not None:
-                await close()
+                # A cancel that comes now must not keep the connection open.
+                await asyncio.shield(close())
         return self.answer.whole()
 
 

@@ -253,7 +253,8 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
         raise StreamKindError(parent, kind=PROMPT, why="only a run can be forked or continued")
     if at > owner.version:
         raise ForkPointError(
-            f"Run {parent} is at version {owner.version}: it has no event {at} to go on from."
+            f"Run {parent} is at version {owner.version}: it has no event {at} to go on from.",
+            nearest=(owner.version,),
         )
     while at <= owner.parent_version:
         owner = tx.run(owner.parent) if owner.parent is not None else None
@@ -264,11 +265,28 @@ def _origin(tx: Transaction, request: AppendRequest) -> RunRow:
         raise _damaged(parent, at)
     following = tx.row_at(owner.run_id, at + 1)
     if following is not None and following.recorded_at == point.recorded_at:
+        nearest = _commit_ends(tx, owner, point)
         raise ForkPointError(
             f"Version {at} of run {parent} is in the middle of a commit: a run goes on from "
-            "the end of one. Choose a version whose next event has another recorded_at."
+            f"the end of one. The nearest: version {' or '.join(map(str, nearest))}.",
+            nearest=nearest,
         )
     return child_of(request.run_id, point.digest, point.recorded_at, started)
+
+
+def _commit_ends(tx: Transaction, owner: RunRow, point: Row) -> tuple[int, ...]:
+    """The last versions of the commit that a record is in, and of the one before, if any."""
+
+    def is_one(version: int) -> bool:
+        row = tx.row_at(owner.run_id, version)
+        return row is not None and row.recorded_at == point.recorded_at
+
+    first = last = point.version
+    while first - 1 > owner.parent_version and is_one(first - 1):
+        first -= 1
+    while is_one(last + 1):
+        last += 1
+    return (first - 1, last) if first > 1 else (last,)
 
 
 def _damaged(run: str, version: int) -> IntegrityFailureError:

@@ -5,6 +5,7 @@ Everything that can be refused without looking at the run is refused here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
@@ -55,6 +56,7 @@ ANY = Expected.ANY
 _ONE = (BaseEvent, Draft, Entry)
 _NAMED = (Draft, Entry)
 _ID = (UUID, str)
+_PART = re.compile(r"[0-9a-f]{1,32}")
 _VERSIONS = range(INT64.stop)
 _CLAIMED = RunClaimed.tag
 _FOUND_BY = PROMPT_TAGS | {RunStarted.tag, EvaluationStarted.tag}
@@ -73,6 +75,23 @@ def canonical_id(value: RunId, what: str = "run id") -> str:
     if isinstance(value, _ID):
         return _canonical(value, what)
     raise InvalidRunIdError(f"Invalid {what} {short_repr(value)}: expected a UUID.")
+
+
+def id_ends(text: str) -> tuple[str, str]:
+    """A part of a run id as the beginning and as the end of one, with the hyphens of an id.
+
+    Raises:
+        InvalidRunIdError: It has other characters than hexadecimal digits and hyphens.
+    """
+    digits = text.replace("-", "").lower()
+    if not _PART.fullmatch(digits):
+        raise InvalidRunIdError(
+            f"Invalid part of a run id {short_repr(text)}: expected up to 32 hexadecimal digits."
+        )
+    count = len(digits)
+    first = str(UUID(digits.ljust(32, "0")))[: count + sum(count > at for at in (8, 12, 16, 20))]
+    last = str(UUID(digits.rjust(32, "0")))[-count - sum(count > at for at in (12, 16, 20, 24)) :]
+    return first, last
 
 
 def build_request(

@@ -29,7 +29,8 @@ CACHED_HEADS = 4096
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which runs to list, newest first; `before` is the key of the last one seen.
 
-    `prompts` is None for all rows, False for runs, True for the streams of prompts.
+    `prompts` is None for all rows, False for runs, True for the streams of prompts. `ends` are
+    the beginning and the end that a run's id may have: one of them is enough.
     """
 
     status: str | None = None
@@ -39,6 +40,7 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     before: tuple[int, str] | None = None
+    ends: tuple[str, str] | None = None
     limit: int = PAGE
 
 

@@ -404,8 +404,13 @@ def _matches(row: RunRow, query: RunQuery) -> bool:
         and (query.since is None or started >= list_key(query.since))
         and (query.until is None or started < list_key(query.until))
         and (not before or place_of(row) < before)
+        and (query.ends is None or _has_end(str(row.run_id), *query.ends))
         and all(key in tags and value in (None, tags[key]) for key, value in query.tags)
     )
+
+
+def _has_end(run_id: str, beginning: str, end: str) -> bool:
+    return run_id.startswith(beginning) or run_id.endswith(end)
 
 
 _shared: dict[str, MemoryTables] = {}

@@ -192,6 +192,9 @@ def _conditions(query: RunQuery) -> tuple[str, list[Any]]:
         add("started_at < ?", query.until)
     if query.before is not None:
         add("(started_at, run_id) < (?, ?)", *query.before)
+    if query.ends is not None:
+        # Hexadecimal digits and hyphens: there is no wildcard in them.
+        add("(run_id LIKE ? OR run_id LIKE ?)", f"{query.ends[0]}%", f"%{query.ends[1]}")
     for key, value in query.tags:
         if value is None:
             add("run_id IN (SELECT run_id FROM run_tags WHERE key = ?)", key)

@@ -35,6 +35,7 @@ from turnledger.ledger import (
     CheckpointReached,
     CheckpointStored,
     CustomEvent,
+    EvaluationStarted,
     Event,
     MessageAppended,
     ModelCalled,
@@ -210,8 +211,28 @@ def _is_bookkeeping(event: Event) -> bool:
 
 def one_line(event: NormalizedEvent, longest: int) -> str:
     """An event as one line of text, without bookkeeping and digests."""
-    content = event.content
-    if event.tag == MessageAppended.tag:
+    return _line(event.tag, event.content, longest)
+
+
+def event_line(event: Event, longest: int) -> str:
+    """Like `one_line`, for an event by itself: calls are named by their ids."""
+    values = msgspec.to_builtins(undescribed(event))
+    if isinstance(event, MessageAppended):
+        values = values["message"]
+    content = {name: value for name, value in values.items() if name not in LEFT_OUT}
+    if isinstance(event, EvaluationStarted):
+        content["tools"] = " ".join(tool.name for tool in event.tools)
+    text = _line(event.tag, content, longest)
+    call = values.get("call_id") or values.get("tool_call_id") or " ".join(_call_ids(values))
+    return _cut(f"{call} {text}".strip() if call else text, longest)
+
+
+def _call_ids(values: dict[str, Any]) -> Iterable[str]:
+    return (call for call in values.get("call_ids", ()) if isinstance(call, str))
+
+
+def _line(tag: str, content: dict[str, Any], longest: int) -> str:
+    if tag == MessageAppended.tag:
         calls = (
             f"{one['name']}({_text(one['arguments'], longest)})"
             for one in content.get("tool_calls", ())
@@ -221,9 +242,12 @@ def one_line(event: NormalizedEvent, longest: int) -> str:
         words = [
             f"{name}={_text(value, longest)}"
             for name, value in content.items()
-            if name not in BOOKKEEPING_FIELDS and not name.endswith("digest")
+            if name not in BOOKKEEPING_FIELDS and not name.endswith("digest") and value != ""
         ]
-    text = " ".join(word for word in words if word)
+    return _cut(" ".join(word for word in words if word), longest)
+
+
+def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

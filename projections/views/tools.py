@@ -338,8 +338,8 @@ class _Folding(Folding[ToolsState]):
                 self._open = without_item(self._open, key)
                 moved = msgspec.structs.replace(call, evaluation_id=event.evaluation_id)
                 self._put(call_key(event.evaluation_id, call.call_id), moved)
-                if self._first.get(event.evaluation_id) is None:
-                    self._first = self._first.put(event.evaluation_id, call.number)
+                first = min(call.number, self._first.get(event.evaluation_id) or call.number)
+                self._first = self._first.put(event.evaluation_id, first)
 
     def _run_started(self, event: RunStarted, record: Record) -> None:
         if not event.keeps_conversation:

@@ -11,12 +11,15 @@ is released, so that `recover` may follow at once. A commit that is under way en
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from threading import Thread
 from typing import Final, TypeVar
 
 from turnledger.ledger.errors import error_text
-from turnledger.runtime.agent.run_control import RunCancelled, RunControl, in_thread
+from turnledger.runtime.agent.run_control import RunCancelled, RunControl, new_thread
 from turnledger.runtime.agent.tools.async_calls import on_loop
 
 R = TypeVar("R")
@@ -35,7 +38,9 @@ async def run_async(work: Callable[[], R]) -> R:
         with on_loop(loop):
             return control.run(work)
 
-    outcome = asyncio.wrap_future(in_thread(run, "turnledger-run"))
+    ended, thread = new_thread(run, "turnledger-run")
+    _starter().submit(_start, thread, ended)
+    outcome = asyncio.wrap_future(ended)
     try:
         return await asyncio.shield(outcome)
     except asyncio.CancelledError as cancelled:
@@ -74,6 +79,23 @@ async def stream_async(
     finally:
         task.cancel()
         await _ended(task)
+
+
+@cache
+def _starter() -> ThreadPoolExecutor:
+    """Starts threads: each start waits for the new thread, and would hold the event loop up."""
+    return ThreadPoolExecutor(1, "turnledger-starter")
+
+
+# A process that was forked has the executor without its thread.
+os.register_at_fork(after_in_child=_starter.cache_clear)
+
+
+def _start(thread: Thread, ended: Future[R]) -> None:
+    try:
+        thread.start()
+    except BaseException as error:  # the process may have no more threads
+        ended.set_exception(error)
 
 
 class _End:

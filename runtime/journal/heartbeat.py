@@ -1,22 +1,78 @@
-"""Lease heartbeats: a background thread prolongs a claim while its worker runs the run."""
+"""Lease heartbeats: prolong a claim in the background while its worker runs the run.
+
+One thread of the process knows when each is due, so that a short run starts none. A heartbeat
+itself has a thread for as long as it takes: a store that does not answer delays its own claims,
+and no others.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from threading import Event, Thread
+from math import inf
+from threading import Condition, Lock, Thread
 from types import TracebackType
 from uuid import UUID
 
 from turnledger.ledger import Claim, Clock, Ledger, StaleEpochError, TurnledgerError, new_run_id
 from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import Declarations
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 
 LEASE = timedelta(seconds=60)
 logger = logger_of("turnledger.lease")
+
+
+class _Timer:
+    """Has heartbeats made when they are due; its thread is started with the first of them."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._due: dict[LeaseHeartbeat, float] = {}
+        # When the thread wakes up by itself.
+        self._wakes = inf
+        self._thread: Thread | None = None
+
+    def add(self, heartbeat: LeaseHeartbeat, seconds: float) -> None:
+        """Have a heartbeat made after so many seconds."""
+        with self._changed:
+            due = self._due[heartbeat] = time.monotonic() + seconds
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = Thread(target=self._run, name="turnledger-lease", daemon=True)
+                self._thread.start()
+            elif due < self._wakes:
+                self._changed.notify()
+
+    def remove(self, heartbeat: LeaseHeartbeat) -> None:
+        with self._changed:
+            self._due.pop(heartbeat, None)
+
+    def _run(self) -> None:
+        while True:
+            for one in self._next():
+                Thread(target=one.beat, name="turnledger-heartbeat", daemon=True).start()
+
+    def _next(self) -> list[LeaseHeartbeat]:
+        """Wait until some are due, and take them."""
+        with self._changed:
+            while not (due := [one for one, at in self._due.items() if at <= time.monotonic()]):
+                self._wakes = min(self._due.values(), default=inf)
+                rest = self._wakes - time.monotonic()
+                self._changed.wait(None if rest == inf else max(rest, 0))
+            self._wakes = 0  # it looks again before it waits
+            for one in due:
+                del self._due[one]
+            return due
+
+
+_TIMER = _Timer()
+# A process that was forked has neither the thread nor its claims, and perhaps a held lock.
+os.register_at_fork(after_in_child=_TIMER.__init__)  # type: ignore[misc]
 
 
 class LeaseHeartbeat:
@@ -28,13 +84,16 @@ class LeaseHeartbeat:
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
-        self._over = Event()
+        # Held while a heartbeat is made.
+        self._beating = Lock()
+        self._over = False
         self.lost = False
-        self._thread = Thread(target=self._beat, name="turnledger-lease", daemon=True)
 
-    def _beat(self) -> None:
-        # Three times in a lease of `ttl` microseconds: one heartbeat may fail or be late.
-        while not self._over.wait(self._claim.ttl / 3e6):
+    def beat(self) -> None:
+        """Prolong the claim, and have that done again; nothing after the block."""
+        with self._beating:
+            if self._over:
+                return
             try:
                 self._claim.heartbeat()
             except StaleEpochError:
@@ -45,9 +104,14 @@ class LeaseHeartbeat:
                 logger.warning(
                     "could not prolong the lease of run %s: %s", self._claim.run_id, error
                 )
+            self._wait()
+
+    def _wait(self) -> None:
+        # Three times in a lease of `ttl` microseconds: one heartbeat may fail or be late.
+        _TIMER.add(self, self._claim.ttl / 3e6)
 
     def __enter__(self) -> LeaseHeartbeat:
-        self._thread.start()
+        self._wait()
         return self
 
     def __exit__(
@@ -56,10 +120,12 @@ class LeaseHeartbeat:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._over.set()
-        self._thread.join()
+        with self._beating:
+            self._over = True
+        _TIMER.remove(self)
         try:
-            self._claim.release()
+            with at_the_disk():
+                self._claim.release()
         except TurnledgerError as trouble:
             # What was done under the claim is on disk, and its lease expires by itself.
             logger.warning("could not release the lease of run %s: %s", self._claim.run_id, trouble)
@@ -94,7 +160,8 @@ def claimed(
             journal reads the run.
     """
     if claim is None:
-        claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
+        with at_the_disk():
+            claim = ledger.claim(run, worker=worker_name(ledger), ttl=lease)
     with LeaseHeartbeat(claim) as heartbeat:
         journal = Journal(
             ledger,

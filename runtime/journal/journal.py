@@ -46,6 +46,7 @@ from turnledger.projections import Declarations, RunState
 from turnledger.projections.projection import tags_of
 from turnledger.runtime.agent.models.limits import TurnLimit
 from turnledger.runtime.agent.prompts.override_texts import RecordedPrompt
+from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import ProgressState
 
@@ -436,13 +437,15 @@ class Journal:
         for attempt in range(1, ATTEMPTS + 1):
             version = self._committed.version
             try:
-                return self.ledger.append(
-                    self.run_id,
-                    [one.entry for one in self._pending[:count]],
-                    expected_version=version or NEW,
-                    epoch=self.claim.epoch if self.claim is not None else None,
-                    blobs=blobs,
-                ).records
+                # Runs that wait for the disk together share one flush of it.
+                with at_the_disk():
+                    return self.ledger.append(
+                        self.run_id,
+                        [one.entry for one in self._pending[:count]],
+                        expected_version=version or NEW,
+                        epoch=self.claim.epoch if self.claim is not None else None,
+                        blobs=blobs,
+                    ).records
             except ConcurrentAppendError:
                 # Others may comment on a claimed run and decide about calls in doubt: what is
                 # pending goes on top of that, and keeps its ids.

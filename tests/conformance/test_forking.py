@@ -154,18 +154,20 @@ def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID)
 
 
 def test_the_middle_of_a_commit_is_no_place_to_fork(ledger: Ledger) -> None:
-    """`at` must end a commit; in a child's own part too."""
+    """`at` must end a commit, in a child's own part too; the error names the nearest that do."""
     run = new_run_id()
     ledger.append(run, notes(3), NEW)
     ledger.append(run, notes(2), 3)
-    for at in (1, 2, 4):
-        with pytest.raises(ForkPointError, match="middle of a commit"):
+    for at, nearest in ((1, (3,)), (2, (3,)), (4, (3, 5))):
+        with pytest.raises(ForkPointError, match="middle of a commit") as refused:
             ledger.fork(run, at)
+        assert refused.value.nearest == nearest
     child = ledger.fork(run, 3)
     ledger.append(child, notes(2), ANY)
-    for at in (1, 2, 5):
-        with pytest.raises(ForkPointError, match="middle of a commit"):
+    for at, nearest in ((1, (3,)), (2, (3,)), (5, (4, 6))):
+        with pytest.raises(ForkPointError, match="middle of a commit") as refused:
             ledger.fork(child, at)
+        assert refused.value.nearest == nearest
     for at in (3, 4, 6):
         ledger.fork(child, at)
     assert ledger.verify_all().ok

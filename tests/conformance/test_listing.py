@@ -14,6 +14,7 @@ from turnledger.ledger import (
     ANY,
     NEW,
     EvaluationStarted,
+    InvalidRunIdError,
     Ledger,
     RunCompleted,
     RunFailed,
@@ -60,6 +61,31 @@ def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
     runs = begin(ledger, 5)
     ledger.append(runs[0], note(), ANY)
     assert ids(ledger.runs()) == runs[::-1]
+
+
+def test_runs_are_found_by_the_beginning_or_the_end_of_their_id(ledger: Ledger) -> None:
+    """In any case, with hyphens or without, newest first; what is no part of an id is refused."""
+    texts = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-0000-774b-bcce-b302099a01ab")
+    runs = [UUID(text) for text in texts]
+    for run in runs:
+        ledger.append(run, RunStarted(tags={"team": "red"}), NEW)
+    for part, found in (
+        ("01890a5d-ac96", runs[:1]),
+        ("01890A5DAC96", runs[:1]),
+        (texts[1], runs[1:]),
+        ("774b-bcce-b302099a8057", runs[:1]),
+        ("774bbcceb302099a8057", runs[:1]),
+        ("57", runs[:1]),
+        ("01890a5d", runs[::-1]),
+        ("ac96", []),
+        ("b", runs[1:]),
+    ):
+        assert ids(ledger.runs(id_part=part)) == found, part
+    assert ids(ledger.runs(id_part="01890a5d", limit=1)) == runs[1:]
+    assert ids(ledger.runs(id_part="57", tags={"team": "blue"})) == []
+    for part in ("", "-", "xyz", "%", "_", "0" * 33):
+        with pytest.raises(InvalidRunIdError, match="part of a run id"):
+            list(ledger.runs(id_part=part))
 
 
 def test_an_info_holds_what_the_index_knows(ledger: Ledger) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from uuid import UUID
 
 import pytest
 
-from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes
+from tests.e2e.driving import NOBODY, PROGRAM, InProcess, Processes, on_a_terminal, tamper
+from tests.e2e.stories import record, story
 from tests.unit.runtime.clocks import StandingClock
+from turnledger.adapters.cli.inspect import runs as listing
 from turnledger.ledger import (
     NEW,
     CustomEvent,
@@ -131,7 +134,9 @@ def test_runs_chooses(cli: InProcess, run: UUID, arguments: tuple[str, ...], cou
     """`runs` filters by status, tag, prompt and time, the same in every format."""
     assert len(cli("runs", *arguments, "-o", "jsonl").lines) == count
     assert len(cli("runs", *arguments, "-o", "json").json) == count
-    assert len(cli("runs", *arguments).out.splitlines()) == 1 + count
+    table = cli("runs", *arguments)
+    assert len(table.out.splitlines()) == (1 + count if count else 0)
+    assert ("No runs found." in table.err) == (count == 0)
 
 
 def test_runs_says_when_there_are_more(cli: InProcess) -> None:
@@ -149,10 +154,71 @@ def test_runs_shows_a_run_that_has_been_quiet_for_long(cli: InProcess) -> None:
     """A tool that does not come back, or a worker that is gone, is seen in the list."""
     with Ledger.open(cli.db, clock=StandingClock()) as ledger:
         ledger.append(new_run_id(), RunStarted(), NEW)
-    assert "running, quiet" in cli("runs").out
+    assert re.search(r"\bquiet \d+[dy]\b", cli("runs").out)
     with cli.ledger() as ledger:
         ledger.append(next(ledger.runs()).run_id, CustomEvent(kind="a.b"), 1)
     assert "quiet" not in cli("runs").out
+
+
+def cells(cli: InProcess, run: object) -> dict[str, str]:
+    """The cells of a run in the table of runs, by heading; cells here have no spaces."""
+    heading, *lines = cli("runs").out.splitlines()
+    starts = [match.start() for match in re.finditer(r"\S+", heading)]
+    line = next(line for line in lines if line.startswith(str(run)))
+    # Numbers are on the right of their columns.
+    words = dict.fromkeys(heading.split(), "")
+    for match in re.finditer(r"\S+", line):
+        place = max(n for n, start in enumerate(starts) if start < match.end())
+        words[heading.split()[place]] = match[0]
+    return words
+
+
+def test_runs_adds_up_tokens_and_time(cli: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run's own calls: a fork's parent has its own. Of a long run they are not known."""
+    run = record(cli, story())
+    with cli.ledger() as ledger:
+        fork = ledger.fork(run, 10)
+    assert cells(cli, run) | {"started": ""} == {
+        "run": str(run),
+        "status": "completed",
+        "prompt": "demo/trip",
+        "started": "",
+        "events": "19",
+        "tokens": "165",
+        "took": "18.00s",
+        "tags": "team=blue",
+    }
+    assert (cells(cli, fork)["tokens"], cells(cli, fork)["took"]) == ("0", "")
+    monkeypatch.setattr(listing, "MOST_READ_OF_ONE", 18)
+    assert cells(cli, run)["tokens"] == ""
+    monkeypatch.setattr(listing, "MOST_READ_OF_ONE", 19)
+    monkeypatch.setattr(listing, "MOST_READ", 19)
+    assert (cells(cli, fork)["tokens"], cells(cli, run)["tokens"]) == ("0", "")
+
+
+def test_log_has_a_summary_of_each_event(cli: InProcess) -> None:
+    """Who said what, and which call; of an event that can't be read, its data."""
+    run = record(cli, story())
+    lines = [line.split("Z  ")[1] for line in cli("log", run).out.splitlines()]
+    assert lines[3] == "message.appended       user: How is Lisbon?"
+    assert lines[5].startswith("message.appended       assistant: Let me look. weather(")
+    assert lines[8].endswith("c1 tool: 21 degrees\\nand sunny")
+    assert lines[9] == "tool_call.completed    c1 name=weather value=21"
+    tamper(cli.db, "UPDATE events SET data = ? WHERE version = 10", '{"odd": "\\u001b[31m"}')
+    damaged = cli("log", run)
+    assert damaged.code == 0
+    assert damaged.out.splitlines()[9].endswith('tool_call.completed    {"odd": "\\u001b[31m"}')
+
+
+def test_log_is_coloured_by_kind(processes: Processes, cli: InProcess) -> None:
+    """Tools are yellow, what failed is red, on a terminal; the date stands above."""
+    run = record(cli, story())
+    _, shown = on_a_terminal(processes, "log", run)
+    lines = shown.decode().split("\r\n")
+    assert "2023-11-14 (UTC)" in lines[0]
+    assert "\x1b[33mtool_call.started" in lines[8]
+    assert "\x1b[31mtool_call.failed" in lines[13]
+    assert "22:13:20" in lines[1]
 
 
 def test_show_says_what_is_known_of_a_run(cli: InProcess, run: UUID) -> None:
@@ -196,7 +262,7 @@ def test_an_unknown_version_exits_3(cli: InProcess, run: UUID) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("log", "abc"),
+        ("log", "no-run"),
         ("log", NOBODY, "--type", "tool_call.starte"),
         ("log", NOBODY, "--after", "-1"),
         ("log", NOBODY, "-f", "--reverse"),
@@ -215,7 +281,10 @@ def test_usage_errors_exit_2(cli: InProcess, run: UUID, arguments: tuple[str, ..
     """A command line that makes no sense exits with 2 and says why on stderr."""
     done = cli(*arguments)
     assert (done.code, done.out) == (2, "")
-    assert "Error:" in done.err
+    if arguments[-2:] == ("-o", "json"):
+        assert json.loads(done.err)["error"] == "UsageError"
+    else:
+        assert "Error:" in done.err
 
 
 def test_reading_creates_nothing(cli: InProcess) -> None:

@@ -179,7 +179,7 @@ def test_a_decision_is_what_becomes_of_the_call(
     assert cli("resolve", run, "p2", *decision).code == 0
     table = cli("recover", run, "--app", APP)
     assert table.code == 0
-    assert "recovered" in table.out
+    assert "completed" in table.out
     assert "\x1b" not in table.out
     assert bank.read_text() == paid
     with Ledger.open(db) as ledger:
@@ -367,21 +367,21 @@ def test_resolve_refuses_a_run_that_a_worker_has(
         assert ledger.head(run) == head
 
 
-def test_a_refused_run_yes_leaves_no_consent(
+def test_a_refused_yes_leaves_no_consent(
     cli: InProcess, killed: Callable[..., UUID], bank: Path
 ) -> None:
     """No app, a claimed run or a prompt that fails: the next `recover --all` does not pay."""
     run = killed(amount=13)
-    assert cli("run", run, "--app", "tests.nowhere:loop", "--yes").code == 2
-    assert cli("run", run, "--app", f"{MODULE}:no_loop", "--yes").code == 2
+    assert cli("recover", run, "--app", "tests.nowhere:loop", "--yes").code == 2
+    assert cli("recover", run, "--app", f"{MODULE}:no_loop", "--yes").code == 2
     with pytest.raises(ZeroDivisionError):
-        cli("run", run, "--app", APP, "--yes", AGENT_BROKEN="1")
+        cli("recover", run, "--app", APP, "--yes", AGENT_BROKEN="1")
     with cli.ledger() as ledger, ledger.claim(run, worker="other"):
-        assert cli("run", run, "--app", APP, "--yes").code == 7
+        assert cli("recover", run, "--app", APP, "--yes").code == 7
     assert cli("pending", run, "-o", "json").json[0]["decision"] is None
     assert cli("recover", "--all", "--app", APP).code == 8
     assert bank.read_text() == "p1\n"
-    assert cli("run", run, "--app", APP, "--yes").code == 0
+    assert cli("recover", run, "--app", APP, "--yes").code == 0
     assert bank.read_text() == "p1\np2\n"
 
 

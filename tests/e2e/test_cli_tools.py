@@ -66,7 +66,11 @@ def test_tools_shows_how_calls_stand(
     calls = cli("tools", run, "--at", version, "-o", "json").json
     assert [(c["call_id"], c["status"], c["attempts"]) for c in calls] == expected
     assert cli("tools", run, "--at", version, "-o", "jsonl").lines == calls
-    rows = table(cli("tools", run, "--at", version).out)
+    shown = cli("tools", run, "--at", version)
+    if not expected:
+        assert (shown.out, shown.err) == ("", "The run has called no tool.\n")
+        return
+    rows = table(shown.out)
     assert rows[0] == ["call", "name", "status", "attempts", "took", "arguments", "result"]
     assert [(row[0], row[2], int(row[3])) for row in rows[1:]] == expected
 

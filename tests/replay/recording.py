@@ -34,6 +34,7 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     ModelCallFailed,
+    OutputRejected,
     PromptOverrideCleared,
     PromptOverrideSet,
     PromptTagMoved,
@@ -419,6 +420,37 @@ def chat(script: Script) -> None:
         before = turn
 
 
+def accepted_prompt_and_rejected_output(script: Script) -> None:
+    """Killed in a tool; recovered under another prompt, whose output is asked for again."""
+    script.begin()
+    script.evaluate(user="When is high tide?")
+    script.checkpoint("initialized")
+    script.reply("", ("call-1", "search", "{}"))
+    script.start("call-1", "search")
+    before = script.evaluation_id
+    script.claim("worker-2")
+    at = script.ledger.head(script.run_id)
+    script.commit(
+        RunResumed(attempt=1, from_version=at, catalogue=5, prompt="accepted", prompt_by="ann")
+    )
+    script.evaluate("tell", number=2, after=before, accepted=True, accepted_by="ann")
+    script.commit(ToolCallInDoubt(**script.of_call("call-1", "search"), reason="interrupted"))
+    script.start("call-1", "search", attempt=2)
+    script.result("call-1", "search", "04:12", attempt=2)
+    wrong = script.reply("At 04:12.")
+    asked = script.message("user", "Your answer is not JSON. Answer again.")
+    script.commit(
+        OutputRejected(
+            evaluation_id=script.evaluation_id,
+            message_id=wrong.message.message_id,
+            asked_id=asked.message.message_id,
+            error='expected one JSON object, got text "At 04:12."',
+        ),
+        asked,
+    )
+    script.finish(script.reply('{"at":"04:12"}'), {"at": "04:12"})
+
+
 KINDS: dict[str, Callable[[Script], None]] = {
     made.__name__.replace("_", "-"): made
     for made in (
@@ -439,6 +471,7 @@ KINDS: dict[str, Callable[[Script], None]] = {
         restored_state,
         overridden_prompt,
         chat,
+        accepted_prompt_and_rejected_output,
     )
 }
 

@@ -147,6 +147,7 @@ class Script:
         number: int = 1,
         overrides: UsedOverrides | None = None,
         after: str = "",
+        **accepted: Any,
     ) -> None:
         self.evaluation_id, self.sequence, self.turn = f"evaluation-{number}", 0, 0
         self.commit(
@@ -160,6 +161,7 @@ class Script:
                 adapter="scripted",
                 overrides=overrides,
                 after=after,
+                **accepted,
             ),
             self.message("system", f"You {key} questions. Be brief.", prompt_key=key),
             *([self.message("user", user)] if user else []),

@@ -8,6 +8,7 @@ import pytest
 
 from docs import generate
 from turnledger.adapters.cli import turnledger
+from turnledger.adapters.cli.shared.command import COMMON
 from turnledger.ledger.errors import TurnledgerError
 from turnledger.ledger.events.types import Event
 
@@ -20,14 +21,18 @@ def test_page_is_current(name: str) -> None:
 
 
 def test_every_command_is_on_its_page() -> None:
-    """No command, option or argument is missing from the reference."""
+    """No command, option or argument is missing from the reference; common options are at its
+    beginning, and only there."""
     page = (generate.FOLDER / "reference/commands.md").read_text()
+    beginning = page.partition("\n## ")[0]
     for name, command in turnledger.load_all().items():
-        section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+        section = page.partition(f"\n### {name}\n")[2].partition("\n### ")[0].partition("\n## ")[0]
         assert f"turnledger {name} " in section
         for param in command.params:
             for spelling in param.opts if param.param_type_name == "option" else ():
-                assert f"`{spelling}`" in section, f"{name} {spelling}"
+                is_common = param.name in COMMON
+                assert (f"`{spelling}`" in section) != is_common, f"{name} {spelling}"
+                assert not is_common or f"`{spelling}`" in beginning
 
 
 def test_every_event_is_on_its_page() -> None:

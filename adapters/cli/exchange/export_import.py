@@ -17,7 +17,7 @@ from turnledger.adapters.cli.exchange.transcripts import (
     take_transcripts,
     write_transcripts,
 )
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer, report
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_path, written
@@ -31,13 +31,12 @@ from turnledger.ledger.integrity.signing import read_public_key
 
 
 @command(
-    without=("output",),
     example="""\
-turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 -O run.jsonl
+turnledger export 099a8057 -O run.jsonl
 turnledger export --all | turnledger import --db copy.db -
 turnledger export --all --seal seal.json -O runs.jsonl
-turnledger export --format anthropic 01890a5d-ac96-774b-bcce-b302099a8057 -O body.json
-turnledger export 01890a5d-ac96-774b-bcce-b302099a8057 --test tests/test_bug.py --app shop:loop""",
+turnledger export --format anthropic 099a8057 -O body.json
+turnledger export 099a8057 --test tests/test_bug.py --app shop:loop""",
 )
 @click.argument("runs", type=RUN, nargs=-1, metavar="RUN...")
 @flag("--all", "everything", help="All runs of the ledger.")
@@ -103,7 +102,8 @@ def export(
     """Export runs as JSON lines, provider requests or a test.
 
     An export includes digests, ancestors and blobs. The same runs give the same bytes from
-    any ledger: positions are left out, since an import assigns new ones. -o does not apply.
+    any ledger: positions are left out, since an import assigns new ones. With -o json the
+    summary on stderr is JSON.
 
     With --seal, the export contains the whole seal, including the ids of the ledger's other
     runs, and nothing else of them. Exits with 5 if the runs don't match it, and with --all
@@ -167,9 +167,11 @@ def _export_runs(
                     ledger, out, runs, seal=seal, progress=progress, on_damage=skipped
                 ),
             )
-    say(f"Exported {totals.runs} runs, {totals.records} records, {totals.blobs} blobs.")
+    text = f"Exported {totals.runs} runs, {totals.records} records, {totals.blobs} blobs."
     if seal is not None:
-        say(f"With the seal of {seal.sealed_at}, {_signature(seal)}.")
+        text += f"\nWith the seal of {seal.sealed_at}, {_signature(seal)}."
+    counts = {name: getattr(totals, name) for name in ("runs", "records", "blobs")}
+    report(text, {**counts, "sealed_at": seal and seal.sealed_at})
     finish(skipped.code if skipped is not None else ExitCode.OK)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
-from turnledger.adapters.cli.shared.command import finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import fail, finish, open_ledger, printer, report
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.files import read_whole, written
@@ -38,10 +38,9 @@ def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path 
         try:
             count = written(output_file, lambda out: _write_lines(out, map(encode, documents)))
         except EvaluationNotFoundError as error:
-            say(f"Error: {error}")
-            finish(ExitCode.NOT_FOUND)
-            return
-    say(f"Exported {count} {'conversation' if count == 1 else 'conversations'}.")
+            fail(str(error), ExitCode.NOT_FOUND)
+    text = f"Exported {count} {'conversation' if count == 1 else 'conversations'}."
+    report(text, {"conversations": count})
     finish(skipped.code)
 
 
@@ -77,7 +76,8 @@ def take_transcripts(file: BinaryIO, wire: str) -> None:
     with open_ledger(create=True) as ledger:
         imported = import_transcripts(ledger, plans)
     out = printer()
-    out.listing(imported, ("run", "from", "outcome", "turns", "repairs", "notes"), _row)
+    headings = ("run", "from", "outcome", "turns", "repairs", "notes")
+    out.listing(imported, headings, _row, nothing="The file has no transcript.")
     out.flush()
     if out.form is Format.TABLE:
         for one in imported:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer, redactor
+from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import (
     Printer,
@@ -21,7 +21,7 @@ from turnledger.adapters.cli.shared.output import (
     say,
     shortened,
 )
-from turnledger.adapters.cli.shared.parameters import RUN, flag
+from turnledger.adapters.cli.shared.parameters import OTHER_RUN, RUN, flag
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger
 from turnledger.projections import Comparison, compare
@@ -54,12 +54,12 @@ def as_versions(text: str) -> tuple[int, int]:
 @command(
     "compare",
     example="""\
-turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11
-turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-5b1f0c2e7a11 \\
+turnledger compare 099a8057 0c2e7a11
+turnledger compare 099a8057 0c2e7a11 \\
     --other-db yesterday.db --state 12:14""",
 )
 @click.argument("run1", type=RUN)
-@click.argument("run2", type=RUN)
+@click.argument("run2", type=OTHER_RUN)
 @flag("--all", "everything", help="Also list events that are equal, and bookkeeping.")
 @click.option(
     "--state",
@@ -68,7 +68,9 @@ turnledger compare 01890a5d-ac96-774b-bcce-b302099a8057 01890a5e-3f1c-7a02-9d64-
     metavar="V1:V2",
     help="Compare the state of RUN1 at V1 with that of RUN2 at V2.",
 )
-@click.option("--other-db", metavar="URL", help="Ledger of RUN2. Default: that of RUN1.")
+@click.option(
+    "--other-db", metavar="URL", is_eager=True, help="Ledger of RUN2. Default: that of RUN1."
+)
 def compare_command(
     run1: UUID,
     run2: UUID,
@@ -87,7 +89,7 @@ def compare_command(
         ledger = stack.enter_context(open_ledger())
         other = None
         if other_db is not None:
-            other = stack.enter_context(Ledger.open(other_db, create=False, redactor=redactor()))
+            other = stack.enter_context(open_ledger(url=other_db))
         if versions is not None:
             same = _states(ledger, run1, run2, versions, other)
         else:

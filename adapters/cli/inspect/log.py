@@ -19,7 +19,7 @@ import click
 
 from turnledger.adapters.cli.inspect.runs import show_run
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer, silence_stdout
-from turnledger.adapters.cli.shared.output import Format, Printer, line_width, shortened
+from turnledger.adapters.cli.shared.output import Format, Printer, line_width, short_id
 from turnledger.adapters.cli.shared.parameters import (
     TYPE,
     flag,
@@ -27,12 +27,29 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
     version_option,
 )
+from turnledger.adapters.cli.shared.table_layout import cell_width, cut
 from turnledger.adapters.cli.shared.views import RecordView, view_of
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Ledger, Record
+from turnledger.ledger.errors import DAMAGE
 
 # Seconds between two reads of a followed run, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.005, 0.1
+# Width of the types of events, and least width of a summary.
+WIDEST_TYPE, SHORTEST = 21, 16
+# Colours by the first word of a type.
+STYLES = {
+    "run": "bold blue",
+    "evaluation": "blue",
+    "message": "cyan",
+    "model": "magenta",
+    "tool_call": "yellow",
+    "approval": "bold yellow",
+    "output": "red",
+    "checkpoint": "dim",
+    "slice": "green",
+    "state": "green",
+}
 
 _types = click.option(
     "--type",
@@ -47,8 +64,8 @@ _follow = flag("-f", "--follow", help="Keep printing new events, of any process,
 
 @command(
     example="""\
-turnledger log 01890a5d-ac96-774b-bcce-b302099a8057 --type 'tool_call.*'
-turnledger log 01890a5d-ac96-774b-bcce-b302099a8057 -f -o jsonl""",
+turnledger log 099a8057 --type 'tool_call.*'
+turnledger log 099a8057 -f -o jsonl""",
 )
 @run_argument
 @version_option("--after", default=0, help="Only versions above N.")
@@ -76,7 +93,8 @@ def log(
             records = follow_run(ledger, run, after, until, stop)
         else:
             records = ledger.read(run, after, until, backwards=reverse)
-        out.many(_views(records, types), lambda v: _line(v, whole_ledger=False), flush=follow)
+        empty = not types and not after and until is None
+        _print(out, _chosen(records, types), whole_ledger=False, follow=follow, empty=empty)
 
 
 @command(example="turnledger tail -f -o jsonl --type run.completed")
@@ -96,13 +114,14 @@ def tail(after: int, types: tuple[str, ...], follow: bool) -> None:
         ledger = stack.enter_context(open_ledger())
         stop = stack.enter_context(until_stopped()) if follow else None
         records = ledger.tail(after, follow=follow, stop=stop)
-        out.many(_views(records, types), lambda v: _line(v, whole_ledger=True), flush=follow)
+        empty = not types and not after
+        _print(out, _chosen(records, types), whole_ledger=True, follow=follow, empty=empty)
 
 
 @command(
     example="""\
-turnledger show 01890a5d-ac96-774b-bcce-b302099a8057
-turnledger show 01890a5d-ac96-774b-bcce-b302099a8057 3""",
+turnledger show 099a8057
+turnledger show 099a8057 3""",
 )
 @run_argument
 @click.argument("version", type=number_from(1), required=False)
@@ -120,20 +139,84 @@ def _check_follow(out: Printer, follow: bool) -> None:
         raise click.UsageError("-o json can't be combined with --follow: use -o jsonl.")
 
 
-def _views(records: Iterable[Record], types: tuple[str, ...]) -> Iterator[RecordView]:
+def _chosen(records: Iterable[Record], types: tuple[str, ...]) -> Iterator[Record]:
     for record in records:
         if not types or any(fnmatchcase(record.tag, pattern) for pattern in types):
-            yield view_of(record)
+            yield record
 
 
-def _line(view: RecordView, *, whole_ledger: bool) -> str:
-    """A record on one line, its data cut to the line's width."""
-    place = f"{view.position:>8}  {view.run_id}  " if whole_ledger else ""
-    text = f"{place}{view.version:>6}  {view.recorded_at}  {visible(view.type):<22}  "
-    room = max(line_width() - len(text), 20)
-    # Cut before and after: sanitizing makes text longer.
-    data = visible(bytes(view.data)[: room * 4].decode("utf-8", "ignore"))
-    return text + shortened(data, room)
+def _print(
+    out: Printer, records: Iterable[Record], *, whole_ledger: bool, follow: bool, empty: bool
+) -> None:
+    """Print records as JSON, or as a line each.
+
+    Args:
+        out: Prints them.
+        records: Those to print.
+        whole_ledger: Whether they are of several runs.
+        follow: Flush after each.
+        empty: Whether nothing was left out: then the ledger itself is empty.
+    """
+    if out.form is Format.TABLE:
+        nothing = "" if follow else "No events yet." if empty else "No such events."
+        out.many(records, _Lines(out, whole_ledger).show, nothing=nothing, flush=follow)
+    else:
+        out.many(map(view_of, records), flush=follow)
+
+
+class _Lines:
+    """Prints records as lines: place, time, type and a summary, cut to the line's width.
+
+    On a terminal the time is that of day (UTC), under a line with the date; ids are short, and
+    positions are left out.
+    """
+
+    def __init__(self, out: Printer, whole_ledger: bool) -> None:
+        self._out = out
+        self._whole_ledger = whole_ledger
+        self._day = ""
+
+    def show(self, record: Record) -> None:
+        view = view_of(record)
+        day, time = view.recorded_at[:10], view.recorded_at
+        if self._out.fits:
+            if day != self._day:
+                self._out.styled((f"{day} (UTC)", "dim"))
+                self._day = day
+            time = time[11:19]
+        head = f"{self._place(view)}{view.version:>6}  {time}  "
+        tag = f"{visible(view.type):<{WIDEST_TYPE}}"
+        room = max(line_width() - cell_width(head + tag) - 2, SHORTEST)
+        style = _style(view.type)
+        parts = [(f"{head}", "dim"), (tag, style), (f"  {cut(_summary(record, room), room)}", "")]
+        if style == "dim":
+            parts[2] = (parts[2][0], style)
+        self._out.styled(*parts)
+
+    def _place(self, view: RecordView) -> str:
+        if not self._whole_ledger:
+            return ""
+        if self._out.fits:
+            return short_id(view.run_id)
+        return f"{view.position:>8}  {view.run_id}  "
+
+
+def _summary(record: Record, room: int) -> str:
+    """A record in one line; of one that can't be decoded, its data."""
+    from turnledger.projections.comparison.normalize import event_line  # slow to import
+
+    try:
+        return visible(event_line(record.event, room))
+    except DAMAGE:
+        # Cut before, as sanitizing makes text longer.
+        return visible(record.row.data[: room * 4])
+
+
+def _style(tag: str) -> str:
+    """The colour of a type of event: by its family, red if something failed."""
+    if tag.endswith(("failed", "in_doubt", "rejected")):
+        return "red"
+    return STYLES.get(tag.partition(".")[0], "")
 
 
 # --- following new events -----------------------------------------------------------

@@ -15,7 +15,7 @@ from uuid import UUID
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, fail, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import Format, Printer, say
 from turnledger.adapters.cli.shared.parameters import at_option, run_argument
@@ -42,8 +42,8 @@ CALL = "yellow"
 
 @command(
     example="""\
-turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057
-turnledger messages 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 -o jsonl""",
+turnledger messages 099a8057
+turnledger messages 099a8057 --at 12 -o jsonl""",
 )
 @run_argument
 @at_option
@@ -67,9 +67,12 @@ def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
         records_until(ledger, run, at)
         known = one_conversation(ledger, run, evaluation, until=at)
     if evaluation is not None and evaluation not in known.evaluations:
-        say(f"Error: Unknown evaluation {evaluation!r}: run {run} has no such one at that version.")
         _say_evaluations(known, None)
-        finish(ExitCode.NOT_FOUND)
+        fail(
+            f"Unknown evaluation {evaluation!r}: run {run} has no such one at that version.",
+            ExitCode.NOT_FOUND,
+            evaluations=list(known.evaluations),
+        )
     out = printer()
     if out.form is not Format.TABLE:
         out.many(_turns(known))

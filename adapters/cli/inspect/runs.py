@@ -14,15 +14,29 @@ import msgspec
 
 from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
-from turnledger.adapters.cli.shared.output import Format, Printer, print_traceback, say
+from turnledger.adapters.cli.shared.output import (
+    Format,
+    Printer,
+    age_text,
+    print_traceback,
+    say,
+    seconds_text,
+    terminal_width,
+)
 from turnledger.adapters.cli.shared.parameters import as_moment, number_from, tag_option
-from turnledger.ledger import Ledger, RunFailed, RunInfo
+from turnledger.ledger import Ledger, ModelReplied, RunFailed, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
+from turnledger.ledger.errors import DAMAGE
 from turnledger.ledger.runs.index import RunStatus
 
 TABLE_LIMIT = 50
 # Minutes without an event after which a running run is shown as quiet.
 QUIET = 10
+ENDED = ("completed", "failed", "abandoned", "parked")
+# Events that are read at most to add up tokens: of one run, and of all.
+MOST_READ_OF_ONE, MOST_READ = 2_000, 20_000
+# Width of a terminal from which tags are listed.
+WITH_TAGS = 100
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -40,6 +54,7 @@ class RunView(msgspec.Struct, frozen=True):
     started_at: str
     updated_at: str
     digest: str
+    agent: str = ""
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -93,9 +108,12 @@ def runs(
 ) -> None:
     """List runs, newest first.
 
-    A run that is "running, quiet 25 min" has had no event for that long: a tool may be at work
-    (see `turnledger pending`), or its worker is gone. A run whose row in the index is damaged is
-    skipped and named, and the exit code is 5.
+    A run that is "quiet 25m" is running and has had no event for that long: a tool may be at
+    work (see `turnledger pending`), or its worker is gone. TOKENS are those of the run's own
+    model calls, where it has few events; `turnledger usage RUN` tells them of any run. TOOK is
+    the time from the first to the last event of a run that has ended. -o json has more fields,
+    and neither of these two. A run whose row in the index is damaged is skipped and named, and
+    the exit code is 5.
     """
     out, skipped = printer(), SkippedRuns()
     with open_ledger() as ledger:
@@ -109,30 +127,75 @@ def runs(
             on_damage=skipped,
         )
         if out.form is Format.TABLE:
-            _print_table(out, found, limit or TABLE_LIMIT, ledger.clock.micros())
+            _print_table(out, ledger, found, limit or TABLE_LIMIT)
         else:
             out.many(map(run_view, found))
     finish(skipped.code)
 
 
-def _print_table(out: Printer, found: Iterator[RunInfo], limit: int, now: int) -> None:
-    shown = ((run, run_view(run)) for run in islice(found, min(limit, sys.maxsize)))
-    out.rows(
-        ("run", "status", "version", "started", "prompt", "tags"),
+def _print_table(out: Printer, ledger: Ledger, found: Iterator[RunInfo], limit: int) -> None:
+    now, tokens = ledger.clock.micros(), _Tokens(ledger)
+    headings = ("run", "status", "prompt", "started", "events", "tokens", "took", "tags")
+    rows = (
         (
-            (v.run_id, _status(run, now), v.version, v.started_at, v.prompt, _tags(v.tags))
-            for run, v in shown
-        ),
+            run.run_id,
+            _status(run, now),
+            run.prompt,
+            moment_text(to_micros(run.started_at)),
+            run.version,
+            tokens.of(run),
+            _took(run),
+            _tags(run.tags),
+        )
+        for run in islice(found, min(limit, sys.maxsize))
     )
+    # Tags are what a narrow terminal has no room for.
+    count = len(headings) - (out.fits and terminal_width() < WITH_TAGS)
+    out.rows(headings[:count], (row[:count] for row in rows), nothing="No runs found.")
     if next(found, None) is not None:
         say(f"There are more than {limit} runs: see --limit.")
 
 
+class _Tokens:
+    """Token sums of runs, read from their own events: nothing is stored for them.
+
+    A run with many events is left out, and so is every run once a number of events was read, so
+    that the list costs the same in every ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._left = MOST_READ
+
+    def of(self, run: RunInfo) -> int | None:
+        """The sum, without calls that a run shares with its parent; None if it is not known."""
+        events = run.version - run.parent_version
+        if events > min(self._left, MOST_READ_OF_ONE):
+            return None
+        self._left -= events
+        total = 0
+        try:
+            for record in self._ledger.read(run.run_id, run.parent_version, run.version):
+                if record.tag == ModelReplied.tag:
+                    event = record.event
+                    assert isinstance(event, ModelReplied)
+                    total += event.usage.input_tokens + event.usage.output_tokens
+        except DAMAGE:
+            return None  # the list is of the index; `verify` is for the events
+        return total
+
+
 def _status(run: RunInfo, now: int) -> str:
     quiet = (now - to_micros(run.updated_at)) // 60_000_000
-    return (
-        f"running, quiet {quiet} min" if run.status == "running" and quiet >= QUIET else run.status
-    )
+    if run.status != "running" or quiet < QUIET:
+        return run.status
+    return f"quiet {age_text(now, run.updated_at).removesuffix(' ago')}"
+
+
+def _took(run: RunInfo) -> str | None:
+    if run.status not in ENDED:
+        return None
+    return seconds_text((run.updated_at - run.started_at).total_seconds())
 
 
 def show_run(ledger: Ledger, run_id: UUID, out: Printer) -> None:

@@ -58,9 +58,9 @@ def as_pointer(text: str) -> Pointer:
 
 @command(
     example="""\
-turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --at 12
-turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --path /usage/total/calls
-turnledger state 01890a5d-ac96-774b-bcce-b302099a8057 --projection tools --path /0""",
+turnledger state 099a8057 --at 12
+turnledger state 099a8057 --path /usage/total/calls
+turnledger state 099a8057 --projection tools --path /0""",
 )
 @run_argument
 @at_option
@@ -123,8 +123,8 @@ def _nothing_at(path: Pointer, run: UUID, view: str | None = None) -> InvalidInp
 
 @command(
     example="""\
-turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 7 12
-turnledger diff 01890a5d-ac96-774b-bcce-b302099a8057 0 12 -o json > patch.json""",
+turnledger diff 099a8057 7 12
+turnledger diff 099a8057 0 12 -o json > patch.json""",
 )
 @run_argument
 @click.argument("a", type=number_from(0))
@@ -165,8 +165,8 @@ def _line(change: Change, width: int) -> tuple[str, str]:
 
 @command(
     example="""\
-turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /summary/status
-turnledger blame 01890a5d-ac96-774b-bcce-b302099a8057 /history/turns/3 --at 12""",
+turnledger blame 099a8057 /summary/status
+turnledger blame 099a8057 /history/turns/3 --at 12""",
 )
 @run_argument
 @click.argument("pointer", type=as_pointer)

@@ -48,7 +48,7 @@ MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": 
 
 @command(
     example="""\
-turnledger tools 01890a5d-ac96-774b-bcce-b302099a8057 --pending
+turnledger tools 099a8057 --pending
 turnledger tools --all""",
 )
 @optional_run_argument
@@ -78,10 +78,12 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        if len(known.amended):
-            out.rows((*headings, "amended"), map(_amended_row, calls))
-        else:
-            out.rows(headings, map(_call_row, calls))
+        amended = len(known.amended) > 0
+        out.rows(
+            (*headings, "amended") if amended else headings,
+            map(_amended_row if amended else _call_row, calls),
+            nothing="No tool call is open." if pending else "The run has called no tool.",
+        )
         for call in calls:
             print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
@@ -116,7 +118,8 @@ def _print_statistics(out: Printer) -> None:
     with open_ledger() as ledger:
         rows = up_to_date(ledger, ToolStatistics(), skipped).rows
     values = ({"name": name, **row} for name, row in rows.items())
-    out.listing(values, ("name", *COUNTS, "mean", "longest"), _statistics_row)
+    headings = ("name", *COUNTS, "mean", "longest")
+    out.listing(values, headings, _statistics_row, nothing="No tool was called.")
     finish(skipped.code)
 
 
@@ -183,7 +186,7 @@ def _starts_timeline(record: Record) -> bool:
 
 
 @command(
-    example="turnledger timeline 01890a5d-ac96-774b-bcce-b302099a8057",
+    example="turnledger timeline 099a8057",
 )
 @run_argument
 @at_option

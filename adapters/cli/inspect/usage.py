@@ -31,7 +31,7 @@ COUNTS = {
 
 @command(
     example="""\
-turnledger usage 01890a5d-ac96-774b-bcce-b302099a8057
+turnledger usage 099a8057
 turnledger usage --by-day
 turnledger usage -o json""",
 )
@@ -81,6 +81,7 @@ def _print_days(out: Printer) -> None:
         [_day(key, sums) for key, sums in found.rows.items()],
         ("day", "model", "calls", "failed", *COUNTS),
         lambda day: (day["day"], day["model"], day["calls"], day["failed_calls"], *_counts(day)),
+        nothing="No model was called.",
     )
     finish(skipped.code)
 

@@ -121,7 +121,7 @@ def projections() -> None:
     """
     found = [*_views(), *_tables()]
     names = ("name", "kind", "version", "position", "behind", "reads")
-    printer().listing(found, names, lambda thing: [_cell(thing, name) for name in names])
+    printer().listing(found, names, lambda thing: [_cell(thing, n) for n in names], nothing="")
 
 
 def _cell(thing: dict[str, Any], name: str) -> Any:

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import click
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger
+from turnledger.adapters.cli.shared.command import command, fail, open_ledger, report
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import file_option, flag
 from turnledger.adapters.cli.shared.progress import verifying
-from turnledger.ledger import SystemClock
 from turnledger.ledger.integrity.seal import make_seal, seal_lines
 from turnledger.ledger.integrity.signing import new_key, read_signer
 
 
 @command(
-    without=("output",),
     example="""\
 turnledger seal --new-key seal.key > seal.pub
 turnledger seal --key seal.key > seal.json
@@ -44,7 +41,7 @@ def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
 
     A seal lists the head of every run. Kept where writers of the ledger can't change it, it
     lets `verify --seal` find truncated, removed and rewritten runs. About 120 bytes a run.
-    -o does not apply.
+    With -o json the summary on stderr is JSON.
 
     The ledger is verified first, since a seal over damage would vouch for it: exits with 5,
     and seals nothing, if the integrity check fails.
@@ -53,20 +50,27 @@ def seal(key: Path | None, fresh: Path | None, no_verify: bool) -> None:
         if key is not None:
             raise click.UsageError("Give either --key or --new-key.")
         sys.stdout.buffer.write(new_key(fresh))
-        say(f"Created {fresh}. Keep it where writers of the ledger can't read it.")
+        text = f"Created {fresh}. Keep it where writers of the ledger can't read it."
+        report(text, {"private_key": str(fresh)})
         return
     signer = read_signer(key) if key is not None else None
     with open_ledger() as ledger:
         if not no_verify:
             with verifying(ledger) as progress:
-                report = ledger.verify_all(progress)
-            if not report.ok:
-                say("Nothing is sealed, since the integrity check failed:")
-                for problem in report.problems:
-                    say(f"  {problem if problem.run_id else problem.what}")
-                finish(ExitCode.INTEGRITY_FAILURE)
-        made = make_seal(ledger, SystemClock().micros(), signer)
+                found = ledger.verify_all(progress)
+            if not found.ok:
+                problems = [str(p) if p.run_id else p.what for p in found.problems]
+                fail(
+                    "\n  ".join(
+                        ("Nothing is sealed, since the integrity check failed:", *problems)
+                    ),
+                    ExitCode.INTEGRITY_FAILURE,
+                    problems=problems,
+                )
+        made = make_seal(ledger, ledger.clock.micros(), signer)
     sys.stdout.buffer.writelines(seal_lines(made))
-    say(f"Sealed {made.runs} runs, {made.events} events, up to position {made.position}.")
+    text = f"Sealed {made.runs} runs, {made.events} events, up to position {made.position}."
     if signer is None:
-        say("NOT SIGNED: anyone who can change this file can forge it. Sign it with --key.")
+        text += "\nNOT SIGNED: anyone who can change this file can forge it. Sign it with --key."
+    names = ("runs", "events", "position", "signed")
+    report(text, {name: getattr(made, name) for name in names})

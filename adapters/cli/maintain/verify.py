@@ -26,7 +26,7 @@ from turnledger.ledger.integrity.signing import read_public_key
 @command(
     example="""\
 turnledger verify
-turnledger verify 01890a5d-ac96-774b-bcce-b302099a8057 -o json
+turnledger verify 099a8057 -o json
 turnledger verify --seal seal.json --public-key seal.pub""",
 )
 @optional_run_argument
@@ -98,7 +98,7 @@ def _print(report: Report, seal: Seal | None) -> None:
     "rebuild-index",
     example="""\
 turnledger rebuild-index --db runs.db
-turnledger rebuild-index --accept-loss 01890a5d-ac96-774b-bcce-b302099a8057""",
+turnledger rebuild-index --accept-loss 099a8057""",
 )
 @click.option(
     "--accept-loss",

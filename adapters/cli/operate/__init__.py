@@ -1,1 +1,1 @@
-"""Commands that operate runs: pending, resolve, recover, run, abandon, replay."""
+"""Commands that operate runs: pending, resolve, recover, abandon, replay."""

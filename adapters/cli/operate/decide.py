@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 import click
 import msgspec
 
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say, shortened
+from turnledger.adapters.cli.shared.output import run_name, say, shortened
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     optional_run_argument,
@@ -48,23 +48,24 @@ def pending(run: UUID | None) -> None:
 
     Of one run, or of all runs that have not ended. A call that needs approval runs only when a
     person approved it. A call in doubt was started and its outcome is unknown; if its run waits,
-    a person has to decide. Both are decided with `turnledger resolve`.
+    a person has to decide. Both are decided with `turnledger resolve`. -o json has more fields,
+    such as how often a call was started.
     Of all runs, damaged ones are skipped and named, and the exit code is 5.
     """
     skipped = SkippedRuns()
     with open_ledger() as ledger:
         found = [_shown(*one) for one in _unfinished(ledger, run, skipped)]
-    headings = (
-        *("run", "version", "status", "call", "tool", "state", "attempts", "since", "decided"),
-        "arguments",
-    )
-    printer().listing(found, headings, _row)
+    headings = ("run", "version", "call", "tool", "state", "since", "arguments")
+    printer().listing(found, headings, _row, nothing="No tool call is open.")
     finish(skipped.code)
 
 
 def _row(call: dict[str, Any]) -> list[Any]:
-    names = ("run_id", "version", "run_status", "call_id", "name", "status", "attempts")
-    cells = [call[name] for name in (*names, "started_at", "decision")]
+    asked = call["run_status"] == "waiting" and call["status"] in ("started", "in_doubt")
+    waits = ", waits" if asked and not call["decision"] else ""
+    decided = f", decided: {call['decision']}" if call["decision"] else ""
+    cells = [call[name] for name in ("run_id", "version", "call_id", "name")]
+    cells += [call["status"] + waits + decided, call["started_at"]]
     return [*cells, shortened(visible(call["arguments"]), CELL)]
 
 
@@ -106,13 +107,13 @@ def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[
 
 @command(
     example="""\
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed '{"paid": true}'
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --completed --text "Paid 5."
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --failed "the bank refused"
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_7 --retry
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_8 --approve
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_8 --deny "Ask the customer first."
-turnledger resolve 01890a5d-ac96-774b-bcce-b302099a8057 call_8 --edit '{"euros": 5}'""",
+turnledger resolve 099a8057 call_7 --completed '{"paid": true}'
+turnledger resolve 099a8057 call_7 --completed --text "Paid 5."
+turnledger resolve 099a8057 call_7 --failed "the bank refused"
+turnledger resolve 099a8057 call_7 --retry
+turnledger resolve 099a8057 call_8 --approve
+turnledger resolve 099a8057 call_8 --deny "Ask the customer first."
+turnledger resolve 099a8057 call_8 --edit '{"euros": 5}'""",
 )
 @run_argument
 @click.argument("call_id")
@@ -201,10 +202,10 @@ def resolve(
             version = ledger.head(run)
             call = _call_at(ledger, run, call_id, version)
             if shown is not None and _stand(call) != _stand(shown):
-                _refuse(
+                fail(
                     f"Call {visible(call_id)} of run {run} changed since it was shown: it was "
                     f"{_stand(shown)}, and is {_stand(call)} now. Nothing was recorded. Look "
-                    f"again: turnledger tools {run}",
+                    f"again: turnledger tools {run_name(run)}",
                     ExitCode.VERSION_CONFLICT,
                 )
             _check_in_doubt(ledger, run, call)
@@ -227,7 +228,8 @@ def resolve(
             _say_not_carried(ledger, run, carried)
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
-        f"{decision.decision}. Continue the run: turnledger recover {run} --app module:factory"
+        f"{decision.decision}. Continue the run: turnledger recover {run_name(run)} "
+        "--app module:factory"
     )
 
 
@@ -297,18 +299,13 @@ def _call_at(ledger: Ledger, run: UUID, call_id: str, version: int) -> ToolCallV
     found = [call for call in tools.pending() if call.call_id == call_id]
     call = found[-1] if found else tools.get(call_id)
     if call is None:
-        _refuse(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
+        fail(f"Run {run} has no call {visible(call_id)}. {_open_in(tools)}", ExitCode.NOT_FOUND)
     return call
 
 
 def _open_in(tools: ToolsState) -> str:
     known = ", ".join(one.call_id for one in tools.pending()) or "none"
     return f"Calls that have not ended: {visible(known)}."
-
-
-def _refuse(text: str, code: ExitCode) -> NoReturn:
-    say(f"Error: {text}")
-    click.get_current_context().exit(code)
 
 
 def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
@@ -330,7 +327,7 @@ def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
         )
     if call.is_over or call.superseded:
         status = "superseded" if call.superseded else call.status
-        _refuse(
+        fail(
             f"Call {visible(call.call_id)} of run {run} is not in doubt but {status}. "
             + _open_in(fold(ledger.read(run), PendingTools())),
             ExitCode.NOT_FOUND,

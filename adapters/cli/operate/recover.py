@@ -1,4 +1,4 @@
-"""Commands for interrupted runs and forks: recover, run, abandon."""
+"""Commands for interrupted runs and forks: recover, abandon."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from turnledger.adapters.cli.operate.changed_prompt import (
     showing_difference,
 )
 from turnledger.adapters.cli.operate.decide import user_name
-from turnledger.adapters.cli.shared.command import command, finish, open_ledger, printer
+from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.output import line_width, run_name, say, short_id
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     loop_option,
@@ -25,6 +25,7 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
     version_option,
 )
+from turnledger.adapters.cli.shared.table_layout import cut
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
@@ -33,7 +34,6 @@ from turnledger.ledger import (
     Event,
     Ledger,
     RunAbandoned,
-    RunNotFoundError,
     TurnledgerError,
 )
 from turnledger.ledger.errors import error_text
@@ -49,12 +49,13 @@ turns_option = version_option(
 )
 
 
-# --- recover, run, abandon ----------------------------------------------------------
+# --- recover, abandon ---------------------------------------------------------------
 
 
 @command(
     example="""\
-turnledger recover 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
+turnledger recover 099a8057 --app myagent:loop
+turnledger recover @last --app myagent:loop --yes
 turnledger recover --all --app myagent:loop""",
 )
 @optional_run_argument
@@ -62,6 +63,7 @@ turnledger recover --all --app myagent:loop""",
 @loop_option
 @turns_option
 @changed_prompt_options
+@flag("--yes", help="Run calls in doubt again, although they may have happened.")
 def recover(
     run: UUID | None,
     everything: bool,
@@ -70,12 +72,19 @@ def recover(
     recorded_prompt: bool,
     accept_prompt: bool,
     by: str | None,
+    yes: bool,
 ) -> None:
-    """Resume interrupted runs and run them to their end.
+    """Continue interrupted runs and forks, to their end.
 
-    FACTORY is your code: it is called with the ledger and returns the loop. Exits with 7 if
-    another worker holds the run, with 8 if it waits for a decision; with --all with the
-    highest code of all. SIGTERM and Ctrl-C stop it and leave the run resumable.
+    Calls the model and runs tools from the run's last event on. FACTORY is your code: it is
+    called with the ledger and returns the loop. Exits with 7 if another worker holds the run,
+    with 8 if it waits for a decision; with --all with the highest code of all. SIGTERM and
+    Ctrl-C stop it and leave the run resumable.
+
+    A tool call that was open where a fork was made may have happened already: unless it is
+    decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
+    --yes is recorded with the resume, after app, claim and prompt were checked, and holds for
+    this attempt of the run alone: a command that is refused leaves no consent.
 
     A run that was begun with another prompt is refused before anything is written, and the
     difference is shown: its text, and its tools. --recorded-prompt goes on with the recorded
@@ -84,30 +93,39 @@ def recover(
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
+    if everything and yes:
+        raise click.UsageError("--yes needs one run: it is consent to repeat its calls.")
     prompt, chosen_by = choice_of(
         recorded=recorded_prompt, accept=accept_prompt, by=by, one_run=run is not None
     )
     with open_ledger() as ledger, ending_on_sigterm():
-        loop = load_loop(app, ledger)
-        if run is not None:
-            if not ledger.head(run):
-                raise RunNotFoundError(str(run))
-            with showing_difference():
-                response, _ = loop.recover(
-                    run, max_turns=max_turns, prompt=prompt, decided_by=chosen_by
-                )
-            _print(_recovered(run, response), "recovered")
+        if run is None:
+            finish(_recover_all(load_loop(app, ledger), max_turns))
             return
-        finish(_recover_all(loop, max_turns))
+        is_fork = ledger.run(run).kind == "fork"
+        loop = load_loop(app, ledger)
+        if not yes and is_fork and ledger.worker_of(run) is None:
+            _refuse_doubts(run, _in_doubt(ledger, run))
+        decided_by = chosen_by or (user_name() if yes else "")
+        with showing_difference():
+            response, _ = loop.recover(
+                run,
+                max_turns=max_turns,
+                prompt=prompt,
+                retry_in_doubt=yes,
+                decided_by=decided_by,
+            )
+        print_answer(run, response)
 
 
 def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
     """Recover all runs, printing each; the highest exit code of those that failed."""
-    worst, skipped = ExitCode.OK, SkippedRuns()
+    worst, skipped, tried = ExitCode.OK, SkippedRuns(), 0
 
     def each() -> Iterator[dict[str, Any]]:
-        nonlocal worst
+        nonlocal worst, tried
         for found in loop.list_recoverable(on_damage=skipped):
+            tried += 1
             try:
                 response, _ = loop.recover(found, max_turns=max_turns)
                 yield _recovered(found.run_id, response)
@@ -119,7 +137,18 @@ def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
                 say(f"{found.run_id}: {error_text(error)}")
                 worst = max(worst, ExitCode.ERROR)
 
-    printer().many(each(), lambda one: f"{one['run_id']}  {_answer_of(one)}", flush=True)
+    out = printer()
+
+    def show(one: dict[str, Any]) -> None:
+        run_id, answer = one["run_id"], _answer_of(one)
+        if out.fits:
+            run_id = short_id(run_id)
+            answer = cut(answer, line_width() - len(run_id) - 2)
+        out.line(f"{run_id}  {answer}")
+
+    out.many(each(), show, flush=True)
+    if not tried:
+        say("Nothing to recover.")
     return max(worst, skipped.code)
 
 
@@ -130,8 +159,15 @@ def _recovered(run: UUID, response: PromptResponse[Any]) -> dict[str, Any]:
     return {"run_id": str(run), "text": response.text, "output": to_plain(response.output)}
 
 
-def _print(value: dict[str, Any], verdict: str) -> None:
-    out = printer()
+def print_answer(run: UUID, response: PromptResponse[Any], verdict: str = "completed") -> None:
+    """Print a run that has come to its end.
+
+    Args:
+        run: The run.
+        response: What it answered.
+        verdict: How it ended, for people.
+    """
+    value, out = _recovered(run, response), printer()
     pairs = [("run", value["run_id"]), ("verdict", verdict), ("answer", _answer_of(value))]
     out.one(value, lambda: out.pairs(pairs))
 
@@ -139,39 +175,6 @@ def _print(value: dict[str, Any], verdict: str) -> None:
 def _answer_of(value: dict[str, Any]) -> str:
     """The answer as text, safe to print."""
     return visible(value["text"] or str(value["output"]))
-
-
-@command(
-    "run",
-    example="""\
-turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
-turnledger run 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --yes""",
-)
-@run_argument
-@loop_option
-@turns_option
-@flag("--yes", help="Run calls in doubt again, although they may have happened.")
-def run_command(run: UUID, app: str, max_turns: int | None, yes: bool) -> None:
-    """Continue a fork or an interrupted run, live.
-
-    Calls the model and runs tools from the run's last event to its end. A tool call that was
-    open where a fork was made may have happened already: unless it is decided (see
-    `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
-
-    --yes is recorded with the resume, after app, claim and prompt were checked, and holds for
-    this attempt of the run alone: a command that is refused leaves no consent.
-    """
-    with open_ledger() as ledger, ending_on_sigterm():
-        is_fork = ledger.run(run).kind == "fork"
-        loop = load_loop(app, ledger)
-        if not yes and is_fork and ledger.worker_of(run) is None:
-            calls = _in_doubt(ledger, run)
-            if calls:
-                _say_doubts(run, calls)
-                finish(ExitCode.WAITING)
-        by = user_name() if yes else ""
-        response, _ = loop.recover(run, max_turns=max_turns, retry_in_doubt=yes, decided_by=by)
-        _print(_recovered(run, response), "completed")
 
 
 def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
@@ -182,17 +185,22 @@ def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:
     return () if is_over else reader.in_doubt()
 
 
-def _say_doubts(run: UUID, calls: Sequence[ToolCallView]) -> None:
-    named = ", ".join(f"{call.call_id} ({call.name})" for call in calls)
-    say(
-        f"Error: Run {run} has calls in doubt: {visible(named)}. They were started before the "
-        "fork was made or the run was interrupted, and may have happened. Run them again with "
-        f"--yes, or decide each: turnledger resolve {run} CALL_ID with --completed JSON, "
-        "--failed TEXT or --retry."
-    )
+def _refuse_doubts(run: UUID, calls: Sequence[ToolCallView]) -> None:
+    """End the command if there are calls in doubt."""
+    if calls:
+        named = ", ".join(f"{call.call_id} ({call.name})" for call in calls)
+        fail(
+            f"Run {run} has calls in doubt: {visible(named)}. They were started before the "
+            "fork was made or the run was interrupted, and may have happened. Run them again "
+            f"with --yes, or decide each: turnledger resolve {run_name(run)} CALL_ID with "
+            "--completed JSON, --failed TEXT or --retry.",
+            ExitCode.WAITING,
+            run_id=str(run),
+            call_ids=[call.call_id for call in calls],
+        )
 
 
-@command(example="turnledger abandon 01890a5d-ac96-774b-bcce-b302099a8057")
+@command(example="turnledger abandon 099a8057")
 @run_argument
 @click.option("--reason", default="", metavar="TEXT", help="Reason; it is recorded.")
 def abandon(run: UUID, reason: str) -> None:

@@ -19,7 +19,7 @@ from turnledger.adapters.cli.shared.command import (
     redactor_file,
 )
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.output import run_name, say
 from turnledger.adapters.cli.shared.parameters import app_option, run_argument, version_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
 from turnledger.adapters.terminal_text import visible, visible_lines
@@ -34,9 +34,9 @@ if TYPE_CHECKING:  # slow to import
 @command(
     "replay",
     example="""\
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop
-turnledger replay 01890a5d-ac96-774b-bcce-b302099a8057 --app myagent:loop --live tool:search""",
+turnledger replay 099a8057
+turnledger replay 099a8057 --app myagent:loop
+turnledger replay 099a8057 --app myagent:loop --live tool:search""",
 )
 @run_argument
 @app_option(
@@ -192,7 +192,7 @@ def _live(run: UUID, app: str, until: int | None, live: tuple[str, ...]) -> None
     if found.error is not None:
         pairs.append(("error", visible(str(found.error))))
     out.one(value, lambda: out.pairs(pairs))
-    say(f"To compare them: turnledger compare {found.run_id} {found.fork}")
+    say(f"To compare them: turnledger compare {run_name(found.run_id)} {run_name(found.fork)}")
     finish(ExitCode.ERROR if found.error is not None else ExitCode.OK)
 
 

@@ -18,7 +18,7 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": COMMANDS})
 def prompts() -> None:
     """List, show, set and compare prompt overrides.
 

@@ -62,6 +62,7 @@ def list_() -> None:
                 _tags(one.tags),
                 one.changed_at,
             ),
+            nothing="No prompt has overrides.",
         )
     finish(skipped.code)
 
@@ -261,6 +262,7 @@ def runs(prompt: PromptName) -> None:
             _uses(ledger, prompt, skipped),
             ("run", "evaluated", "store", "tag", "version", "overrides", "digest"),
             lambda use: (use.run_id, use.recorded_at, *_pin(use.overrides)),
+            nothing=f"No run has used {prompt}.",
         )
     finish(skipped.code)
 

@@ -8,9 +8,8 @@ from uuid import UUID
 import click
 from click.shell_completion import CompletionItem
 
-from turnledger.adapters.cli.shared.command import open_ledger
+from turnledger.adapters.cli.shared.command import fail, open_ledger
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import LONGEST_NUMBER, ParamType
 from turnledger.adapters.cli.shared.views import view_at
 from turnledger.ledger import InvalidInputError, Ledger, TurnledgerError, prompt_stream_id
@@ -65,8 +64,7 @@ at_option = click.option(
 
 def not_found(message: str) -> NoReturn:
     """End the command, as something that was named does not exist."""
-    say(f"Error: {message}")
-    raise click.exceptions.Exit(ExitCode.NOT_FOUND)
+    fail(message, ExitCode.NOT_FOUND)
 
 
 def version_of(ledger: Ledger, prompt: PromptName, at: str) -> int:

@@ -36,7 +36,8 @@ expect_option = version_option(
     example="""\
 turnledger prompts set acme/support/answer tone "Be brief." --note "too long"
 turnledger prompts set acme/support/answer tone --file tone.md --expect 4
-turnledger prompts show acme/support/answer --at 2 -o json | jq -r .overrides.tone.body \\
+turnledger prompts show acme/support/answer --at 2 -o json \\
+  | jq -r .overrides.tone.body \\
   | turnledger prompts set acme/support/answer tone --note "back to version 2\"""",
 )
 @prompt_argument

@@ -2,6 +2,9 @@
 
 Text from a ledger or a file is sanitized (`visible`, or JSON escapes) before it is printed, and is
 never interpreted as rich markup.
+
+On a terminal, tables fit its width: ids and times are short, cells are cut, text is wrapped between
+words. In a pipe and in a file tables are the same, but nothing is short, cut or wrapped.
 """
 
 from __future__ import annotations
@@ -12,19 +15,28 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from turnledger.adapters.cli.shared.table_layout import (
+    GAP,
+    cell_width,
+    column_widths,
+    cut,
+    padded,
+    wrapped,
+)
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
 
 # `--version` imports this module, so rich, msgspec and the ledger are imported in functions.
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from datetime import datetime
 
-    from turnledger.ledger import Redactor
+    from rich.console import Console
+
+    from turnledger.ledger import Clock, Redactor
 
 # Width of tables where there is no terminal.
 UNBOUNDED = 10_000
@@ -32,8 +44,18 @@ UNBOUNDED = 10_000
 LINE_WIDTH = 240
 # Rows of a table that are laid out together; further rows are printed as they come.
 TABLE_PAGE = 500
-# Columns that people copy from: a narrow terminal wraps the others first.
-WHOLE = frozenset({"run", "version", "position", "verdict"})
+# Least width of a value beside its name.
+SHORTEST_VALUE = 20
+# Columns that people copy from: on a narrow terminal the others give way first.
+WHOLE = frozenset({"run", "fork", "version", "position", "verdict", "check", "call"})
+# Columns of ids and of times; on a terminal an id is its end, and a time how long ago it was.
+IDS = frozenset({"run", "evaluation", "event id", "digest"})
+TIMES = frozenset({"started", "changed", "evaluated", "since"})
+# Columns of sentences, which are wrapped on a terminal and not cut.
+SENTENCES = frozenset({"found", "what to do", "reads", "overrides"})
+_HEXADECIMAL = re.compile(r"[0-9a-f-]{32,}")  # a UUID or a digest, not a name that was given
+# Characters of a run's id for people: its end, as ids that are made together begin the same.
+SHORT_ID = 8
 
 # Key of the command's redactor in click's context.
 REDACTOR = "turnledger.redactor"
@@ -66,20 +88,40 @@ def console_on(stream: TextIO) -> Console:
     )
 
 
-def without_secrets(message: str) -> str:
-    """Mask the secrets that a message may quote."""
+def _redactor() -> Redactor | None:
+    """The redactor of the command; the standard one before the options were read."""
     ctx = click.get_current_context(silent=True)
     if ctx is None or REDACTOR not in ctx.meta:
         from turnledger.ledger.redaction.redactor import STANDARD
 
-        return STANDARD.text(message)
+        return STANDARD
     redactor: Redactor | None = ctx.meta[REDACTOR]
+    return redactor
+
+
+def without_secrets(message: str) -> str:
+    """Mask the secrets that a message may quote."""
+    redactor = _redactor()
     return message if redactor is None else redactor.text(message)
 
 
 def say(message: str) -> None:
-    """Print a message on stderr."""
-    click.echo(printable(message), err=True)
+    """Print a message on stderr; on a terminal it is wrapped between words."""
+    lines = printable(message).split("\n")
+    if sys.stderr.isatty():
+        width = terminal_width()
+        lines = [piece for line in lines for piece in wrapped(line, width)]
+    click.echo("\n".join(lines), err=True)
+
+
+def say_json(value: Any) -> None:
+    """Print a value on stderr, as JSON on one line without secrets."""
+    import msgspec
+
+    plain = msgspec.to_builtins(value, enc_hook=str, str_keys=True)
+    redactor = _redactor()
+    shown = plain if redactor is None else redactor.value(plain)
+    click.echo(to_json(shown).decode(), err=True)
 
 
 def printable(message: str) -> str:
@@ -169,18 +211,45 @@ def _value(value: Any, indent: int, depth: int) -> bytes:
 # --- text ---------------------------------------------------------------------------
 
 
-def line_width() -> int:
-    """How long a line may be: the terminal's width, or LINE_WIDTH."""
-    if not sys.stdout.isatty():
-        return LINE_WIDTH
+def terminal_width() -> int:
+    """How many columns the terminal has."""
     import shutil
 
     return shutil.get_terminal_size().columns
 
 
+def line_width() -> int:
+    """How long a line may be: the terminal's width, or LINE_WIDTH."""
+    return terminal_width() if sys.stdout.isatty() else LINE_WIDTH
+
+
 def shortened(text: str, room: int) -> str:
     """Sanitized text, cut to `room` characters."""
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
+
+
+def short_id(run_id: object) -> str:
+    """An id for people: its end."""
+    return str(run_id)[-SHORT_ID:]
+
+
+def run_name(run_id: object) -> str:
+    """A run in a command that a message on stderr suggests: short on a terminal."""
+    return short_id(run_id) if sys.stderr.isatty() else str(run_id)
+
+
+def age_text(now: int, moment: datetime) -> str:
+    """How long ago it was: 5s ago, 12m ago, 3h ago, 8d ago, 2y ago.
+
+    Args:
+        now: The time now, in microseconds.
+        moment: The time before.
+    """
+    seconds = max(now // 1_000_000 - int(moment.timestamp()), 0)
+    for size, unit, most in ((1, "s", 60), (60, "m", 60), (3600, "h", 48), (86400, "d", 730)):
+        if seconds < size * most:
+            return f"{seconds // size}{unit} ago"
+    return f"{seconds // (365 * 86400)}y ago"
 
 
 def json_text(value: Any) -> str:
@@ -211,16 +280,30 @@ def _cell(value: Any) -> str:
     return "" if value is None else visible(str(value))
 
 
+def _short_cell(heading: str, text: str, now: int) -> str:
+    """A cell for people: the end of an id, and how long ago a time was."""
+    if heading in IDS and _HEXADECIMAL.fullmatch(text):
+        return short_id(text)
+    if heading not in TIMES or not text.endswith("Z"):
+        return text
+    from datetime import datetime
+
+    return age_text(now, datetime.fromisoformat(text))
+
+
 # --- the printer --------------------------------------------------------------------
 
 
 class Printer:
     """Prints a command's data in the format of `-o`."""
 
-    def __init__(self, form: Format) -> None:
+    def __init__(self, form: Format, clock: Clock | None = None) -> None:
         self.form = form
+        self._clock = clock
         self._bytes = sys.stdout.buffer
         self._text = sys.stdout
+        # On a terminal, ids and times are short and lines fit its width.
+        self.fits = sys.stdout.isatty()
 
     def one(self, value: Any, table: Callable[[], None]) -> None:
         """Print one value as JSON, or call `table` to print it."""
@@ -238,22 +321,35 @@ class Printer:
         self._bytes.write(b"\n")
 
     def many(
-        self, values: Iterable[Any], line: Callable[[Any], str] = str, *, flush: bool = False
+        self,
+        values: Iterable[Any],
+        show: Callable[[Any], None] = lambda value: None,
+        *,
+        nothing: str = "",
+        flush: bool = False,
     ) -> None:
-        """Print values as they come: a JSON array, JSON lines, or lines of sanitized text.
+        """Print values as they come: a JSON array, JSON lines, or as `show` prints each.
 
-        `flush` flushes after each, for a reader that follows.
+        Args:
+            values: The values.
+            show: Prints a value for people.
+            nothing: What is said on stderr if there is none and no JSON is asked for.
+            flush: Flush after each, for a reader that follows.
         """
         if self.form is Format.JSON:
             self._array(values)
             return
+        empty = True
         for value in values:
+            empty = False
             if self.form is Format.JSONL:
                 self._write(to_json(value))
             else:
-                self.line(line(value))
+                show(value)
             if flush:
                 self.flush()
+        if empty and nothing and self.form is Format.TABLE:
+            say(nothing)
 
     @cached_property
     def console(self) -> Console:
@@ -267,7 +363,7 @@ class Printer:
     def styled(self, *parts: tuple[str, str]) -> None:
         """Print a line of (sanitized text, style) parts; styles apply to terminals with colours."""
         plain = "".join(text for text, _ in parts)
-        if self.console.color_system is None or not plain.strip():
+        if not self.fits or not plain.strip() or self.console.color_system is None:
             self.line(plain.rstrip())
             return
         from rich.text import Text
@@ -277,57 +373,97 @@ class Printer:
         self.line(captured.get().rstrip("\n"))
 
     def listing(
-        self, values: Iterable[Any], headings: Sequence[str], row: Callable[[Any], Sequence[Any]]
+        self,
+        values: Iterable[Any],
+        headings: Sequence[str],
+        row: Callable[[Any], Sequence[Any]],
+        *,
+        nothing: str,
     ) -> None:
-        """Print values as JSON, or as a table with a row for each."""
+        """Print values as JSON, or as a table with a row for each.
+
+        Args:
+            values: The values.
+            headings: The table's headings.
+            row: A value's cells.
+            nothing: What is said on stderr for a table without a row.
+        """
         if self.form is Format.TABLE:
-            self.rows(headings, map(row, values))
+            self.rows(headings, map(row, values), nothing=nothing)
         else:
             self.many(values)
 
-    def rows(self, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Print a table; None is an empty cell. The first page sets the widths of a long one."""
-        from rich.cells import cell_len
-        from rich.table import Table
-        from rich.text import Text
+    def rows(
+        self, headings: Sequence[str], rows: Iterable[Sequence[Any]], *, nothing: str = ""
+    ) -> None:
+        """Print a table; None is an empty cell. The first page sets the widths of a long one.
 
+        Args:
+            headings: One for each column.
+            rows: The cells of each row.
+            nothing: What is said on stderr if there is no row; the headings are not printed then.
+        """
         coming = iter(rows)
-        page = [[*map(_cell, row)] for row in islice(coming, TABLE_PAGE)]
-        table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-        for heading in headings:
-            table.add_column(Text(heading), overflow="fold", no_wrap=heading in WHOLE)
-        for cells in page:
-            table.add_row(*map(Text, cells))
-        self._print(table)
-        if len(page) < TABLE_PAGE:
+        page = list(islice(coming, TABLE_PAGE))
+        if not page and nothing:
+            say(nothing)
             return
-        widths = [max(map(cell_len, column)) for column in zip(headings, *page, strict=True)]
-        for row in coming:
-            padded = zip(map(_cell, row), widths, strict=True)
-            # A longer cell is not cut: its line gets longer.
-            self.line("  ".join(c + " " * (width - cell_len(c)) for c, width in padded).rstrip())
+        right = [
+            bool(page) and all(isinstance(row[n], int | None) for row in page)
+            for n in range(len(headings))
+        ]
+        shown = [self._cells(headings, row) for row in page]
+        lengths = [[*map(cell_width, cells)] for cells in (headings, *shown)]
+        widths = [*map(max, *lengths)] if shown else lengths[0]
+        if self.fits:
+            kept = [heading in WHOLE for heading in headings]
+            widths = column_widths(widths, headings, terminal_width(), kept)
+        layout = list(zip(headings, widths, right, strict=True))
+        self.styled((self._lines(layout, headings)[0], "bold"))
+        for cells in chain(shown, (self._cells(headings, row) for row in coming)):
+            for line in self._lines(layout, cells):
+                self.line(line)
+
+    def _cells(self, headings: Sequence[str], row: Sequence[Any]) -> list[str]:
+        cells = map(_cell, row)
+        return [*map(_short_cell, headings, cells, repeat(self._now))] if self.fits else [*cells]
+
+    @cached_property
+    def _now(self) -> int:
+        from turnledger.ledger import SystemClock
+
+        return (self._clock or SystemClock()).micros()
+
+    def _lines(self, layout: Sequence[tuple[str, int, bool]], cells: Sequence[str]) -> list[str]:
+        """A row as lines: one, unless a sentence is wrapped."""
+        columns = [
+            ([cell] if not self.fits else wrapped(cell, width) or [""])
+            if heading in SENTENCES
+            else [cut(cell, width) if self.fits else cell]
+            for (heading, width, _), cell in zip(layout, cells, strict=True)
+        ]
+        return [
+            GAP.join(
+                padded(cell, width, right=right)
+                for cell, (_, width, right) in zip(line, layout, strict=True)
+            ).rstrip()
+            for line in zip_longest(*columns, fillvalue="")
+        ]
 
     def pairs(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        """Print names and values, one pair a line."""
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in pairs:
-            table.add_row(Text(visible(name)), Text(_cell(value)))
-        self._print(table)
+        """Print names and values, one pair a line; on a terminal values are wrapped."""
+        found = [(visible(name), _cell(value)) for name, value in pairs]
+        widest = max((cell_width(name) for name, _ in found), default=0)
+        room = max(terminal_width() - widest - len(GAP), SHORTEST_VALUE)
+        for name, value in found:
+            lines = wrapped(value, room) if self.fits else [value]
+            for place, line in enumerate(lines or [""]):
+                head = padded("" if place else name, widest, right=False)
+                self.styled((head, "bold"), (f"{GAP}{line}", ""))
 
     def flush(self) -> None:
         self._text.flush()
         self._bytes.flush()
-
-    def _print(self, table: Table) -> None:
-        with self.console.capture() as captured:
-            self.console.print(table)
-        for line in captured.get().splitlines():
-            self.line(line.rstrip())
 
     def _array(self, values: Iterable[Any]) -> None:
         before = b"[\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -15,7 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from turnledger.adapters.cli.shared.command import open_ledger
-from turnledger.ledger import ANY, NEW, TurnledgerError
+from turnledger.adapters.cli.shared.output import age_text, short_id
+from turnledger.ledger import ANY, NEW, Ledger, RunInfo, RunNotFoundError, TurnledgerError
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.ledger.runs.append_request import Expected
@@ -30,21 +32,77 @@ F = TypeVar("F", bound=Callable[..., Any])
 KNOWN_TYPES = (*EVENT_TYPES, *UPCASTERS)
 # How many runs shell completion offers.
 OFFERED = 500
+# How many runs are named where the name of one is ambiguous.
+MOST_NAMED = 10
+_BACK = re.compile(r"@(?:last|-([1-9][0-9]{0,5}))")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{1,36}")
+_REFERENCE = re.compile(rf"{_BACK.pattern}|{_HEXADECIMAL.pattern}|[^=]+=.*", re.DOTALL)
 # More digits than any version has; Python refuses to convert very long numbers.
 LONGEST_NUMBER = 40
 
 
+class AmbiguousRunError(click.BadParameter):
+    """Several runs have what was given as the name of one; `candidates` are those, newest first."""
+
+    def __init__(self, given: str, found: Sequence[RunInfo], now: int) -> None:
+        rows = [
+            (short_id(run.run_id), run.status, run.prompt, age_text(now, run.started_at))
+            for run in found[:MOST_NAMED]
+        ]
+        self.candidates = [str(run.run_id) for run in found]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        more = "\n  and more" if len(found) > MOST_NAMED else ""
+        super().__init__(
+            f"Ambiguous run {given!r}. Name one of these by its id:\n  " + "\n  ".join(lines) + more
+        )
+
+
+def find_run(ledger: Ledger, given: str) -> UUID:
+    """The one run that a person names: part of its id, `@last`, `@-2` or a tag.
+
+    Raises:
+        AmbiguousRunError: There are several.
+        RunNotFoundError: There is none.
+    """
+    back = _BACK.fullmatch(given)
+    if back is not None:
+        place = int(back[1] or 1)
+        found = list(islice(ledger.runs(limit=place), place - 1, None))
+    elif "=" in given:
+        key, _, value = given.partition("=")
+        found = list(ledger.runs(tags={key: value}, limit=MOST_NAMED + 1))
+    else:
+        found = list(ledger.runs(id_part=given, limit=MOST_NAMED + 1))
+    if not found:
+        raise RunNotFoundError(given)
+    if len(found) > 1:
+        raise AmbiguousRunError(given, found, ledger.clock.micros())
+    return found[0].run_id
+
+
 class RunParam(ParamType):
-    """Run id; shell completion offers those in the ledger."""
+    """A run: its id, a unique beginning or end of it, @last, @-2, or a tag (customer=acme)."""
 
     name = "run"
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> UUID:
+        given = str(value)
         try:
-            return UUID(str(value))
+            return UUID(given)  # a whole id is not looked up
         except ValueError:
-            message = f"Invalid run id {value!r}: expected a UUID."
-            raise click.BadParameter(message) from None
+            pass
+        if not _REFERENCE.fullmatch(given):
+            raise click.BadParameter(
+                f"Invalid run {given!r:.80}: expected a run id, the beginning or end of one, "
+                "@last, @-2 or a tag like customer=acme."
+            )
+        with self.open(ctx) as ledger:
+            return find_run(ledger, given)
+
+    def open(self, ctx: click.Context | None) -> Ledger:
+        """The ledger that the run is looked for in."""
+        return open_ledger()
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -52,12 +110,31 @@ class RunParam(ParamType):
         try:
             with ctx.scope(cleanup=False), open_ledger(wait=1.0) as ledger:
                 return [
-                    CompletionItem(str(run.run_id), help=f"{run.status} {run.prompt}".strip())
-                    for run in islice(ledger.runs(), OFFERED)
-                    if str(run.run_id).startswith(incomplete)
+                    CompletionItem(name, help=f"{run.status} {run.prompt}".strip())
+                    for name, run in _offered(ledger, incomplete)
                 ]
         except (TurnledgerError, OSError):
             return []
+
+
+def _offered(ledger: Ledger, incomplete: str) -> Iterator[tuple[str, RunInfo]]:
+    """Names of runs that begin like this, and the runs: ids, `@last` and the like, tags."""
+    if incomplete.startswith("@"):
+        for place, run in enumerate(ledger.runs(limit=MOST_NAMED), start=1):
+            name = "@last" if place == 1 else f"@-{place}"
+            if name.startswith(incomplete):
+                yield name, run
+        return
+    if not incomplete or _HEXADECIMAL.fullmatch(incomplete):
+        part = incomplete.strip("-") or None
+        yield from ((str(run.run_id), run) for run in ledger.runs(id_part=part, limit=OFFERED))
+    if incomplete:
+        tags = {
+            f"{key}={value}": run
+            for run in ledger.runs(limit=OFFERED)
+            for key, value in run.tags.items()
+        }
+        yield from ((tag, run) for tag, run in tags.items() if tag.startswith(incomplete))
 
 
 class NewRunParam(RunParam):
@@ -65,6 +142,14 @@ class NewRunParam(RunParam):
 
     def convert(self, value: Any, param: Any, ctx: click.Context | None) -> Any:
         return "new" if value == "new" else super().convert(value, param, ctx)
+
+
+class OtherRunParam(RunParam):
+    """A run of the ledger that `--other-db` names, which is an eager option."""
+
+    def open(self, ctx: click.Context | None) -> Ledger:
+        url = ctx.params.get("other_db") if ctx is not None else None
+        return open_ledger(url=url) if isinstance(url, str) else super().open(ctx)
 
 
 def as_expected(text: str) -> int | Expected:
@@ -107,6 +192,7 @@ def as_moment(text: str) -> datetime:
 
 RUN = RunParam()
 RUN_OR_NEW = NewRunParam()
+OTHER_RUN = OtherRunParam()
 TYPE = TypeParam()
 
 
@@ -116,9 +202,16 @@ run_argument = click.argument("run", type=RUN)
 optional_run_argument = click.argument("run", type=RUN, required=False)
 
 
+class _Number(click.IntRange):
+    """A number from a least one on; help and errors do not name the greatest."""
+
+    def _describe_range(self) -> str:
+        return f"from {self.min} on"
+
+
 def number_from(least: int) -> click.IntRange:
     """The type of a version, a position or a count: stores hold 64 bits."""
-    return click.IntRange(min=least, max=2**63 - 1)
+    return _Number(min=least, max=2**63 - 1)
 
 
 def version_option(

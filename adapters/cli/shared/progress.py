@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,7 +15,7 @@ from turnledger.ledger.integrity.verify import every_run
 @contextmanager
 def bar(title: str) -> Iterator[Callable[[str, int, int | None], None] | None]:
     """A bar; call what it yields with the step's name, how much is done, and the total."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn

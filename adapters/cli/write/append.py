@@ -1,15 +1,13 @@
-"""Commands `append` and `fork`."""
+"""Command `append`."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from uuid import UUID
 
 import click
 
-from turnledger.adapters.cli.inspect.runs import run_view
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.files import read_path, read_whole
 from turnledger.adapters.cli.shared.output import say
@@ -17,8 +15,6 @@ from turnledger.adapters.cli.shared.parameters import (
     RUN_OR_NEW,
     as_expected,
     file_option,
-    run_argument,
-    tag_option,
     version_option,
 )
 from turnledger.adapters.cli.shared.views import view_of
@@ -29,16 +25,15 @@ from turnledger.ledger import (
     Appended,
     StoreUnavailableError,
     blob_name,
-    new_run_id,
 )
 from turnledger.ledger.runs.append_request import Expected
 
 
 @command(
     example="""\
-echo '{"type": "custom", "data": {"kind": "acme.note", "data": {"text": "hi"}}}' \\
+echo '{"type": "custom", "data": {"kind": "acme.note", "data": "hi"}}' \\
   | turnledger append new
-turnledger append 01890a5d-ac96-774b-bcce-b302099a8057 events.jsonl --expect 7""",
+turnledger append 099a8057 events.jsonl --expect 7""",
 )
 @click.argument("run", type=RUN_OR_NEW)
 @click.argument("file", type=click.File("rb"), default="-")
@@ -72,12 +67,12 @@ def append(
     of your own, appending again is safe. The ledger is created if it does not exist.
     """
     expected = _expected(run, expect)
-    run_id = run if isinstance(run, UUID) else new_run_id()
     events = parse_events(read_whole(file, "The input"))
     contents = [read_path(path) for path in blobs]
     for path, content in zip(blobs, contents, strict=True):
         say(f"{path} is blob {blob_name(content)}")
     with open_ledger(create=True) as ledger:
+        run_id = run if isinstance(run, UUID) else UUID(ledger.clock.new_id())
         try:
             appended = ledger.append(run_id, events, expected, epoch, blobs=contents)
         except StoreUnavailableError as error:
@@ -125,76 +120,3 @@ def _print(appended: Appended) -> None:
     rows = ((v.run_id, v.version, v.position, v.type, v.event_id, v.digest) for v in views)
     out = printer()
     out.one(value, lambda: out.rows(headings, rows))
-
-
-# --- fork ---------------------------------------------------------------------------
-
-# A longer value is not quoted in the message about it.
-SHOWN = 60
-
-
-def as_change(given: str) -> tuple[str, Any]:
-    """Parse a change of an event: `POINTER=JSON`."""
-    # Slow to import.
-    from turnledger.runtime import DataDecodeError
-    from turnledger.runtime.agent.schema import read_json
-
-    pointer, equals, text = given.partition("=")
-    if not equals or not pointer.startswith("/"):
-        raise click.BadParameter(
-            f'Invalid change {given!r}: expected POINTER=JSON, as in /message/content="Hi".'
-        )
-    try:
-        return pointer, read_json(text)
-    except DataDecodeError as error:
-        shown = text if len(text) <= SHOWN and "'" not in text else "some text"
-        raise click.BadParameter(
-            f"Invalid JSON for {pointer}: {error}. Text needs double quotes, and the shell "
-            f"single quotes around all: --set '{pointer}={json.dumps(shown)}'."
-        ) from None
-
-
-@command(
-    example="""\
-turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 12 --tag why=retry
-turnledger fork 01890a5d-ac96-774b-bcce-b302099a8057 --at 5 \\
-  --set '/message/content="Book Porto instead"'""",
-)
-@run_argument
-@version_option(
-    "--at",
-    required=True,
-    least=1,
-    help="Last version that both runs share; it must end a commit. With --set, the event "
-    "to change.",
-)
-@click.option(
-    "--set",
-    "given",
-    type=as_change,
-    multiple=True,
-    metavar="POINTER=JSON",
-    help="New value at a JSON Pointer into that event's data. May be repeated.",
-)
-@tag_option(needs_value=True, help="Tag of the new run. May be repeated.")
-def fork(
-    run: UUID, at: int, given: tuple[tuple[str, Any], ...], tags: tuple[tuple[str, str], ...]
-) -> None:
-    """Fork a run at a version, optionally with an event changed.
-
-    The fork shares the run's events up to that version, without copying them. Prints the new
-    run's id. With --set, it shares the events before the commit of event N, and then has that
-    event with another text, result or reply. `turnledger run` continues a fork.
-    """
-    changes = dict(given)
-    if len(changes) != len(given):
-        raise click.UsageError("--set names a pointer twice.")
-    with open_ledger() as ledger:
-        if changes:
-            from turnledger.runtime import what_if  # slow to import
-
-            child = what_if(ledger, run, at, changes, tags=dict(tags))
-        else:
-            child = ledger.fork(run, at, tags=dict(tags))
-        out = printer()
-        out.one(run_view(ledger.run(child)), lambda: out.line(str(child)))

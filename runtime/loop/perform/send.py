@@ -93,7 +93,8 @@ class _Exchange:
             self._pieces.put(None)
 
     def _take(self, text: str) -> None:
-        if self._abandoned:
-            # In the provider's thread: it leaves the stream, and so closes the connection.
+        if not self._abandoned:
+            self._pieces.put(text)
+        elif not self._grace:
+            # In a thread that was left behind: so it leaves the stream, and closes the connection.
             raise RunCancelled("The run was cancelled: nobody waits for the answer.")
-        self._pieces.put(text)

@@ -134,6 +134,29 @@ def _plain(value: Any, pointer: str, version: int) -> Any:
 # --- what may be changed -----------------------------------------------------------------
 
 
+def editable(codec: Codec, event: Event, version: int) -> dict[str, Any]:
+    """What may be changed of an event, as it is now, by JSON pointer.
+
+    Args:
+        codec: Encodes the event.
+        event: The event.
+        version: Its version, for the error.
+
+    Raises:
+        ChangeRefusedError: Nothing of it may be changed.
+    """
+    _check_changeable(event, "", version)
+    plain = msgspec.json.decode(codec.encode(event)[1])
+    found = {}
+    for parts in _open_parts(event):
+        value = plain
+        for part in parts:
+            value = value.get(part, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
+        if value is not msgspec.UNSET:
+            found["/" + "/".join(parts)] = value
+    return found
+
+
 def _parts(pointer: str, version: int) -> list[str]:
     try:
         parts = list(pointer_parts(pointer))
@@ -155,10 +178,8 @@ def _parts(pointer: str, version: int) -> list[str]:
 
 def _check_open(event: Event, pointer: str, parts: Sequence[str], version: int) -> None:
     """Refuse parts of an event that can't be chosen."""
+    _check_changeable(event, pointer, version)
     open_to_change = _open_parts(event)
-    if not open_to_change:
-        why = _WHY_NOT.get(type(event), _DECIDED_BY_THE_LOOP)
-        raise ChangeRefusedError(f"{event.tag}: {why}", version=version, pointer=pointer)
     if not any(parts[: len(one)] == one for one in open_to_change):
         named = ", ".join("/" + "/".join(one) for one in open_to_change)
         raise ChangeRefusedError(
@@ -174,6 +195,13 @@ def _check_open(event: Event, pointer: str, parts: Sequence[str], version: int) 
             version=version,
             pointer=pointer,
         )
+
+
+def _check_changeable(event: Event, pointer: str, version: int) -> None:
+    """Refuse events of which nothing can be chosen."""
+    if not _open_parts(event):
+        why = _WHY_NOT.get(type(event), _DECIDED_BY_THE_LOOP)
+        raise ChangeRefusedError(f"{event.tag}: {why}", version=version, pointer=pointer)
     if isinstance(event, RunStarted) and event.kind == "fork":
         raise ChangeRefusedError(
             "a fork goes on with the request of the run that it was made from: change that.",

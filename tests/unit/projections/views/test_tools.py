@@ -5,6 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from tests.unit.projections.given import (
 )
 from tests.unit.projections.random_runs import beginnings, small_world
 from turnledger.ledger import (
+    EvaluationStarted,
     Event,
     MessageAppended,
     RunStarted,
@@ -244,6 +246,47 @@ def test_an_answer_that_comes_late_does_not_hide_the_last_completed_call() -> No
         found = tools.last_completed(evaluation_id)
         assert found is not None
         assert found.call_id == call_id
+
+
+def test_an_accepted_evaluation_takes_over_the_open_calls() -> None:
+    """Each with what is known of it; calls that ended stay where they were, and so do others'."""
+    accepted = EvaluationStarted(
+        evaluation_id="e2",
+        prompt_ns="ns",
+        prompt_key="key",
+        prompt_digest="d",
+        after="e1",
+        accepted=True,
+    )
+    before = [
+        asks(1, "c1", "c2", "c3"),
+        starts("c1"),
+        completes("c1"),
+        answers(2, "c1"),
+        starts("c2"),
+        asks(3, "c4", evaluation_id="e0"),
+    ]
+    tools = folded(*before, accepted).tools
+    shown = [(call.call_id, call.evaluation_id, call.status) for call in tools.calls]
+    assert shown == [
+        ("c1", "e1", "completed"),
+        ("c2", "e2", "started"),
+        ("c3", "e2", "pending"),
+        ("c4", "e0", "pending"),
+    ]
+    assert {call.call_id for call in tools.pending()} == {"c2", "c3", "c4"}
+    assert tools.last_completed("e2") is None
+    ended = folded(
+        *before,
+        accepted,
+        starts("c3", evaluation_id="e2"),
+        answers(1, "c3", evaluation_id="e2"),
+    ).tools
+    last = ended.last_completed("e2")
+    assert last is not None
+    assert last.call_id == "c3"
+    turn = msgspec.structs.replace(accepted, accepted=False)
+    assert [call.evaluation_id for call in folded(*before, turn).tools.calls][1] == "e1"
 
 
 @given(st.lists(small_world | beginnings, max_size=40))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from datetime import timedelta
 from threading import Event
 from typing import Any
@@ -17,6 +18,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import RunStarted
+from turnledger.runtime.journal import heartbeat
 from turnledger.runtime.journal.heartbeat import LeaseHeartbeat
 
 LONG = 30.0  # for what comes at once, or never
@@ -90,8 +92,9 @@ def test_a_lease_that_another_has_is_lost() -> None:
     lease = Lease(StaleEpochError("r", epoch=1, found=2))
     with kept(lease) as alive:
         assert lease.met_trouble.wait(LONG)
-        alive._thread.join(LONG)
-        assert (alive.lost, lease.beats) == (True, 1)
+        with alive._beating:
+            assert (alive.lost, lease.beats) == (True, 1)
+        assert alive not in heartbeat._TIMER._due
 
 
 def test_a_lease_that_can_not_be_given_back_does_not_undo_the_work(
@@ -113,3 +116,45 @@ def test_a_real_claim_is_kept_and_given_back() -> None:
         with LeaseHeartbeat(ledger.claim(run_id, worker="me", ttl=timedelta(seconds=5))):
             assert ledger.worker_of(run_id) == "me"
         assert ledger.worker_of(run_id) is None
+
+
+def test_a_store_that_does_not_answer_delays_no_other_claim() -> None:
+    """Each heartbeat has a thread of its own; the claim that hangs is waited for at its end."""
+    go_on = Event()
+
+    class Hanging(Lease):
+        def heartbeat(self) -> None:
+            super().heartbeat()
+            assert go_on.wait(LONG)
+
+    hanging, other = Hanging(), Lease()
+    with kept(hanging):
+        assert hanging.prolonged.wait(LONG)
+        with kept(other):
+            for _ in range(3):
+                assert other.prolonged.wait(LONG)
+                other.prolonged.clear()
+        assert (hanging.beats, other.released) == (1, 1)
+        go_on.set()
+    assert hanging.released == 1
+
+
+def test_claims_that_last_long_and_short_are_each_prolonged_in_time() -> None:
+    """A claim that is due sooner than all others wakes the timer; none is left in it."""
+    long, short = Lease(), Lease()
+    long.ttl = 3600 * 1_000_000
+    with kept(long) as first, kept(short) as second:
+        assert short.prolonged.wait(LONG)
+    assert (long.beats, long.released) == (0, 1)
+    assert not {first, second} & set(heartbeat._TIMER._due)
+
+
+def test_a_forked_process_has_a_timer_of_its_own() -> None:
+    """The thread stays behind in the parent, and with it whatever it held."""
+    with kept(Lease()):
+        child = os.fork()
+        if not child:  # pragma: no cover - another process
+            lease = Lease()
+            with kept(lease):
+                os._exit(0 if lease.prolonged.wait(LONG) else 1)
+    assert os.waitpid(child, 0)[1] == 0
