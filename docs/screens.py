@@ -56,6 +56,7 @@ AGENT = """\
 from dataclasses import dataclass
 
 import turnledger.runtime as tl
+from turnledger import Agent, tool
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,29 @@ class Traveller(tl.MainLoop[Trip, str]):
 def loop(ledger):
     adapter, bus = tl.ScriptedAdapter(model), tl.InProcessEventBus()
     return Traveller(adapter=adapter, bus=bus, ledger=ledger, clock=ledger.clock)
+
+
+@tool(needs_approval=lambda city: city == "Porto")
+def reserve(city: str) -> str:
+    '''Reserve a room.'''
+    return f"A room in {city} is yours."
+
+
+def answer(request: tl.Request) -> tl.Reply:
+    city = "Porto" if "Porto" in str(request.history.to_list()) else "Lisbon"
+    if request.turn == 1:
+        return tl.Reply(tool_calls=(tl.ToolCall("call_1", "reserve", f'{{"city": "{city}"}}'),))
+    return tl.Reply(text=f"You have a room in {city}.")
+
+
+agent = Agent("travel/agent", model=answer, instructions="Book rooms.", tools=[reserve])
 """
+
+# What is typed, by the command line that reads it.
+TYPED = {
+    "chat --app travel:agent --name trip": "Book Lisbon.\nNow Porto.\napprove\n",
+    "run --app travel:agent - --continues @last": "Book Lisbon, as before.",
+}
 
 # By section: command lines. What follows ">" is a file: the terminal shows stderr alone.
 SCREENS: dict[str, tuple[str, ...]] = {
@@ -128,6 +151,12 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "compare {triage} {failed} --state 7:7",
     ),
     "work": (
+        "run --app travel:agent 'Book Lisbon.'",
+        "run --app travel:agent - --continues @last",
+        "run --app travel:agent 'Book Porto.'",
+        "resolve @last call_1 --approve --by ann",
+        "recover @last --app travel:agent",
+        "chat --app travel:agent --name trip",
         "pending",
         "pending {triage}",
         "resolve {waiting} call_2 --completed '{{\"paid\": true}}' --by ann",
@@ -358,7 +387,8 @@ def screen(line: str, clock: ScreenClock) -> str:
     words, _, file = line.partition(" > ")
     terminal = Terminal()
     stdout = terminal if not file else Path(file).open("w")  # noqa: SIM115
-    with redirect_stdout(stdout), redirect_stderr(terminal):
+    typed = io.TextIOWrapper(io.BytesIO(TYPED.get(words, "").encode()))
+    with redirect_stdout(stdout), redirect_stderr(terminal), patch.object(sys, "stdin", typed):
         try:
             turnledger.main(shlex.split(words), prog_name="turnledger", obj=clock)
             code: object = 0
@@ -384,6 +414,7 @@ def rendered(width: int) -> dict[str, str]:
             for line in lines:
                 text = line.format(**runs)
                 parts.append(f"$ turnledger {text}\n{screen(text, clock)}")
+                clock.now += 1_000_000
             found[section] = "\n".join(parts)
     with stage(width) as (clock, _):
         names = ["", *(name for table in SECTIONS.values() for name in table)]

@@ -265,7 +265,7 @@ class PromptMismatch(TurnledgerError, ValueError):  # noqa: N818 - the seed's na
     def _ways_on(self) -> str:
         if not self.run_id:
             return "Resume with the same prompt, or begin a new conversation."
-        command = f"turnledger recover {self.run_id} --app MODULE:FACTORY"
+        command = f"turnledger recover {self.run_id} --app MODULE:AGENT"
         accept = f'{command} --accept-prompt, or recover(prompt="accept")'
         if self.what == "tools":
             return (

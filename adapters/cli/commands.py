@@ -50,6 +50,8 @@ SECTIONS = {
         ),
     },
     "Work": {
+        "run": ("operate.run:run", "Begin a run of your agent, and run it to its end."),
+        "chat": ("operate.chat:chat", "Talk with your agent in the terminal."),
         "recover": (
             "operate.recover:recover",
             "Continue interrupted runs and forks, to their end.",

@@ -81,7 +81,7 @@ def replay_history(
     except OSError as error:
         raise HistoryError(
             f"{history}: {error.strerror or error}. `turnledger export RUN --test FILE --app "
-            "MODULE:FACTORY` writes a history and its test."
+            "MODULE:AGENT` writes a history and its test."
         ) from error
     with file:
         return replay_file(file, str(history), factory, run=run, until=until, redactor=redactor)

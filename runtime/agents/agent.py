@@ -37,6 +37,7 @@ from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
 from turnledger.runtime.recovery import approvals
+from turnledger.runtime.recovery.prompt_check import OnChangedPrompt
 from turnledger.runtime.replaying.replay import Replayed, replay
 from turnledger.runtime.session.session import Session
 
@@ -74,6 +75,7 @@ class RecoverOptions(TypedDict, total=False):
 
     deadline: Deadline | timedelta | None
     max_turns: int | None
+    prompt: OnChangedPrompt
     retry_in_doubt: bool
     decided_by: str
 

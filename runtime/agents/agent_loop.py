@@ -110,6 +110,7 @@ class AgentLoop(MainLoop[Any, Any]):
             ledger=ledger,
             config=parts.config,
             request_type=(parts.input, Message),
+            clock=ledger.clock,
         )
         self._parts = parts
         self._template = parts.template() if isinstance(parts.instructions, str) else None

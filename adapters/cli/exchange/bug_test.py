@@ -34,7 +34,7 @@ class App(NamedTuple):
         """Parse `module:factory` without importing it."""
         if text is None:
             raise click.UsageError(
-                "Missing option '--app': --test needs your loop, MODULE:FACTORY."
+                "Missing option '--app': --test needs your agent, MODULE:AGENT."
             )
         module, _, name = text.partition(":")
         for word in (*module.split("."), name):

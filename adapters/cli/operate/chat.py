@@ -20,7 +20,7 @@ from turnledger.adapters.cli.shared.output import Printer, say
 from turnledger.adapters.cli.shared.parameters import loop_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load
 from turnledger.adapters.terminal_text import visible, visible_lines
-from turnledger.ledger import ANY, Ledger, RunInfo, ToolCallDecided, TurnledgerError, new_run_id
+from turnledger.ledger import ANY, Ledger, RunInfo, ToolCallDecided, TurnledgerError
 from turnledger.projections import PendingTools, ToolCallView, fold
 
 if TYPE_CHECKING:  # slow to import
@@ -87,7 +87,7 @@ class Chat:
             say(f"Going on with the last turn, run {last.run_id}.")
             self._finish(last.run_id)
         for text in _typed():
-            run, last = new_run_id(), self._last()
+            run, last = UUID(self._ledger.clock.new_id()), self._last()
             try:
                 self._agent.run(
                     text,

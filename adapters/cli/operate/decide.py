@@ -229,7 +229,7 @@ def resolve(
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
         f"{decision.decision}. Continue the run: turnledger recover {run_name(run)} "
-        "--app module:factory"
+        "--app module:agent"
     )
 
 
@@ -248,7 +248,7 @@ def _resolve_approval(
             call, done = approvals.approve(ledger, run, call_id, by=by, at=at), "approved"
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}): {done}. Continue the run: "
-        f"turnledger recover {run} --app module:factory"
+        f"turnledger recover {run} --app module:agent"
     )
 
 

@@ -54,9 +54,9 @@ turns_option = version_option(
 
 @command(
     example="""\
-turnledger recover 099a8057 --app myagent:loop
-turnledger recover @last --app myagent:loop --yes
-turnledger recover --all --app myagent:loop""",
+turnledger recover 099a8057 --app myagent:agent
+turnledger recover @last --app myagent:agent --yes
+turnledger recover --all --app myagent:agent""",
 )
 @optional_run_argument
 @flag("--all", "everything", help="All runs that can be recovered.")
@@ -76,10 +76,10 @@ def recover(
 ) -> None:
     """Continue interrupted runs and forks, to their end.
 
-    Calls the model and runs tools from the run's last event on. FACTORY is your code: it is
-    called with the ledger and returns the loop. Exits with 7 if another worker holds the run,
-    with 8 if it waits for a decision; with --all with the highest code of all. SIGTERM and
-    Ctrl-C stop it and leave the run resumable.
+    Calls the model and runs tools from the run's last event on, with your code: only runs of
+    the agent that --app names. Exits with 7 if another worker holds the run, with 8 if it waits
+    for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C stop it and leave
+    the run resumable.
 
     A tool call that was open where a fork was made may have happened already: unless it is
     decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.

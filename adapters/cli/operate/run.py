@@ -14,7 +14,6 @@ from turnledger.adapters.cli.shared.files import read_whole
 from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import RUN, loop_option, tag_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_loop
-from turnledger.ledger import new_run_id
 
 if TYPE_CHECKING:  # slow to import
     from turnledger.runtime import MainLoop
@@ -52,7 +51,7 @@ def run(
     with open_ledger(create=True) as ledger, ending_on_sigterm():
         loop = load_loop(app, ledger)
         request = request_of(loop, text)
-        run_id = new_run_id()
+        run_id = UUID(ledger.clock.new_id())
         say(f"Run {run_id}")
         response, _ = loop.execute(
             request,

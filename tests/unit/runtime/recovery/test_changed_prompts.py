@@ -143,7 +143,7 @@ def test_a_changed_prompt_is_refused_before_anything_is_written(ledger: Ledger) 
         f"Run {run} began with another prompt",
         "1 lines of text added, 1 removed; tools added: search; tools removed: refuse",
         "; tools changed: step.",
-        f"turnledger recover {run} --app MODULE:FACTORY --recorded-prompt",
+        f"turnledger recover {run} --app MODULE:AGENT --recorded-prompt",
         "--accept-prompt",
         f"turnledger abandon {run}",
     ):
