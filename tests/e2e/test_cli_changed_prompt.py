@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -47,6 +48,9 @@ def test_the_difference_is_shown_and_nothing_is_written(
     assert "\n Pay 5.\n+No \\x1b[31mcash." in done.err
     for words in ("--recorded-prompt", "--accept-prompt", f"turnledger abandon {killed}"):
         assert words in done.err
+    told = json.loads(cli("recover", killed, "--app", EDITED, "-o", "json").err)
+    assert (told["error"], told["run_id"]) == ("PromptMismatch", str(killed))
+    assert "+No" in told["difference"]["text"]
     refused = cli("recover", killed, "--app", DESCRIBED, "--recorded-prompt")
     assert refused.code == 1
     assert '-    "description": "Pay."' in refused.err

@@ -17,7 +17,7 @@ import msgspec
 
 from turnledger.adapters.cli.shared.command import command, fail, open_ledger, printer
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
-from turnledger.adapters.cli.shared.output import Format, Printer, say
+from turnledger.adapters.cli.shared.output import Format, Printer, say, terminal_width
 from turnledger.adapters.cli.shared.parameters import at_option, run_argument
 from turnledger.adapters.cli.shared.views import records_until
 from turnledger.adapters.terminal_text import safe_json, visible, visible_lines
@@ -53,15 +53,15 @@ turnledger messages 099a8057 --at 12 -o jsonl""",
     help="Conversation of this evaluation. Default: the latest not superseded.",
 )
 def messages(run: UUID, at: int | None, evaluation: str | None) -> None:
-    """Print a run's conversation as a chat; of a chat turn, the turns before it too.
+    """Print a run's conversation as a chat.
 
-    The system text comes first; tool calls (→) are followed by their results (←, or ✗ for an
-    error). A result that was amended for the model's next turn is followed by the amended
-    text (~, in JSON `amended`). A message that asks for an output again since it could not be
-    parsed is marked "output rejected" (in JSON `output_rejected`). Messages with a step number
-    are grouped under it, with those that follow (in JSON `step_num` of each block). -o json and
-    jsonl print the turns, with a synthetic first turn marked; the system text is in
-    `state --path /history/system`.
+    Of a chat turn, the turns before it are printed too. The system text comes first; tool calls
+    (→) are followed by their results (←, or ✗ for an error). A result that was amended for the
+    model's next turn is followed by the amended text (~, in JSON `amended`). A message that
+    asks for an output again since it could not be parsed is marked "output rejected" (in JSON
+    `output_rejected`). Messages with a step number are grouped under it, with those that follow
+    (in JSON `step_num` of each block). -o json and jsonl print the turns, with a synthetic
+    first turn marked; the system text is in `state --path /history/system`.
     """
     with open_ledger() as ledger:
         records_until(ledger, run, at)
@@ -112,7 +112,7 @@ class Chat:
 
     def __init__(self, out: Printer) -> None:
         self._out = out
-        self._width = min(out.console.width, WIDEST) if sys.stdout.isatty() else None
+        self._width = min(terminal_width(), WIDEST) if sys.stdout.isatty() else None
         self._begun = False
         self._step: int | None = None
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from turnledger.adapters.cli.operate.decide import user_name
-from turnledger.adapters.cli.shared.output import say
+from turnledger.adapters.cli.shared.command import printer
+from turnledger.adapters.cli.shared.output import Format, say
 from turnledger.adapters.cli.shared.parameters import flag
 from turnledger.adapters.terminal_text import visible_lines
 
@@ -61,12 +62,15 @@ def choice_of(
 
 @contextmanager
 def showing_difference() -> Iterator[None]:
-    """Print how a prompt differs from the recorded one, before the error that refuses the run."""
+    """Print how a prompt differs from the recorded one, before the error that refuses the run.
+
+    In JSON the error has it.
+    """
     from turnledger.runtime import PromptMismatch
 
     try:
         yield
     except PromptMismatch as error:
-        if error.difference is not None:
+        if error.difference is not None and printer().form is Format.TABLE:
             say(visible_lines(f"{error.difference}\n"))
         raise

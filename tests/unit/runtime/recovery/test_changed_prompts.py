@@ -23,6 +23,7 @@ from tests.unit.runtime.loops import (
     interrupted,
     tags,
 )
+from turnledger import Agent
 from turnledger.ledger import (
     ANY,
     EvaluationStarted,
@@ -452,3 +453,24 @@ def test_a_chat_goes_on_under_an_accepted_prompt(ledger: Ledger) -> None:
     assert found.divergence is None, str(found.divergence)
     edited.execute("three", continues=run)
     assert len(seen[1].turns) == len(request.turns) + 2
+
+
+def test_an_agent_goes_on_under_changed_instructions(ledger: Ledger) -> None:
+    """The same in the words of an Agent: refused with the difference, then accepted."""
+
+    def dies(request: Any) -> Reply:
+        raise Crash
+
+    run = new_run_id()
+    with pytest.raises(Crash):
+        Agent("tests/guide", model=dies, instructions="Be brief.").run(
+            "Where?", ledger=ledger, run_id=run
+        )
+    agent = Agent("tests/guide", model=[says("There.")], instructions="Be very brief.")
+    with pytest.raises(PromptMismatch) as caught:
+        agent.recover(run, ledger=ledger)
+    assert caught.value.difference is not None
+    assert "+Be very brief." in caught.value.difference.text
+    result = agent.recover(run, ledger=ledger, prompt="accept", decided_by="Ana")
+    assert result.text == "There."
+    assert agent.replay(run, ledger=ledger).check().not_compared_evaluations
