@@ -276,7 +276,8 @@ class _Folding(Folding[ToolsState]):
             key, call = waiting[-1]
             if event.attempt not in (0, call.attempts):
                 return  # about another attempt
-            if event.until_resumed and call.lasting_decision is not None:
+            is_decided = call.lasting_decision is not None or call.approval == "denied"
+            if event.until_resumed and is_decided:
                 return  # decided since the consent was given
             decided = msgspec.structs.replace(
                 call,
@@ -308,11 +309,15 @@ class _Folding(Folding[ToolsState]):
         key, call = waiting[-1]
         if not call.takes_approval or event.attempt != call.attempts:
             return
+        is_denied = event.decision == "denied"
+        # Denied, it does not run: neither with arguments given before, nor by an earlier retry.
+        undecided = _UNDECIDED if is_denied and call.decision == "retry" else {}
         decided = msgspec.structs.replace(
-            _unapproved(call),
+            _unapproved(call, keep_edit=not is_denied),
             approval=event.decision,
             approval_text=event.text,
             approval_by=event.decided_by,
+            **undecided,
         )
         if event.decision == "edited":
             decided = msgspec.structs.replace(decided, edited_arguments=event.arguments)

@@ -179,6 +179,7 @@ class Agent(Generic[InputT, OutputT]):
         self.name = name
         self._model = model
         self._default = ledger
+        self._memory: Ledger | None = None
         self._lock = Lock()
         self._adapter: ProviderAdapter[Any] | None = None
         self._parts = AgentParts(
@@ -403,9 +404,9 @@ class Agent(Generic[InputT, OutputT]):
         wanted = self._default if given is None else given
         if wanted is None:
             with self._lock:
-                if self._default is None:
-                    self._default = Ledger.open("memory://")
-            wanted = self._default
+                if self._memory is None or self._memory.is_closed:  # in a forked process it is
+                    self._memory = Ledger.open("memory://")
+                return self._memory
         return wanted if isinstance(wanted, Ledger) else shared_ledger(wanted)
 
     def _checked(self, value: Any) -> Any:

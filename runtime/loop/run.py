@@ -391,7 +391,7 @@ def _publish_calls(bus: EventBus, before: ToolsState, now: ToolsState) -> None:
         earlier = before.open.get(key)
         attempts = earlier.attempts if earlier is not None else 0
         if call.status == "started" and call.attempts > attempts:
-            bus.publish(ToolStarted(call.call_id, call.name, call.arguments))
+            bus.publish(ToolStarted(call.call_id, call.name, call.given_arguments))
 
 
 def _log_failure(run_id: UUID, failed: RunFailed) -> None:

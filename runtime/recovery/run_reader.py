@@ -101,12 +101,13 @@ class RunReader:
         """
         state = state or self.known.run
         calls = (c for c in state.tools.pending() if c.status in ("started", "in_doubt"))
-        if state.summary.kind != "fork":
-            return tuple(call for call in calls if call.lasting_decision is None)
-        return tuple(call for call in calls if not self._is_decided(call))
+        is_fork = state.summary.kind == "fork"
+        return tuple(call for call in calls if not self._is_decided(call, is_fork=is_fork))
 
-    def _is_decided(self, call: ToolCallView) -> bool:
-        inherited = call.decision == "retry" and call.call_id not in self._decided
+    def _is_decided(self, call: ToolCallView, *, is_fork: bool) -> bool:
+        if call.approval == "denied":
+            return True
+        inherited = is_fork and call.decision == "retry" and call.call_id not in self._decided
         return call.lasting_decision is not None and not inherited
 
     @property

@@ -223,6 +223,8 @@ def with_edit(call: ToolCallView, text: str) -> str:
     note = (
         "A person changed the arguments of this call. It was called with "
         f"{call.edited_arguments} instead of yours."
+        if call.attempts
+        else f"A person changed the arguments of this call to {call.edited_arguments}."
     )
     return f"{note}\n\n{text}"
 
@@ -241,11 +243,11 @@ def _log_rejected(
     context: EvaluationContext[Any], call: ToolCallView, invocation: Invocation
 ) -> None:
     logger.warning(
-        "call %s of run %s was rejected: %s The model wrote: %s",
+        "call %s of run %s was rejected: %s The arguments: %s",
         call.call_id,
         context.journal.run_id,
         invocation.error_message,
-        call.arguments[:MOST_ARGUMENTS],
+        call.given_arguments[:MOST_ARGUMENTS],
     )
 
 

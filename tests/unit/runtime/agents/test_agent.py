@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -331,6 +332,19 @@ def test_a_conversation_goes_on_in_the_agents_own_memory() -> None:
     assert third.usage.calls == 1
     assert [m.content for m in third.messages if m.role == "user"] == ["One.", "Two.", "Three."]
     assert agent.replay(third.run_id).ok
+
+
+def test_a_forked_process_has_a_memory_of_its_own() -> None:
+    """The parent's does not survive the fork, and nobody there could open it again."""
+    agent = Agent("chat", model=[says("Hello.")], instructions="Talk.")
+    agent.run("One.")
+    child = os.fork()
+    if not child:  # pragma: no cover - another process
+        try:
+            os._exit(0 if agent.run("Two.").text == "Hello." else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_ledgers_path_is_opened_once_a_process(tmp_path: Path) -> None:

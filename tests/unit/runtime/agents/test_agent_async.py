@@ -150,10 +150,14 @@ def test_a_denied_call_never_runs(ledger: Ledger) -> None:
 
 
 def test_an_edited_call_runs_with_the_persons_arguments(ledger: Ledger) -> None:
-    """The handler gets them, and the model is told so."""
+    """The handler gets them, the model is told so, and listeners hear of what runs."""
     agent, run = waiting(ledger)
     agent.edit(run, "large", {"euros": 50})
-    small, edited = results(agent, run)
+    heard: list[Any] = []
+    result = agent.recover(run, on_event=heard.append)
+    small, edited = [one.content for one in result.messages if one.role == "tool"]
+    started = [one.arguments for one in heard if isinstance(one, ToolStarted)]
+    assert started == ['{"euros":50}']
     assert small == "Transferred 5."
     assert edited.endswith("Transferred 50.")
     assert '{"euros":50}' in edited

@@ -128,6 +128,22 @@ def test_an_edited_call_runs_with_the_persons_arguments(ledger: Ledger) -> None:
     assert '"euros": 20' in repr(sent)
 
 
+def test_the_model_is_not_told_that_an_edited_call_was_called_that_was_not(ledger: Ledger) -> None:
+    """One denied after the edit, and one whose tool refuses the arguments that it got."""
+    run_id = waiting(ledger, Refunds([TWO, DONE], ledger=ledger))
+    edit(ledger, run_id, "c1", {"euros": 5})
+    deny(ledger, run_id, "c1", "No.")
+    arguments = '{"pounds": 5}'  # as of a schema that has changed since
+    edited = ApprovalDecided(call_id="c2", decision="edited", arguments=arguments)
+    ledger.append(run_id, edited, ANY)
+    loop = Refunds([TWO, DONE], ledger=ledger)
+    loop.recover(run_id)
+    denied, refused = told(ledger, run_id)
+    assert (denied, loop.ran) == ("No.", [])
+    assert refused.startswith(f"A person changed the arguments of this call to {arguments}.")
+    assert "called with" not in refused
+
+
 def test_calls_of_the_same_reply_that_need_none_run_first(ledger: Ledger) -> None:
     """Also one that the function lets pass; its answer is recorded too."""
     asked = calls(
@@ -265,6 +281,23 @@ def test_a_denied_second_attempt_says_that_the_first_may_have_happened(ledger: L
     assert "Not again." in text
     assert "may or may not have happened" in text
     assert loop.ran == []
+
+
+@pytest.mark.parametrize("first", ["denial", "retry"])
+def test_a_denied_second_attempt_does_not_run_by_consent_to_retry(
+    ledger: Ledger, first: str
+) -> None:
+    """`retry_in_doubt` says nothing about a call that was denied; a denial goes before a retry."""
+    run_id = died(ledger, on_interrupt="retry")
+    loop = Refunds(ledger=ledger, on_interrupt="retry")
+    with pytest.raises(DecisionRequiredError):
+        loop.recover(run_id)
+    if first == "retry":
+        ledger.append(run_id, ToolCallDecided(call_id="c1", decision="retry", attempt=1), ANY)
+    deny(ledger, run_id, "c1", "Not again.")
+    loop.recover(run_id, retry_in_doubt=first == "denial")
+    assert (loop.ran, "Not again." in told(ledger, run_id)[0]) == ([], True)
+    assert len(events(ledger, run_id, ToolCallDecided)) == (first == "retry")
 
 
 def test_a_reply_may_wait_for_approvals_and_decisions_at_once(ledger: Ledger) -> None:
