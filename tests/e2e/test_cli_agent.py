@@ -52,6 +52,7 @@ def model(request):
 
 
 agent = Agent("travel/agent", model=model, instructions="Travel.", tools=[look, book])
+other = Agent("travel/other", model=model, instructions="Travel.", tools=[look, book])
 typed = Agent(
     "travel/typed", model=[Reply(text="ok")], instructions="Help ${customer}.", input=Ticket
 )
@@ -177,3 +178,17 @@ def test_ctrl_c_in_a_chat_leaves_a_turn_that_goes_on(processes: Processes, app: 
     assert statuses(processes.db) == ["waiting"]
     again = processes("chat", "--app", app, stdin="approve\n")
     assert again.out == "Answer 1 to book it\n"
+
+
+def test_recover_all_takes_the_runs_of_its_own_agent_only(processes: Processes, app: str) -> None:
+    """Two agents that take text in one ledger, each killed: each recovers its own run."""
+    apps = (app, app.replace(":agent", ":other"))
+    for one in apps:
+        killed = processes("run", "--app", one, "look around", DIE="in tool")
+        assert killed.code == -signal.SIGKILL
+    for number, one in enumerate(apps, start=1):
+        recovered = processes("recover", "--all", "--app", one, "-o", "jsonl")
+        assert recovered.code == 0
+        assert [line["text"] for line in recovered.lines] == ["Answer 1 to look around"]
+        assert statuses(processes.db).count("completed") == number
+        assert processes("recover", "--all", "--app", one).err == "Nothing to recover.\n"
