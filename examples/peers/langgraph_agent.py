@@ -31,6 +31,6 @@ def make_agent(saver):
 if __name__ == "__main__":
     config = {"configurable": {"thread_id": str(uuid4())}}
     with SqliteSaver.from_conn_string("runs.db") as saver, get_usage_metadata_callback() as usage:
-        result = make_agent(saver).invoke({"messages": [("user", "My invoice is wrong.")]}, config)
+        result = make_agent(saver).invoke({"messages": [("user", "My invoice is wrong.")]}, config, durability="sync")
     tokens = sum(used["total_tokens"] for used in usage.usage_metadata.values())
     print(config["configurable"]["thread_id"], result["structured_response"].priority, tokens)

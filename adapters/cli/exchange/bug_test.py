@@ -33,9 +33,7 @@ class App(NamedTuple):
     def of(cls, text: str | None) -> App:
         """Parse `module:factory` without importing it."""
         if text is None:
-            raise click.UsageError(
-                "Missing option '--app': --test needs your agent, MODULE:AGENT."
-            )
+            raise click.UsageError("Missing option '--app': --test needs your agent, MODULE:AGENT.")
         module, _, name = text.partition(":")
         for word in (*module.split("."), name):
             if not word.isidentifier() or keyword.iskeyword(word):

@@ -14,8 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from turnledger.ledger import ANY, ToolCallDecided
+from turnledger.ledger.redaction.safe_logging import logger_of
 from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.run_control import (
+    RunCancelled,
     check_cancelled,
     current_run,
     in_thread,
@@ -39,6 +42,9 @@ from turnledger.runtime.loop.perform.run_tool import (
 )
 from turnledger.runtime.loop.perform.tool_in_doubt import doubt
 from turnledger.runtime.session.overlay import Overlay
+
+NEVER_BEGAN = "the run itself, cancelled before the handler began"
+logger = logger_of("turnledger.tools")
 
 
 def run_tools(
@@ -94,9 +100,7 @@ class ParallelCalls:
             while self._waiting or self._running:
                 begun = self._begin_more()
                 self._context.journal.commit()
-                check_cancelled()
-                for call, ready, overlay in begun:
-                    self._submit(call, ready, overlay)
+                self._submit_all(begun)
                 self._take_ended()
         except BaseException:
             # Interrupted: what has ended is recorded, as one that ended is not in doubt.
@@ -108,8 +112,9 @@ class ParallelCalls:
         finally:
             # Handlers that still run can change nothing any more, others never begin.
             for future, one in self._running.items():
-                future.cancel()
                 one.overlay.close()
+                if future.cancel():
+                    _never_began(self._context, one.call)
         if self._ending is None:
             return
         if not isinstance(self._ending, VisibilityExpansionRequired):
@@ -135,6 +140,16 @@ class ParallelCalls:
             call = start(self._context, call)
             begun.append((call, ready, Overlay(self._context.journal, call.call_id)))
         return begun
+
+    def _submit_all(self, begun: list[tuple[ToolCallView, PreparedCall, Overlay]]) -> None:
+        try:
+            check_cancelled()
+        except RunCancelled:
+            for call, _, _ in begun:
+                _never_began(self._context, call)
+            raise
+        for one in begun:
+            self._submit(*one)
 
     def _submit(self, call: ToolCallView, ready: PreparedCall, overlay: Overlay) -> None:
         limit = _timeout(self._context, ready.tool)
@@ -192,3 +207,17 @@ class ParallelCalls:
             return
         doubt(context, [call], reason=f"{late}, and may still be at work")
         future.add_done_callback(LateResult(context, call, running.overlay))
+
+
+def _never_began(context: EvaluationContext[Any], call: ToolCallView) -> None:
+    """Record of a call whose start is on disk that its handler was not called: nobody need ask.
+
+    It is appended as a person's decision is, beside what the loop commits.
+    """
+    decision = ToolCallDecided(
+        call_id=call.call_id, attempt=call.attempts, decision="retry", decided_by=NEVER_BEGAN
+    )
+    try:
+        context.journal.ledger.append(context.journal.run_id, decision, ANY)
+    except Exception as error:  # then the call is in doubt, which is true of it as well
+        logger.warning("call %s of %s never began: %s", call.call_id, call.name, error)

@@ -31,6 +31,7 @@ def send(adapter: Provider, payload: Any, sending: Sending) -> Any:
     run = current_run()
     if run is None:
         return adapter.send(payload, sending)
+    run.check()
     exchange = _Exchange(run, adapter, payload, sending)
     with run.on_cancel(exchange.abandon):
         try:

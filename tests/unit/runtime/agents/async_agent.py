@@ -25,6 +25,7 @@ from turnledger.runtime import (
 )
 from turnledger.runtime.agent.models.request import Sending
 from turnledger.runtime.agent.tools.function_tool import tool
+from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.errors import ScopeClosedError
 
 LONG = 30.0
@@ -137,8 +138,15 @@ class GatedLoop(MainLoop[Order, Any]):
     """Three tools: `look` is async, `pay` is sync, `note` changes the session."""
 
     def __init__(
-        self, gate: Gate, ledger: Ledger, model: type[GatedModel] = GatedModel, **options: Any
+        self,
+        gate: Gate,
+        ledger: Ledger,
+        model: type[GatedModel] = GatedModel,
+        *,
+        on_interrupt: OnInterrupt = "retry",
+        **options: Any,
     ) -> None:
+        self.on_interrupt = on_interrupt
         self.gate = gate
         self.bus = InProcessEventBus()
         self.refused: list[str] = []
@@ -151,20 +159,20 @@ class GatedLoop(MainLoop[Order, Any]):
     def create_prompt(self, request: Order) -> Prompt[Any]:
         self.gate.block("prompt")
 
-        @tool
+        @tool(on_interrupt=self.on_interrupt)
         async def look(what: str) -> str:
             """Look at something."""
             self.look_threads.add(current_thread().name)
             await self.gate.wait("async tool")
             return f"The {what} is empty."
 
-        @tool
+        @tool(on_interrupt=self.on_interrupt)
         def pay(euros: int) -> str:
             """Pay an amount."""
             self.gate.block("sync tool")
             return f"Paid {euros}."
 
-        @tool
+        @tool(on_interrupt=self.on_interrupt)
         def note(context: ToolContext) -> str:
             """Note the call."""
             self.gate.block("note")

@@ -28,8 +28,8 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.runtime import InProcessEventBus, MainLoop, Prompt, PromptEvaluationError, Session
-from turnledger.runtime.agent.run_control import AT_WORK, RunControl, in_thread
-from turnledger.runtime.agent.tools.async_calls import refuse_in_running_loop
+from turnledger.runtime.agent.run_control import AT_WORK, RunControl, in_thread, new_thread
+from turnledger.runtime.agent.tools.async_calls import LoopCall, refuse_in_running_loop
 from turnledger.runtime.agent.tools.function_tool import tool
 from turnledger.runtime.agents.async_runs import run_async, stream_async
 from turnledger.runtime.loop.events import (
@@ -311,3 +311,25 @@ def test_a_synchronous_run_under_an_event_loop_names_arun() -> None:
 
     refuse_in_running_loop([look])
     asyncio.run(main())
+
+
+def test_what_is_cancelled_before_it_began_never_begins() -> None:
+    """A thread that starts late, and a coroutine that the event loop has not come to."""
+    begun: list[str] = []
+
+    async def coroutine() -> None:
+        begun.append("coroutine")
+
+    async def main() -> None:
+        call = LoopCall(coroutine, asyncio.get_running_loop())
+        call.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert call.done.cancelled()
+
+    future, thread = new_thread(lambda: begun.append("thread"), "late")
+    assert future.cancel()
+    thread.start()
+    thread.join(LONG)
+    asyncio.run(main())
+    assert begun == []
