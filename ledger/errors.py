@@ -225,7 +225,8 @@ class RunClaimedError(AppendRefusedError):
         self.run_id, self.worker, self.epoch = run_id, worker, epoch
         super().__init__(
             f"Run {run_id} is claimed by worker {worker!r} (epoch {epoch}), which is alive. "
-            "Others may append only custom events and decisions until it releases the run."
+            "Others may append only custom events and decisions about calls in doubt until it "
+            "releases the run."
         )
 
 

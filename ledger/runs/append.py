@@ -33,7 +33,6 @@ from turnledger.ledger.events.blobs import NAMING_BLOBS, blobs_named
 from turnledger.ledger.events.chain import linker
 from turnledger.ledger.events.types import (
     PROMPT_TAGS,
-    ApprovalDecided,
     CustomEvent,
     Event,
     PromptEvent,
@@ -46,8 +45,9 @@ from turnledger.ledger.runs.index import INDEXED_TAGS, PROMPT, RunRow, advance, 
 from turnledger.ledger.runs.record import Columns, NewColumns, Row
 from turnledger.ledger.runs.transaction import Transaction
 
-# What may be appended without an epoch to a run that a living worker has claimed.
-FREE_EVENTS = (CustomEvent, ToolCallDecided, ApprovalDecided)
+# What may be appended without an epoch to a run that a living worker has claimed. Not approvals:
+# the worker acts by what it has read, and would run a call that is denied on record before it.
+FREE_EVENTS = (CustomEvent, ToolCallDecided)
 ANY_VERSION = -1
 _STARTED = RunStarted.tag
 
