@@ -26,6 +26,7 @@ from uuid import UUID
 
 from turnledger.ledger import (
     NEW,
+    ApprovalDecided,
     Claim,
     Clock,
     ConcurrentAppendError,
@@ -38,6 +39,7 @@ from turnledger.ledger import (
     StoreUnavailableError,
     SystemClock,
     ToolCallCompleted,
+    ToolCallDecided,
     ToolCallFailed,
     blob_name,
 )
@@ -95,6 +97,11 @@ Listener: TypeAlias = Callable[[Known, Known], None]
 
 
 _OUTCOMES = tags_of(ToolCallCompleted, ToolCallFailed)
+_DECISIONS = tags_of(ApprovalDecided, ToolCallDecided)
+
+
+class _DecidedMeanwhile(Exception):  # noqa: N818 - it stays in this module
+    """A person decided about a call, and what is pending may not be what comes next."""
 
 
 class _Pending(NamedTuple):
@@ -160,6 +167,8 @@ class Journal:
         self._listeners: list[Listener] = []
         self._unheard: deque[tuple[Known, Known]] = deque()
         self._notifying = Lock()
+        # Pending events that no decision of a person may come before.
+        self._undecided: frozenset[str] = frozenset()
         self._changes = len(self.declarations.changes)
         if known is None:
             known = self.folded(ledger.head(run_id) if at is None else at)
@@ -379,6 +388,28 @@ class Journal:
         self.write()
         self.tell()
 
+    def commit_unless_decided(self, event_ids: Iterable[str]) -> bool:
+        """Commit, unless a person decided about a call since the state that led to these events.
+
+        Then these are withdrawn and it returns False: what comes next is to be decided again, with
+        the decision. What else is pending stays so.
+
+        Args:
+            event_ids: Of pending events, such as the start of a call.
+        """
+        ids = frozenset(event_ids)
+        with self.lock:
+            self._undecided = ids
+            try:
+                self.write()
+            except _DecidedMeanwhile:
+                self.withdraw(ids)
+                return False
+            finally:
+                self._undecided = frozenset()
+        self.tell()
+        return True
+
     def on_commit(self, listener: Listener) -> Callable[[], None]:
         """Call this after each commit. Returns a function that ends it."""
         self._listeners.append(listener)
@@ -453,6 +484,10 @@ class Journal:
                 if attempt == ATTEMPTS or not tail:
                     raise
                 self._rebase(self._committed.after(tail))
+                if any(record.tag in _DECISIONS for record in tail) and any(
+                    one.entry.event_id in self._undecided for one in self._pending
+                ):
+                    raise _DecidedMeanwhile from None
             except StoreUnavailableError:
                 # It may have been written. The same ids with the same bytes are safe to append
                 # again: the ledger answers with the first recording.

@@ -12,7 +12,7 @@ careful one holds. A decision that a person made goes before the policy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
@@ -126,9 +126,12 @@ def _json_text(value: Any) -> str:
     return "" if value is None else msgspec.json.encode(value).decode()
 
 
-def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> NoReturn:
-    """Record that the run waits for a person to decide about these calls, and stop."""
-    journal = context.journal
+def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallView]) -> None:
+    """Record that the run waits for a person to decide about these calls, and stop.
+
+    Returns if a person decided about one just now: the run goes on with that.
+    """
+    journal, waits = context.journal, list[str]()
     ids = tuple(call.call_id for call in calls)
     policies = {tool.name: tool.on_interrupt for tool in context.tools}
     approvals = tuple(
@@ -138,8 +141,9 @@ def wait_for_decision(context: EvaluationContext[Any], calls: Sequence[ToolCallV
     )
     summary = journal.state.summary
     if summary.status != "waiting" or summary.waiting_for != ids:
-        journal.add(RunWaiting(reason=_reason(len(ids), len(approvals)), call_ids=ids))
-    journal.commit()
+        waits = journal.add(RunWaiting(reason=_reason(len(ids), len(approvals)), call_ids=ids))
+    if not journal.commit_unless_decided(waits):
+        return
     raise DecisionRequiredError(str(journal.run_id), ids, approvals=approvals)
 
 

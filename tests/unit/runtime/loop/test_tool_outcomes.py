@@ -31,6 +31,7 @@ from turnledger.runtime import (
     ToolInvoked,
     ToolResult,
     VisibilityExpansionRequired,
+    replay,
 )
 from turnledger.runtime.loop.events import ToolStillRunning
 from turnledger.runtime.loop.perform import run_tool
@@ -330,6 +331,37 @@ def test_what_a_late_handler_returns_is_recorded_if_the_run_waits(
     (completed,) = events(session, *OUTCOMES)
     assert completed.value == {"receipt": 7}
     assert session[Sum].all() == (Sum(5),)
+
+
+def test_a_run_does_not_wait_for_what_a_late_handler_returned_just_now(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorded before the wait, the result would not end it, and no replay would wait there."""
+    release, recorded, append = threading.Event(), threading.Event(), ledger.append
+
+    def overtaken(run: Any, given: Any, *args: Any, **options: Any) -> Any:
+        if isinstance(given, ToolCallDecided):
+            done = append(run, given, *args, **options)
+            recorded.set()
+            return done
+        if any(isinstance(one.event, RunWaiting) for one in given) and not release.is_set():
+            release.set()
+            assert recorded.wait(30)
+        return append(run, given, *args, **options)
+
+    def in_tool(context: Any) -> None:
+        if context.call_id == "c2":
+            release.wait(30)
+
+    monkeypatch.setattr(ledger, "append", overtaken)
+    config = MainLoopConfig(tool_timeout=0.05)
+    loop = Planner(ledger=ledger, in_tool=in_tool, on_interrupt="ask", config=config)
+    run_id = new_run_id()
+    loop.execute(Goal(), run_id=run_id)
+    assert recorded.is_set()
+    tags = [record.tag for record in ledger.read(run_id)]
+    assert (tags.count(RunWaiting.tag), tags.count(ToolCallInDoubt.tag)) == (0, 1)
+    assert replay(ledger, run_id, loop=Planner(on_interrupt="ask", config=config)).ok
 
 
 def test_a_fail_call_that_runs_out_of_time_is_told_as_unknown(ledger: Ledger) -> None:
