@@ -172,7 +172,8 @@ class Agent(Generic[InputT, OutputT]):
                 output that was asked for.
             deadline: A moment, or a timedelta of running time.
             budget: The most tokens of a run.
-            config: Further settings; the limits above win over its own.
+            config: Further settings, such as `tool_timeout`. Its limits hold where none is given
+                above; `output_retries` is always the agent's.
         """
         check_model(model)
         base = config or MainLoopConfig()
@@ -191,7 +192,7 @@ class Agent(Generic[InputT, OutputT]):
             state=_checked_state(state),
             config=replace(
                 base,
-                max_turns=max_turns,
+                max_turns=base.max_turns if max_turns == MAX_TURNS else max_turns,
                 output_retries=output_retries,
                 deadline=base.deadline if deadline is None else deadline,
                 budget=base.budget if budget is None else budget,

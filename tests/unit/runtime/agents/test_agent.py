@@ -384,6 +384,9 @@ def test_limits_are_recorded_with_the_run(ledger: Ledger) -> None:
     assert (started.max_turns, started.time_limit) == (7, 300)
     assert started.budget is not None
     assert started.budget.max_total_tokens == 9000
+    strict = triage(config=MainLoopConfig(max_turns=1))
+    with pytest.raises(PromptEvaluationError, match="max_turns is 1"):
+        strict.run("Go.", ledger=ledger)
 
 
 def test_bad_output_is_asked_for_again_once_by_default(ledger: Ledger) -> None:
