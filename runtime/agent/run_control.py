@@ -8,11 +8,13 @@ context, as in `MainLoop.execute`, each function here is the plain wait.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import partial
 from threading import Lock, Semaphore, Thread, get_ident
 from typing import Any, TypeVar
 
@@ -75,6 +77,9 @@ class Permits:
 
 PERMITS = Permits(AT_WORK)
 _DISK = Semaphore(AT_THE_DISK)
+# A process that was forked has none of the runs that hold these.
+for _made, _count in ((PERMITS, AT_WORK), (_DISK, AT_THE_DISK)):
+    os.register_at_fork(after_in_child=partial(_made.__init__, _count))  # type: ignore[misc]
 
 
 class RunControl:

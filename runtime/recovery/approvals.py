@@ -210,6 +210,14 @@ def _check_takes_approval(ledger: Ledger, run: UUID, call: ToolCallView) -> None
         raise ApprovalRefusedError(
             f"Call {call.call_id!r} of run {run} {why}.", run_id=str(run), call_id=call.call_id
         )
+    status = ledger.run(run).status
+    if status in ("abandoned", "parked"):
+        raise ApprovalRefusedError(
+            f"Run {run} is {status}: it is not recovered any more, and call {call.call_id!r} never "
+            f"runs. Fork it, and decide in the fork: turnledger fork {run} --help",
+            run_id=str(run),
+            call_id=call.call_id,
+        )
     worker = ledger.worker_of(run)
     if worker is not None:
         raise RunClaimedError(str(run), worker=worker, epoch=ledger.run(run).epoch)

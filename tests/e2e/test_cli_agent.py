@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.driving import PROGRAM, InProcess, Processes
-from turnledger.ledger import Ledger
+from turnledger.ledger import ANY, Ledger, RunAbandoned, RunParked
 
 AGENT = '''
 import os, signal
@@ -144,6 +144,29 @@ def test_a_turn_that_fails_does_not_end_the_chat(cli: InProcess, app: str) -> No
     said = cli("chat", "--app", app, stdin="fail now\nHello again.\n")
     assert "the model is away" in said.err
     assert said.out == "Answer 2 to Hello again.\n"
+
+
+@pytest.mark.parametrize("end", [RunAbandoned(reason="late"), RunParked(reason="", attempts=3)])
+def test_a_chat_goes_on_before_a_turn_that_nobody_recovers(
+    cli: InProcess, app: str, end: RunAbandoned | RunParked
+) -> None:
+    """One that was abandoned or parked is left out; else no line would ever be answered again."""
+    cli("chat", "--app", app, stdin="Hello.\nbook it\n")
+    with cli.ledger() as ledger:
+        last = next(iter(ledger.runs(limit=1)))
+        assert last.status == "waiting"
+        ledger.append(last.run_id, end, ANY)
+    again = cli("chat", "--app", app, stdin="Bye.\n")
+    assert again.out == "Answer 2 to Bye.\n"
+    assert str(last.run_id) in again.err
+
+
+def test_a_decision_that_is_refused_is_asked_for_again(cli: InProcess, app: str) -> None:
+    """Arguments that do not fit the schema do not end the chat."""
+    typed = ["book it", "edit", '{"town": "Faro"}', "edit", '{"city": "Faro"}', "Bye.", ""]
+    said = cli("chat", "--app", app, stdin="\n".join(typed))
+    assert (said.code, said.out) == (0, "Answer 1 to book it\nAnswer 2 to Bye.\n")
+    assert "Expected what its schema says" in said.err
 
 
 def test_a_killed_chat_first_goes_on_with_its_last_turn(processes: Processes, app: str) -> None:

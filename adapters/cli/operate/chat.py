@@ -82,7 +82,9 @@ class Chat:
 
     def talk(self) -> None:
         """Go on with the last turn, then answer what is typed until the end of input."""
-        last = self._last()
+        newest, last = next(self._turns(), None), self._last()
+        if newest is not None and newest.status in _LEFT_OUT:
+            say(f"The last turn, run {newest.run_id}, is {newest.status}: it is left out.")
         if last is not None and last.status != "completed":
             say(f"Going on with the last turn, run {last.run_id}.")
             self._finish(last.run_id)
@@ -102,9 +104,12 @@ class Chat:
             self._end_line()
 
     def _last(self) -> RunInfo | None:
-        """The newest turn; None if the chat has not begun."""
-        agent = self._agent.name
-        return next(self._ledger.runs(tags=self._tags, agent=agent, limit=1), None)
+        """The newest turn that the chat can go on from; None if it has not begun."""
+        return next((one for one in self._turns() if one.status not in _LEFT_OUT), None)
+
+    def _turns(self) -> Iterator[RunInfo]:
+        """The turns of the chat, newest first."""
+        return self._ledger.runs(tags=self._tags, agent=self._agent.name)
 
     def _finish(self, run: UUID) -> None:
         """Recover a turn; one that fails again is left as it is, and the chat goes on."""
@@ -116,6 +121,7 @@ class Chat:
 
     def _tell(self, run: UUID, error: TurnledgerError) -> None:
         from turnledger.runtime import DecisionRequiredError
+        from turnledger.runtime.recovery.approvals import ApprovalRefusedError
 
         self._end_line()
         if not isinstance(error, DecisionRequiredError):
@@ -124,7 +130,10 @@ class Chat:
         calls = fold(self._ledger.read(run), PendingTools()).pending()
         for call in calls:
             if call.call_id in error.call_ids:
-                self._decide(run, call)
+                try:
+                    self._decide(run, call)
+                except ApprovalRefusedError as refused:
+                    say(f"Error: {refused}")  # and it is asked again
         self._finish(run)
 
     def _decide(self, run: UUID, call: ToolCallView) -> None:
@@ -179,6 +188,8 @@ class Chat:
             self._write("\n")
 
 
+# Turns that are not recovered any more: the chat goes on from the one before.
+_LEFT_OUT = ("abandoned", "parked")
 # What a person may say of a call whose outcome is unknown.
 _OUTCOMES: dict[str, Literal["completed", "failed", "retry"]] = {
     "happened": "completed",

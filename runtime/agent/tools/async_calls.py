@@ -7,6 +7,7 @@ connections; else on one background loop of this process.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError as NeverBegunError
 from concurrent.futures import Future
@@ -149,3 +150,7 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     Thread(target=loop.run_forever, name="turnledger-async-tools", daemon=True).start()
     return loop
+
+
+# A process that was forked has the event loop without its thread.
+os.register_at_fork(after_in_child=_background_loop.cache_clear)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from contextlib import aclosing
 from threading import Event
 from typing import Any
@@ -13,6 +15,7 @@ from tests.agent import calls, says
 from turnledger import Agent, RunEnded, TextDelta, ToolEnded, ToolStarted, tool
 from turnledger.ledger import InvalidInputError, Ledger, new_run_id
 from turnledger.runtime import DecisionRequiredError
+from turnledger.runtime.agent.run_control import AT_WORK, PERMITS, RunControl
 
 PAY = calls(("c1", "pay", '{"euros": 5}'))
 LATER = calls(("c1", "pay_later", '{"euros": 5}'))
@@ -100,6 +103,26 @@ def test_leaving_a_stream_early_leaves_a_run_that_goes_on(ledger: Ledger) -> Non
 
     assert asyncio.run(leave()) == "Done."
     assert agent.replay(run).ok
+
+
+def test_a_forked_process_waits_for_nothing_of_its_parents(ledger: Ledger) -> None:
+    """Neither for the event loop of async tools, nor for runs that are at work in the parent."""
+    payer(LATER, says("Done."), ledger=ledger).run("Go.")  # begins the background loop
+    holders = [RunControl() for _ in range(AT_WORK)]
+    for one in holders:
+        PERMITS.acquire(one)
+    child = os.fork()
+    if not child:  # pragma: no cover - another process
+        signal.alarm(30)
+        try:
+            agent = payer(LATER, says("Done."))
+            texts = [agent.run("Go.").text, asyncio.run(agent.arun("Go.")).text]
+            os._exit(0 if texts == ["Done.", "Done."] else 1)
+        finally:
+            os._exit(2)
+    for one in holders:
+        PERMITS.release(one)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_run_where_an_event_loop_is_running_names_arun(ledger: Ledger) -> None:

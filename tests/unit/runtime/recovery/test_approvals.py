@@ -22,8 +22,10 @@ from turnledger.ledger import (
     EvaluationStarted,
     Ledger,
     MessageAppended,
+    RunAbandoned,
     RunClaimedError,
     RunNotFoundError,
+    RunParked,
     RunStarted,
     ToolCallDecided,
     new_run_id,
@@ -127,6 +129,21 @@ def test_decisions_about_other_calls_are_refused(
         decide(ledger, free, "c2")
     with pytest.raises(ApprovalRefusedError, match=r"in doubt.*--completed JSON, --failed TEXT or"):
         decide(ledger, free, "c1")
+
+
+@pytest.mark.parametrize("end", [RunAbandoned(reason="late"), RunParked(reason="late", attempts=3)])
+def test_a_run_that_is_not_recovered_any_more_is_not_decided_about(
+    ledger: Ledger, end: RunAbandoned | RunParked
+) -> None:
+    """The person would believe that the call runs; a fork takes the decision."""
+    run_id = waiting(ledger)
+    ledger.append(run_id, end, ANY)
+    with pytest.raises(ApprovalRefusedError, match=r"not recovered any more.*turnledger fork"):
+        approve(ledger, run_id, "c1")
+    assert decisions(ledger, run_id) == []
+    fork = ledger.fork(run_id, ledger.head(run_id))
+    approve(ledger, fork, "c1")
+    assert Refunds(ledger=ledger).recover(fork)[0].text == "Done."
 
 
 def test_a_run_that_a_worker_has_is_not_decided_about(ledger: Ledger) -> None:
