@@ -34,6 +34,7 @@ from turnledger.runtime.agents.models import Model, adapter_of, check_model
 from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
+from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
@@ -346,7 +347,11 @@ class Agent(Generic[InputT, OutputT]):
     ) -> RunResult[OutputT]:
         """The result of the work; whoever listens is told of what happens in it."""
         with listening(loop.bus, on_event) if on_event is not None else nullcontext():
-            result = cast("RunResult[OutputT]", result_of(*work()))
+            try:
+                result = cast("RunResult[OutputT]", result_of(*work()))
+            except DecisionRequiredError as waits:
+                waits.add_note(_where_to_decide(loop.ledger))
+                raise
         if on_event is not None:
             on_event(RunEnded(result))
         return result
@@ -428,6 +433,14 @@ class Agent(Generic[InputT, OutputT]):
 
 def _id_of(run: Run) -> UUID | str:
     return run.run_id if isinstance(run, RunResult | RecoverableRun) else run
+
+
+def _where_to_decide(ledger: Ledger) -> str:
+    """Where the commands that DecisionRequiredError names find the run."""
+    here = "In Python: agent.approve(run_id, call_id), deny or edit; then agent.recover(run_id)."
+    if ledger.url.startswith("memory:"):
+        return f"The ledger is in memory, where no command finds the run. {here}"
+    return f"The commands need --db {ledger.redact_text(ledger.url)}. {here}"
 
 
 def _check_names(method: str, options: Mapping[str, Any]) -> None:

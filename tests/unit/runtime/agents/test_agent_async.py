@@ -159,6 +159,7 @@ def waiting(ledger: Ledger) -> tuple[Agent[str, str], Any]:
     with pytest.raises(DecisionRequiredError) as waits:
         agent.run("Go.")
     assert waits.value.call_ids == ("large",)
+    assert "agent.approve" in waits.value.__notes__[0]
     return agent, waits.value.run_id
 
 
