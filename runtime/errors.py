@@ -340,8 +340,8 @@ class DecisionRequiredError(TurnledgerError):
             told.append(
                 f"Run {run_id} waits for a decision about {', '.join(doubted) or 'a call'}, which "
                 "may or may not have happened. Find out, then run "
-                f"`turnledger resolve {run_id} CALL_ID` with --completed JSON, --failed TEXT or "
-                "--retry."
+                f"`turnledger resolve {run_id} {doubted[0] if doubted else 'CALL_ID'}` with "
+                "--completed JSON, --failed TEXT or --retry."
             )
         if approvals:
             told.append(

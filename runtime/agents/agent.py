@@ -10,12 +10,13 @@ It is made of MainLoop, Prompt and Session, and does nothing that they can't do.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from threading import Lock
-from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast, get_origin, overload
 from uuid import UUID
 
 from turnledger.ledger import InvalidInputError, Ledger
@@ -33,6 +34,7 @@ from turnledger.runtime.agents.models import Model, adapter_of, check_model
 from turnledger.runtime.agents.result import RunResult, result_of
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.checkpoints.checkpoint import RecoverableRun
+from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.loop.adapter import ProviderAdapter
 from turnledger.runtime.loop.events import PromptResponse, RunEnded, RunEvent, listening
 from turnledger.runtime.main_loop import MAX_TURNS, MainLoopConfig
@@ -43,8 +45,10 @@ from turnledger.runtime.session.session import Session
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
-Run: TypeAlias = "RecoverableRun | UUID | str"
+Run: TypeAlias = "RunResult[Any] | RecoverableRun | UUID | str"
 AnyLedger: TypeAlias = "Ledger | str | os.PathLike[str]"
+# As of a prompt's namespace and key, which it becomes.
+_NAME = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*"
 OnEvent: TypeAlias = Callable[[RunEvent | RunEnded[RunResult[OutputT]]], object]
 
 
@@ -172,9 +176,11 @@ class Agent(Generic[InputT, OutputT]):
                 output that was asked for.
             deadline: A moment, or a timedelta of running time.
             budget: The most tokens of a run.
-            config: Further settings; the limits above win over its own.
+            config: Further settings, such as `tool_timeout`. Its limits hold where none is given
+                above; `output_retries` is always the agent's.
         """
         check_model(model)
+        _check_name(name)
         base = config or MainLoopConfig()
         self.name = name
         self._model = model
@@ -187,11 +193,11 @@ class Agent(Generic[InputT, OutputT]):
             instructions=instructions,
             input=_checked_input(input),
             tools=_checked_tools(tools),
-            output=output,
+            output=_checked_output(output),
             state=_checked_state(state),
             config=replace(
                 base,
-                max_turns=max_turns,
+                max_turns=base.max_turns if max_turns == MAX_TURNS else max_turns,
                 output_retries=output_retries,
                 deadline=base.deadline if deadline is None else deadline,
                 budget=base.budget if budget is None else budget,
@@ -252,6 +258,7 @@ class Agent(Generic[InputT, OutputT]):
         `async def` tools run on this event loop, `on_event` in the run's thread. Cancelling the
         task cancels the run: CancelledError is raised when the run can be recovered.
         """
+        _check_names("arun", options)
         return await run_async(lambda: self._run(input, options, on_event))
 
     def stream(
@@ -265,6 +272,7 @@ class Agent(Generic[InputT, OutputT]):
         Arguments as for `run`. An error of the run is raised after its last event. Leaving the
         loop early cancels the run; with `contextlib.aclosing` it can be recovered right after.
         """
+        _check_names("stream", options)
         return stream_async(lambda tell: self._run(input, options, tell))
 
     def _run(
@@ -273,7 +281,7 @@ class Agent(Generic[InputT, OutputT]):
         options: RunOptions,
         on_event: Callable[[Any], object] | None,
     ) -> RunResult[OutputT]:
-        run_id = options.get("run_id")
+        run_id, continues = options.get("run_id"), options.get("continues")
         loop = self.loop(self._ledger(options.get("ledger")))
         blobs = tuple(value.blobs.values()) if isinstance(value, MessageBuilder) else ()
         request = value.to_message() if isinstance(value, MessageBuilder) else value
@@ -282,7 +290,7 @@ class Agent(Generic[InputT, OutputT]):
             lambda: loop.execute(
                 self._checked(request),
                 run_id=UUID(canonical_id(run_id)) if run_id is not None else None,
-                continues=options.get("continues"),
+                continues=_id_of(continues) if continues is not None else None,
                 tags=options.get("tags"),
                 blobs=blobs,
             ),
@@ -329,7 +337,7 @@ class Agent(Generic[InputT, OutputT]):
         on_event: Callable[[Any], object] | None,
     ) -> RunResult[OutputT]:
         loop = self.loop(self._ledger(ledger))
-        return self._followed(loop, lambda: loop.recover(run, **options), on_event)
+        return self._followed(loop, lambda: loop.recover(_id_of(run), **options), on_event)
 
     def _followed(
         self,
@@ -339,7 +347,11 @@ class Agent(Generic[InputT, OutputT]):
     ) -> RunResult[OutputT]:
         """The result of the work; whoever listens is told of what happens in it."""
         with listening(loop.bus, on_event) if on_event is not None else nullcontext():
-            result = cast("RunResult[OutputT]", result_of(*work()))
+            try:
+                result = cast("RunResult[OutputT]", result_of(*work()))
+            except DecisionRequiredError as waits:
+                waits.add_note(_where_to_decide(loop.ledger))
+                raise
         if on_event is not None:
             on_event(RunEnded(result))
         return result
@@ -420,7 +432,22 @@ class Agent(Generic[InputT, OutputT]):
 
 
 def _id_of(run: Run) -> UUID | str:
-    return run.run_id if isinstance(run, RecoverableRun) else run
+    return run.run_id if isinstance(run, RunResult | RecoverableRun) else run
+
+
+def _where_to_decide(ledger: Ledger) -> str:
+    """Where the commands that DecisionRequiredError names find the run."""
+    here = "In Python: agent.approve(run_id, call_id), deny or edit; then agent.recover(run_id)."
+    if ledger.url.startswith("memory:"):
+        return f"The ledger is in memory, where no command finds the run. {here}"
+    return f"The commands need --db {ledger.redact_text(ledger.url)}. {here}"
+
+
+def _check_names(method: str, options: Mapping[str, Any]) -> None:
+    """TypeError for a keyword that `run` does not take: a misspelled one must not be ignored."""
+    for name in options:
+        if name not in RunOptions.__annotations__:
+            raise TypeError(f"Agent.{method}() got an unexpected keyword argument {name!r}")
 
 
 def _checked_input(kind: Any) -> Any:
@@ -429,6 +456,23 @@ def _checked_input(kind: Any) -> Any:
             f"Invalid input type {short_repr(kind)}: expected a class, such as a dataclass."
         )
     return kind
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        raise InvalidInputError(
+            f"Invalid agent name {short_repr(name)}: expected letters, digits, '.', '_' and '-', "
+            "in steps between '/': 'support/triage'."
+        )
+
+
+def _checked_output(kind: Any) -> Any:
+    if kind is None or isinstance(kind, type) or get_origin(kind) is not None:
+        return kind
+    raise InvalidInputError(
+        f"Invalid output {short_repr(kind)}: expected a type (a dataclass, a msgspec Struct, a "
+        "pydantic model), or a list of one."
+    )
 
 
 def _checked_tools(tools: Iterable[Any]) -> tuple[Tool[Any, Any], ...]:

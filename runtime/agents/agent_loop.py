@@ -112,6 +112,7 @@ class AgentLoop(MainLoop[Any, Any]):
             request_type=(parts.input, Message),
             clock=ledger.clock,
         )
+        self.ledger = ledger
         self._parts = parts
         self._template = parts.template() if isinstance(parts.instructions, str) else None
 

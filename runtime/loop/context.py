@@ -19,6 +19,7 @@ from turnledger.projections.views.usage import Tokens
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import Reply, Request, Sending, ToolChoice
 from turnledger.runtime.agent.models.retry import RetryAdvice, ThrottlePolicy
+from turnledger.runtime.agent.overrides.recorded import render_as_recorded, tell_stale
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
 from turnledger.runtime.agent.prompts.render import RenderedPrompt
@@ -31,7 +32,6 @@ from turnledger.runtime.journal.journal import Journal
 from turnledger.runtime.journal.known import Known
 from turnledger.runtime.journal.loop_progress import EvaluationProgress
 from turnledger.runtime.loop.events import TextReceived, ToolInvoked
-from turnledger.runtime.overrides.recorded import render_as_recorded, tell_stale
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.session.session import Session
 

@@ -21,6 +21,7 @@ from turnledger.ledger import (
 )
 from turnledger.runtime.agent.models.limits import BudgetTracker, Deadline
 from turnledger.runtime.agent.models.request import ToolCall
+from turnledger.runtime.agent.overrides.recorded import with_recorded_prompt
 from turnledger.runtime.agent.prompts.difference import difference_of
 from turnledger.runtime.agent.prompts.override_texts import PromptOverridesStore, RecordedPrompt
 from turnledger.runtime.agent.prompts.prompt import Prompt
@@ -64,7 +65,6 @@ from turnledger.runtime.loop.perform.call_model import call_model
 from turnledger.runtime.loop.perform.finish import finish
 from turnledger.runtime.loop.perform.prepare import prepare_resources
 from turnledger.runtime.loop.perform.tool_in_doubt import doubt, settle, wait_for_decision
-from turnledger.runtime.overrides.recorded import with_recorded_prompt
 from turnledger.runtime.session.overlay import scope_of
 from turnledger.runtime.session.session import Session
 

@@ -28,6 +28,7 @@ from turnledger.projections import rebuild as rebuild
 from turnledger.projections import state_at as state_at
 from turnledger.runtime import Budget as Budget
 from turnledger.runtime import Deadline as Deadline
+from turnledger.runtime import DecisionRequiredError as DecisionRequiredError
 from turnledger.runtime import Divergence as Divergence
 from turnledger.runtime import FilesystemCheckpointBackend as FilesystemCheckpointBackend
 from turnledger.runtime import InProcessEventBus as InProcessEventBus

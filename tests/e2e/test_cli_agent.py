@@ -127,6 +127,32 @@ def test_a_chat_goes_on_from_its_newest_turn(cli: InProcess, app: str) -> None:
     assert statuses(cli.db) == ["completed"] * 4
 
 
+def test_recover_says_which_calls_were_run_again(processes: Processes, app: str) -> None:
+    """A tool whose policy is "retry" is repeated, and not silently."""
+    assert processes("run", "--app", app, "look around", DIE="in tool").code == -signal.SIGKILL
+    recovered = processes("recover", "@last", "--app", app)
+    assert recovered.code == 0
+    assert "look (call_1) was run again, attempt 2" in recovered.err
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (":agnt", "has no 'agnt'. Expected an Agent"),
+        (":look", "'look' is a FunctionTool"),
+        (":Ticket", "'Ticket' is a type"),
+        (".py:agent", "is a file: name its module"),
+    ],
+)
+def test_an_app_that_is_misspelled_is_named_and_not_called(
+    cli: InProcess, app: str, name: str, told: str
+) -> None:
+    """A tool could do something if it were called for a loop."""
+    refused = cli("run", "--app", app.replace(":agent", name), "look around")
+    assert refused.code == 2
+    assert told in refused.err.replace("\n", " ")
+
+
 def test_a_chat_asks_for_approvals(cli: InProcess, app: str) -> None:
     """Approve, deny or edit, then the turn goes on in the same chat."""
     typed = ["book one", "approve", "book two", "deny", "No.", "book three", "edit"]

@@ -32,7 +32,7 @@ from turnledger.runtime import (
     ThrottlePolicy,
     Tool,
 )
-from turnledger.runtime.overrides import LedgerOverridesStore
+from turnledger.runtime.agent.overrides import LedgerOverridesStore
 
 HISTORIES = Path(__file__).parent / "histories"
 AGENTS = HISTORIES / "agents"

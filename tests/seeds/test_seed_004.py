@@ -34,7 +34,7 @@ from turnledger.runtime import (
     SnapshotableFilesystem,
     ToolInvoked,
 )
-from turnledger.runtime.overrides import LedgerOverridesStore
+from turnledger.runtime.agent.overrides import LedgerOverridesStore
 from turnledger.runtime.workspace import (
     OptimizationResult,
     OptimizationScope,

@@ -108,8 +108,10 @@ def runs(
 ) -> None:
     """List runs, newest first.
 
-    A run that is "quiet 25m" is running and has had no event for that long: a tool may be at
-    work (see `turnledger pending`), or its worker is gone. TOKENS are those of the run's own
+    A run that was killed is "running" as well: nothing was recorded since. One that is "quiet
+    25m" has had no event for that long: a tool may be at work (see `turnledger pending`), or its
+    worker is gone. EVENTS are the run's own, without those before a fork or in earlier turns of a
+    chat. TOKENS are those of the run's own
     model calls, where it has few events; `turnledger usage RUN` tells them of any run. TOOK is
     the time from the first to the last event of a run that has ended. -o json has more fields,
     and neither of these two. A run whose row in the index is damaged is skipped and named, and
@@ -142,7 +144,7 @@ def _print_table(out: Printer, ledger: Ledger, found: Iterator[RunInfo], limit: 
             _status(run, now),
             run.prompt,
             moment_text(to_micros(run.started_at)),
-            run.version,
+            run.version - run.parent_version,
             tokens.of(run),
             _took(run),
             _tags(run.tags),

@@ -18,7 +18,7 @@ from turnledger.adapters.cli.operate.decide import user_name
 from turnledger.adapters.cli.shared.command import command, open_ledger, printer
 from turnledger.adapters.cli.shared.output import Printer, say
 from turnledger.adapters.cli.shared.parameters import loop_option
-from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load
+from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_app
 from turnledger.adapters.terminal_text import visible, visible_lines
 from turnledger.ledger import ANY, Ledger, RunInfo, ToolCallDecided, TurnledgerError
 from turnledger.projections import PendingTools, ToolCallView, fold
@@ -62,7 +62,7 @@ def chat(app: str, name: str) -> None:
 def _agent(app: str) -> Agent[Any, Any]:
     from turnledger.runtime.agents.agent import Agent
 
-    found = load(app, hint="--app")
+    found = load_app(app)
     if not isinstance(found, Agent):
         raise click.BadParameter(
             f"{app!r} is a {type(found).__name__}, expected an Agent.", param_hint="--app"
@@ -88,6 +88,8 @@ class Chat:
         if last is not None and last.status != "completed":
             say(f"Going on with the last turn, run {last.run_id}.")
             self._finish(last.run_id)
+        if sys.stdin.isatty():
+            say(f"Chat {self._tags[CHAT_TAG]!r} with {self._agent.name}. Ctrl-D ends it.")
         for text in _typed():
             run, last = UUID(self._ledger.clock.new_id()), self._last()
             try:
@@ -134,6 +136,9 @@ class Chat:
                     self._decide(run, call)
                 except ApprovalRefusedError as refused:
                     say(f"Error: {refused}")  # and it is asked again
+                except click.Abort:
+                    say("\nNothing was decided: the call waits, and the same command asks again.")
+                    raise
         self._finish(run)
 
     def _decide(self, run: UUID, call: ToolCallView) -> None:

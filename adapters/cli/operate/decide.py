@@ -259,7 +259,8 @@ def _json(text: str | None, kind: Any, option: str) -> Any:
     except msgspec.ValidationError as error:
         raise click.BadParameter(f"not a session change: {error}", param_hint=option) from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint=option) from None
+        advice = " Text for the model is given with --text." if option == "--completed" else ""
+        raise click.BadParameter(f"not JSON: {error}.{advice}", param_hint=option) from None
 
 
 def _say_not_carried(ledger: Ledger, run: UUID, changes: Sequence[SliceChange]) -> None:

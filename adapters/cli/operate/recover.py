@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from turnledger.adapters.cli.operate.decide import user_name
 from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
-from turnledger.adapters.cli.shared.output import line_width, run_name, say, short_id
+from turnledger.adapters.cli.shared.output import json_text, line_width, run_name, say, short_id
 from turnledger.adapters.cli.shared.parameters import (
     flag,
     loop_option,
@@ -34,6 +35,7 @@ from turnledger.ledger import (
     Event,
     Ledger,
     RunAbandoned,
+    ToolCallStarted,
     TurnledgerError,
 )
 from turnledger.ledger.errors import error_text
@@ -100,14 +102,14 @@ def recover(
     )
     with open_ledger() as ledger, ending_on_sigterm():
         if run is None:
-            finish(_recover_all(load_loop(app, ledger), max_turns))
+            finish(_recover_all(load_loop(app, ledger), ledger, max_turns))
             return
         is_fork = ledger.run(run).kind == "fork"
         loop = load_loop(app, ledger)
         if not yes and is_fork and ledger.worker_of(run) is None:
             _refuse_doubts(run, _in_doubt(ledger, run))
         decided_by = chosen_by or (user_name() if yes else "")
-        with showing_difference():
+        with showing_difference(), telling_repeats(ledger, run):
             response, _ = loop.recover(
                 run,
                 max_turns=max_turns,
@@ -118,7 +120,23 @@ def recover(
         print_answer(run, response)
 
 
-def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
+@contextmanager
+def telling_repeats(ledger: Ledger, run: UUID) -> Iterator[None]:
+    """Say at the end of the block which calls were run again: nothing is repeated silently."""
+    head = ledger.head(run)
+    try:
+        yield
+    finally:
+        for record in ledger.read(run, after=head):
+            event = record.event
+            if isinstance(event, ToolCallStarted) and event.attempt > 1:
+                say(
+                    f"{visible(event.name)} ({visible(event.call_id)}) was run again, attempt "
+                    f"{event.attempt}: how the attempt before it ended is unknown."
+                )
+
+
+def _recover_all(loop: MainLoop[Any, Any], ledger: Ledger, max_turns: int | None) -> ExitCode:
     """Recover all runs, printing each; the highest exit code of those that failed."""
     worst, skipped, tried = ExitCode.OK, SkippedRuns(), 0
 
@@ -127,7 +145,8 @@ def _recover_all(loop: MainLoop[Any, Any], max_turns: int | None) -> ExitCode:
         for found in loop.list_recoverable(on_damage=skipped):
             tried += 1
             try:
-                response, _ = loop.recover(found, max_turns=max_turns)
+                with telling_repeats(ledger, found.run_id):
+                    response, _ = loop.recover(found, max_turns=max_turns)
                 yield _recovered(found.run_id, response)
             except TurnledgerError as error:
                 say(f"{found.run_id}: {error}")
@@ -174,7 +193,7 @@ def print_answer(run: UUID, response: PromptResponse[Any], verdict: str = "compl
 
 def _answer_of(value: dict[str, Any]) -> str:
     """The answer as text, safe to print."""
-    return visible(value["text"] or str(value["output"]))
+    return visible(value["text"] or json_text(value["output"]))
 
 
 def _in_doubt(ledger: Ledger, run: UUID) -> tuple[ToolCallView, ...]:

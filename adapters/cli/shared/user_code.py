@@ -27,6 +27,11 @@ def load(text: str, *, hint: str | None = None) -> Any:
     Modules in the current folder are found, as by `python -m`.
     """
     module, _, name = text.partition(":")
+    if module.endswith(".py"):
+        raise click.BadParameter(
+            f"{module!r} is a file: name its module, {Path(module).stem}:{name or 'NAME'}.",
+            param_hint=hint,
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -42,18 +47,34 @@ def load(text: str, *, hint: str | None = None) -> Any:
         raise click.BadParameter(message, param_hint=hint) from error
 
 
+def load_app(app: str) -> Any:
+    """Import what `--app` names: an Agent, or a function that makes a loop. It is not called."""
+    from turnledger.runtime import Tool
+    from turnledger.runtime.agents.agent import Agent
+
+    found = load(app, hint="--app")
+    if isinstance(found, Agent):
+        return found
+    # A tool can be called, but must not be: it may do something.
+    if callable(found) and not isinstance(found, type | Tool):
+        return found
+    module, _, name = app.partition(":")
+    known = vars(import_module(module)).items()
+    agents = [f"{module}:{one}" for one, value in known if isinstance(value, Agent)]
+    what = f"has no {name!r}" if found is None else f"{name!r} is a {type(found).__name__}"
+    raise click.BadParameter(
+        f"Invalid app {app!r}: {module} {what}. Expected an Agent, or a function that returns a "
+        f"MainLoop. Agents in {module}: {', '.join(agents) or 'none'}.",
+        param_hint="--app",
+    )
+
+
 def load_factory(app: str) -> Callable[..., Any]:
     """Import what `--app` names, as a function that makes the loop for a ledger."""
     from turnledger.runtime.agents.agent import Agent
 
-    found: Any = load(app, hint="--app")
+    found = load_app(app)
     factory: Callable[..., Any] = found.loop if isinstance(found, Agent) else found
-    if not callable(factory):
-        raise click.BadParameter(
-            f"Invalid app {app!r}: expected module:agent, an Agent, or module:factory, a function "
-            "that returns a MainLoop.",
-            param_hint="--app",
-        )
     return factory
 
 

@@ -43,7 +43,14 @@ def open_sqlite(
                 "file back; for a new ledger, move the WAL away first."
             )
         elif not create:
-            raise StoreUnavailableError(f"There is no ledger at {path}.")
+            raise StoreUnavailableError(
+                f"There is no ledger at {path}. Name one with --db or TURNLEDGER_DB; `turnledger "
+                "run` and `turnledger append` make a new one."
+            )
+        elif not path.parent.is_dir():
+            raise StoreUnavailableError(
+                f"There is no folder {path.parent} for a ledger. Make it, or choose another place."
+            )
         made_locks = not locks.exists()
         mode = path.stat().st_mode & 0o666 if exists else 0o600 if private else 0o666
         locks.mkdir(mode | (mode & 0o444) >> 2, exist_ok=True)  # who reads may enter

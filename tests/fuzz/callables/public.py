@@ -19,7 +19,7 @@ PACKAGES = (
     "turnledger.ledger",
     "turnledger.projections",
     "turnledger.runtime",
-    "turnledger.runtime.overrides",
+    "turnledger.runtime.agent.overrides",
     "turnledger.runtime.workspace",
     "turnledger.adapters",
     "turnledger.adapters.sandboxes",

@@ -327,7 +327,7 @@ def test_a_conversation_goes_on_in_the_agents_own_memory() -> None:
     agent = Agent("chat", model=model, instructions="Talk.")
     first = agent.run("One.")
     second = agent.run("Two.", continues=first.run_id)
-    third = agent.run("Three.", continues=second.run_id)
+    third = agent.run("Three.", continues=second)
     assert told[-1] == ["One.", "answer 1", "Two.", "answer 2", "Three."]
     assert third.usage.calls == 1
     assert [m.content for m in third.messages if m.role == "user"] == ["One.", "Two.", "Three."]
@@ -384,6 +384,9 @@ def test_limits_are_recorded_with_the_run(ledger: Ledger) -> None:
     assert (started.max_turns, started.time_limit) == (7, 300)
     assert started.budget is not None
     assert started.budget.max_total_tokens == 9000
+    strict = triage(config=MainLoopConfig(max_turns=1))
+    with pytest.raises(PromptEvaluationError, match="max_turns is 1"):
+        strict.run("Go.", ledger=ledger)
 
 
 def test_bad_output_is_asked_for_again_once_by_default(ledger: Ledger) -> None:
@@ -421,7 +424,8 @@ def test_making_an_agent_needs_neither_key_nor_sdk(monkeypatch: pytest.MonkeyPat
         ({"tools": [len]}, "Write @tool above the function"),
         ({"state": ["Cart"]}, "Invalid state"),
         ({"input": "Ticket"}, "Invalid input type"),
-        ({"name": "a b"}, "Invalid prompt key"),
+        ({"name": "a b"}, "Invalid agent name"),
+        ({"output": Triage("a", "b")}, "Invalid output"),
         ({"output": int}, "not a JSON object"),
         ({"max_turns": 0}, "max_turns"),
         ({"output_retries": -1}, "output_retries"),

@@ -52,6 +52,15 @@ def test_arun_gives_what_run_gives(asked: Any, ledger: Ledger) -> None:
     assert agent.replay(awaited.run_id).ok
 
 
+def test_a_misspelled_argument_is_not_ignored(ledger: Ledger) -> None:
+    """`arun` and `stream` refuse a keyword that `run` does not take."""
+    agent = payer(says("ok"), ledger=ledger)
+    with pytest.raises(TypeError, match="'leger'"):
+        asyncio.run(agent.arun("Go.", leger="x.db"))  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="'runid'"):
+        agent.stream("Go.", runid="x")  # type: ignore[call-arg]
+
+
 def test_a_stream_tells_text_and_tools_and_ends_with_the_result(ledger: Ledger) -> None:
     """Events come in the order in which things happen, the result last."""
 
@@ -150,6 +159,7 @@ def waiting(ledger: Ledger) -> tuple[Agent[str, str], Any]:
     with pytest.raises(DecisionRequiredError) as waits:
         agent.run("Go.")
     assert waits.value.call_ids == ("large",)
+    assert "agent.approve" in waits.value.__notes__[0]
     return agent, waits.value.run_id
 
 

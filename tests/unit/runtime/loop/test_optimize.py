@@ -31,13 +31,13 @@ from turnledger.runtime import (
     ToolInvoked,
     replay,
 )
+from turnledger.runtime.agent.overrides import LedgerOverridesStore
 from turnledger.runtime.loop.optimize import (
     SERVES_TAG,
     OptimizationStarted,
     optimization_prompt,
 )
 from turnledger.runtime.main_loop import OptimizationLoop
-from turnledger.runtime.overrides import LedgerOverridesStore
 from turnledger.runtime.session.overlay import Overlay
 from turnledger.runtime.workspace import (
     HostMount,

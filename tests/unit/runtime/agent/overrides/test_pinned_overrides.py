@@ -22,7 +22,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.runtime import Prompt, PromptMismatch, PromptOverridesStore, Reply, Tool, replay
-from turnledger.runtime.overrides import LedgerOverridesStore
+from turnledger.runtime.agent.overrides import LedgerOverridesStore
 
 NS, KEY = "tests", "task"
 AUTHORED, DESCRIBED = "Do ${what}.", "Looks it up."

@@ -22,6 +22,7 @@ import msgspec
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.events.types import LATEST
+from turnledger.runtime.agent.overrides.ledger_store import AnyPrompt, check_tag, template_of
 from turnledger.runtime.agent.prompts.override_texts import (
     OverrideTexts,
     authored_texts,
@@ -30,7 +31,6 @@ from turnledger.runtime.agent.prompts.override_texts import (
 )
 from turnledger.runtime.agent.prompts.template import PromptTemplate
 from turnledger.runtime.errors import PromptError
-from turnledger.runtime.overrides.ledger_store import AnyPrompt, check_tag, template_of
 
 # Far more than the texts of any prompt.
 _MOST_BYTES = 16 * 1024 * 1024

@@ -15,7 +15,7 @@ from turnledger.ledger import (
 )
 from turnledger.projections import state_at
 from turnledger.runtime import MarkdownSection, Prompt, PromptTemplate, Tool
-from turnledger.runtime.overrides import LedgerOverridesStore
+from turnledger.runtime.agent.overrides import LedgerOverridesStore
 
 NS, KEY = "acme/support", "answer"
 

@@ -25,8 +25,8 @@ from turnledger.runtime import (
     Tool,
     replay,
 )
+from turnledger.runtime.agent.overrides import FilesystemOverridesStore, OverridesFileError
 from turnledger.runtime.agent.prompts.override_texts import text_digest
-from turnledger.runtime.overrides import FilesystemOverridesStore, OverridesFileError
 
 NS, KEY = "acme/support", "answer"
 FILE = f"{NS}/{KEY}/latest.json"

@@ -17,6 +17,7 @@ import msgspec
 from turnledger.ledger import Ledger, TurnledgerError, UsedOverrides
 from turnledger.ledger.errors import error_text
 from turnledger.ledger.redaction.safe_logging import logger_of
+from turnledger.runtime.agent.overrides.ledger_store import LedgerOverridesStore
 from turnledger.runtime.agent.prompts.override_texts import (
     LEFT_OUT,
     TOOL,
@@ -25,7 +26,6 @@ from turnledger.runtime.agent.prompts.override_texts import (
     store_name,
 )
 from turnledger.runtime.agent.prompts.render import NO_TOOLS, RenderedPrompt, described, tool_digest
-from turnledger.runtime.overrides.ledger_store import LedgerOverridesStore
 
 OutputT = TypeVar("OutputT")
 # Renders a prompt with the texts that a store has for a tag, or with its own.
