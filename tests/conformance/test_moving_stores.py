@@ -94,7 +94,7 @@ def check(source: Ledger, places: Places, runs: Sequence[UUID] | None = None, **
 def golden_history(name: str) -> bytes:
     """A golden history with the header of an export of today, which names today's catalogue."""
     header, records = GOLDEN[name].read_bytes().split(b"\n", 1)
-    assert re.fullmatch(rb'{"turnledger":1,"catalogue":[124]}', header)
+    assert re.fullmatch(rb'{"turnledger":1,"catalogue":[1245]}', header)
     return b'{"turnledger":1,"catalogue":%d}\n' % CATALOGUE + records
 
 
@@ -126,17 +126,17 @@ def awkward(ledger: Ledger, limits: Limits) -> list[UUID]:
     """Forks of forks, continuations, shared blobs, odd numbers and texts, the largest allowed."""
     run, other = new_run_id(), new_run_id()
     files = {"a": blob_name(PICTURE), "ü": blob_name(b"")}
-    ledger.append(run, [started(), *one_of_each()], NEW, blobs=[PICTURE])
-    ledger.append(run, ResourceSnapshotted(resource="r", files=files), 27, blobs=[b""])
+    at = ledger.append(run, [started(), *one_of_each()], NEW, blobs=[PICTURE]).version
+    ledger.append(run, ResourceSnapshotted(resource="r", files=files), at, blobs=[b""])
     odd: list[Any] = [0.1, 1e308, -0.0, 5e-324, 2**64 - 1, -(2**63), 1.0, True, None, {"": [[]]}]
     texts = ["\x00", "\x9b", "\u2028", "\u202e", "🦜", '","data":{', "\\u0000", "é" * 99]
-    ledger.append(run, [CustomEvent(kind="a.b", data=value) for value in (odd, texts)], 28)
-    child = ledger.fork(run, 27)
-    ledger.append(child, ResourceSnapshotted(resource="r", files=files), 28)
-    early = ledger.fork(child, 27, tags={"": "", "é": "🦜"})
+    ledger.append(run, [CustomEvent(kind="a.b", data=value) for value in (odd, texts)], at + 1)
+    child = ledger.fork(run, at)
+    ledger.append(child, ResourceSnapshotted(resource="r", files=files), at + 1)
+    early = ledger.fork(child, at, tags={"": "", "é": "🦜"})
     next_one = ledger.continuation(early)
-    last = ledger.continuation(ledger.fork(next_one, 29), tags={"which": "last"})
-    ledger.append(run, RunCompleted(), 30)
+    last = ledger.continuation(ledger.fork(next_one, at + 2), tags={"which": "last"})
+    ledger.append(run, RunCompleted(), at + 3)
     size = limits.max_event_bytes - len(ledger.codec.encode(note(text=""))[1])
     ledger.append(other, notes(limits.max_batch_events), NEW)
     ledger.append(other, note(text="x" * size), limits.max_batch_events)

@@ -36,8 +36,13 @@ EXCLUDED = {
     "MainLoop.recover": _RUNS,
     "MainLoop.create_prompt": _RUNS,
     "MainLoop.create_session": _RUNS,
+    **dict.fromkeys(
+        [f"Agent.{name}" for name in ("run", "arun", "stream", "recover", "arecover")], _RUNS
+    ),
     "evaluate": _RUNS,
     "send": _NETWORK,
+    "send_async": _NETWORK,
+    "call": _NETWORK,
     "make_client": _NETWORK,
     "limited": _NETWORK,
     "decode": _REPLY,
@@ -58,6 +63,8 @@ EXCLUDED = {
 _OF = {
     "evaluate": "Adapter",
     "send": "Adapter",
+    "send_async": "Adapter",
+    "call": "Adapter",
     "make_client": "Adapter",
     "limited": "Adapter",
     "decode": "Adapter",

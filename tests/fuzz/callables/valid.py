@@ -53,6 +53,7 @@ from turnledger.runtime import (
     ToolContext,
     ToolResult,
 )
+from turnledger.runtime.agents.agent import Agent
 
 NOTHING: Any = object()
 
@@ -111,6 +112,9 @@ class World:
             Projection: Conversation,
             Table: UsageByDay,
             Tool: lambda: TOOL,
+            Agent: lambda: Agent(
+                "fuzz", model=[says("Done.")], instructions="Answer.", ledger=self.ledger
+            ),
             MarkdownSection: lambda: MarkdownSection(title="T", template="text", key="key"),
             PromptTemplate: lambda: PromptTemplate(ns="tests", key="fuzz"),
             Prompt: lambda: task(Question(), "${text}", [TOOL]),
