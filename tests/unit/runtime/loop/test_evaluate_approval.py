@@ -309,7 +309,7 @@ def test_a_reply_may_wait_for_approvals_and_decisions_at_once(ledger: Ledger) ->
     with pytest.raises(DecisionRequiredError) as refused:
         Refunds([TWO, DONE], ledger=ledger).recover(run_id)
     assert (refused.value.call_ids, refused.value.approvals) == (("c1", "c2"), ("c2",))
-    assert f"{run_id} CALL_ID` with --completed" in str(refused.value)
+    assert f"{run_id} c1` with --completed" in str(refused.value)
     assert f"{run_id} c2 --approve" in str(refused.value)
     assert "the others ended" in events(ledger, run_id, RunWaiting)[-1].reason
     # Consent to run calls in doubt again approves nothing.
