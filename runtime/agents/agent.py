@@ -45,8 +45,8 @@ from turnledger.runtime.session.session import Session
 
 InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
-Run: TypeAlias = "RunResult[Any] | RecoverableRun | UUID | str"
-AnyLedger: TypeAlias = "Ledger | str | os.PathLike[str]"
+Run: TypeAlias = UUID | str | RunResult[Any] | RecoverableRun
+AnyLedger: TypeAlias = Ledger | str | os.PathLike[str]
 # As of a prompt's namespace and key, which it becomes.
 _NAME = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*"
 OnEvent: TypeAlias = Callable[[RunEvent | RunEnded[RunResult[OutputT]]], object]

@@ -10,21 +10,35 @@ from turnledger.ledger import Ledger
 from turnledger.ledger.ledger import absolute_url
 
 _lock = Lock()
-_opened: dict[str, Ledger] = {}
+# By place: the ledger, and the inode of its file; None if it is not a file's path.
+_opened: dict[str, tuple[Ledger, int | None]] = {}
 
 
 def shared_ledger(url: str | os.PathLike[str]) -> Ledger:
-    """The ledger at a path or URL; opened if this process has not opened it, or has closed it."""
+    """The ledger at a path or URL, opened once.
+
+    It is opened again if it was closed, or if its file was removed or replaced since.
+    """
     place = absolute_url(os.fspath(url))
     with _lock:
-        found = _opened.get(place)
-        if found is None or found.is_closed:
-            found = _opened[place] = Ledger.open(url)
-        return found
+        ledger, inode = _opened.get(place, (None, None))
+        if ledger is not None and inode != _inode(place):
+            ledger.close()
+        if ledger is None or ledger.is_closed:
+            ledger = Ledger.open(url)
+            _opened[place] = ledger, _inode(place)
+        return ledger
+
+
+def _inode(place: str) -> int | None:
+    try:
+        return os.stat(place).st_ino
+    except OSError:
+        return None
 
 
 def _close_all() -> None:
-    for ledger in _opened.values():
+    for ledger, _ in _opened.values():
         ledger.close()
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from turnledger.ledger import (
+    ApprovalDecided,
     CheckpointStored,
     EvaluationFinished,
     EvaluationStarted,
@@ -28,6 +29,7 @@ from turnledger.ledger import (
     RunStarted,
     SliceEventApplied,
     ToolCallCompleted,
+    ToolCallDecided,
     ToolCallFailed,
 )
 from turnledger.ledger.events.types import PromptChoice
@@ -152,6 +154,8 @@ class Progress(Projection[ProgressState]):
         OutputRejected,
         ToolCallCompleted,
         ToolCallFailed,
+        ToolCallDecided,
+        ApprovalDecided,
         CheckpointStored,
         RunFailed,
         RunResumed,
@@ -188,8 +192,11 @@ class Progress(Projection[ProgressState]):
             case ToolCallCompleted():
                 done = state.tool_calls_completed + 1
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
-            case ToolCallFailed():
+            case ToolCallFailed() | ApprovalDecided():
+                # A person's decision brings the run on as a result does.
                 return change(state, steps=state.steps + 1)
+            case ToolCallDecided():
+                return change(state, steps=state.steps + (not event.until_resumed))
             case CheckpointStored():
                 return change(state, tool_calls_completed=event.tool_calls_completed)
             case SliceEventApplied():

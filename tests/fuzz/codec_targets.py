@@ -6,6 +6,7 @@ import decimal
 import enum
 import json
 import random
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -240,6 +241,6 @@ def _object(dice: random.Random) -> Any:
 
 def _spelt(value: Any) -> str:
     try:
-        return f"{value!r:.300}"
+        return re.sub(r" at 0x[0-9a-f]+", "", f"{value!r:.300}")  # the same in every process
     except Exception as error:
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"

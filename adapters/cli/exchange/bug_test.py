@@ -38,7 +38,8 @@ class App(NamedTuple):
         for word in (*module.split("."), name):
             if not word.isidentifier() or keyword.iskeyword(word):
                 raise click.BadParameter(
-                    f"Invalid app {text!r}: expected module:agent or module:factory that a test can import.",
+                    f"Invalid app {text!r}: expected module:agent, or module:factory, that a test "
+                    "can import.",
                     param_hint="--app",
                 )
         return cls(module, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -348,7 +349,7 @@ def test_a_forked_process_has_a_memory_of_its_own() -> None:
 
 
 def test_a_ledgers_path_is_opened_once_a_process(tmp_path: Path) -> None:
-    """Agents that are given the same file share one open ledger; a closed one is opened again."""
+    """Agents that are given one file share a ledger; a closed or removed one is opened again."""
     file = tmp_path / "runs.db"
     triage(ledger=file).run("One.")
     opened = shared_ledger(file)
@@ -360,7 +361,11 @@ def test_a_ledgers_path_is_opened_once_a_process(tmp_path: Path) -> None:
     again = shared_ledger(file)
     assert again is not opened
     assert sum(1 for _ in again.runs()) == 3
-    again.close()
+    for part in tmp_path.iterdir():
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
+    triage(ledger=file).run("Four.")
+    assert sum(1 for _ in shared_ledger(file).runs()) == 1
+    shared_ledger(file).close()
 
 
 def test_an_agent_may_run_in_several_threads_at_once(ledger: Ledger) -> None:
