@@ -286,7 +286,11 @@ def _handler_for(server: StrictServer) -> type[BaseHTTPRequestHandler]:
                     self._wait_until_left()
                     self._break()
                 case Stall(answer, events):
-                    self._stream(server.wire.stream(asked, answer)[:events], ends=False)
+                    try:
+                        self._stream(server.wire.stream(asked, answer)[:events], ends=False)
+                    except ConnectionError:  # it left before all of it was sent
+                        server.left.set()
+                        return
                     self._wait_until_left()
                     self._break()
                 case CutBody(answer) if asked.streams:
