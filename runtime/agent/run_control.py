@@ -25,7 +25,7 @@ R = TypeVar("R")
 AT_WORK = 2
 # How many write at once: enough to share flushes of the disk. All 200 that wake up together after
 # one make the event loop three times as late.
-AT_THE_DISK = 8
+AT_THE_DISK = 4
 # Seconds that handlers of a cancelled run get to end: the claim is released within a second.
 GRACE = 0.5
 
