@@ -14,6 +14,7 @@ from tests.agent import Crash, calls
 from tests.unit.runtime.approving import DONE, REFUND, Refunds, Ticket, told, waiting
 from tests.unit.runtime.clocks import StandingClock
 from tests.unit.runtime.loops import Planner, crash_in, interrupted, tags
+from turnledger import Agent, tool
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -277,3 +278,30 @@ def test_the_same_run_waits_again_for_its_next_call(ledger: Ledger) -> None:
             assert refused.value.call_ids == ("c2",)
     assert loop.recover(run_id)[0].text == "Done."
     assert tags(ledger, run_id).count("approval.requested") == 2
+
+
+def test_a_run_that_a_person_brings_on_is_not_parked(ledger: Ledger) -> None:
+    """Each approval is progress: attempts that die after one are not counted up to the limit."""
+    crashes = [True] * 5
+
+    @tool(needs_approval=True, on_interrupt="retry")
+    def pay() -> str:
+        """Pay."""
+        if crashes:
+            crashes.pop()
+            raise Crash
+        return "Paid."
+
+    replies = [calls(("c1", "pay", "{}")), DONE]
+    agent = Agent("payer", model=replies, instructions="Pay.", tools=[pay], ledger=ledger)
+    run_id = new_run_id()
+    with pytest.raises(DecisionRequiredError):
+        agent.run("Pay.", run_id=run_id)
+    while crashes:
+        agent.approve(run_id, "c1")
+        with pytest.raises(Crash):
+            agent.recover(run_id)
+        with pytest.raises(DecisionRequiredError):
+            agent.recover(run_id)
+    agent.approve(run_id, "c1")
+    assert agent.recover(run_id).text == DONE.text
