@@ -524,10 +524,6 @@ class ApprovalDecided(BaseEvent, frozen=True, kw_only=True):
     arguments: str = ""
     decided_by: str = ""
 
-    def __post_init__(self) -> None:
-        if (self.decision == "edited") != bool(self.arguments):
-            raise InvalidEventError("arguments go with decision edited, and only then")
-
 
 # --- the session -------------------------------------------------------------------
 

@@ -309,6 +309,8 @@ class _Folding(Folding[ToolsState]):
         key, call = waiting[-1]
         if not call.takes_approval or event.attempt != call.attempts:
             return
+        if event.decision == "edited" and not event.arguments:
+            return  # the call would run with the model's own
         is_denied = event.decision == "denied"
         # Denied, it does not run: neither with arguments given before, nor by an earlier retry.
         undecided = _UNDECIDED if is_denied and call.decision == "retry" else {}

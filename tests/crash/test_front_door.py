@@ -47,7 +47,7 @@ def test_a_chat_that_was_killed_anywhere_ends_as_if_it_had_not_been(
     way: str, tools: str, file_url: str, tmp_path: Path
 ) -> None:
     """Three turns: none is lost or doubled, and a replay calls no tool and no model."""
-    ended(file_url, tmp_path, way, tools, "chat", stride=3)
+    ended(file_url, tmp_path, way, tools, "chat", stride=7)
 
 
 @pytest.mark.parametrize(("way", "tools"), cells(["run", "arun"], ["sync", "async", "mixed"]))
@@ -55,15 +55,18 @@ def test_a_run_that_waits_for_approval_survives_every_kill(
     way: str, tools: str, file_url: str, tmp_path: Path
 ) -> None:
     """Before, while and after it waits: a call runs once for each approval."""
-    ended(file_url, tmp_path, way, tools, "approval")
+    ended(file_url, tmp_path, way, tools, "approval", stride=4)
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("kind", ["chat", "approval"])
 @pytest.mark.parametrize("tools", ["sync", "async", "mixed"])
 @pytest.mark.parametrize("way", ["run", "arun"])
-def test_the_same_at_every_moment(way: str, tools: str, file_url: str, tmp_path: Path) -> None:
-    """Every moment of a chat."""
-    ended(file_url, tmp_path, way, tools, "chat")
+def test_the_same_at_every_moment(
+    way: str, tools: str, kind: str, file_url: str, tmp_path: Path
+) -> None:
+    """Every moment of a chat, and of a run that waits."""
+    ended(file_url, tmp_path, way, tools, kind)
 
 
 @pytest.mark.full

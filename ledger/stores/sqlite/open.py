@@ -49,7 +49,8 @@ def open_sqlite(
             )
         elif not path.parent.is_dir():
             raise StoreUnavailableError(
-                f"There is no folder {path.parent} for a ledger. Make it, or choose another place."
+                f"{path} can't be opened: there is no folder {path.parent}. Make it, or choose "
+                "another place."
             )
         made_locks = not locks.exists()
         mode = path.stat().st_mode & 0o666 if exists else 0o600 if private else 0o666
