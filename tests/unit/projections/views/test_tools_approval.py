@@ -130,11 +130,16 @@ def test_the_digest_of_a_call_without_approval_is_as_it_was() -> None:
     made: dict[str, Any] = {"text": "t", "arguments": "{}", "decided_by": "ann"}
     seen = {plain_call(plain), plain_call(call_after(*NEEDED))}
     for name in made:
-        less = {**made, name: ""}
-        seen.add(plain_call(call_after(*NEEDED, approval("edited", **less))))
+        other_one = {**made, name: '{"q":9}'}
+        seen.add(plain_call(call_after(*NEEDED, approval("edited", **other_one))))
     assert len(seen) == 5
     one, other = folded(*ASKED).state_digest, folded(*NEEDED).state_digest
     assert one != other
+
+
+def test_an_edit_without_arguments_is_no_decision() -> None:
+    """The call would run with the model's own arguments, which nobody approved."""
+    assert call_after(*NEEDED, approval("edited")) == call_after(*NEEDED)
 
 
 def test_a_decision_ends_the_waiting() -> None:
