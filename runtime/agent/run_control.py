@@ -23,8 +23,8 @@ R = TypeVar("R")
 # Measured with 200 runs: the more threads work at once, the longer an event loop waits for the
 # interpreter's lock.
 AT_WORK = 2
-# How many write at once: enough to share flushes of the disk. All 200 that wake up together after
-# one make the event loop three times as late.
+# How many write at once: enough to share flushes of the disk. Without a limit, all that wake up
+# together after a flush hold the event loop up (docs/decisions/020).
 AT_THE_DISK = 4
 # Seconds that handlers of a cancelled run get to end: the claim is released within a second.
 GRACE = 0.5

@@ -15,8 +15,8 @@ from uuid import UUID
 import click
 
 from turnledger.adapters.cli.operate.decide import user_name
-from turnledger.adapters.cli.shared.command import command, open_ledger, printer
-from turnledger.adapters.cli.shared.output import Printer, say
+from turnledger.adapters.cli.shared.command import command, open_ledger
+from turnledger.adapters.cli.shared.output import say
 from turnledger.adapters.cli.shared.parameters import loop_option
 from turnledger.adapters.cli.shared.user_code import ending_on_sigterm, load_app
 from turnledger.adapters.terminal_text import visible, visible_lines
@@ -56,7 +56,7 @@ def chat(app: str, name: str) -> None:
     """
     agent = _agent(app)
     with open_ledger(create=True) as ledger, ending_on_sigterm():
-        Chat(agent, ledger, name, printer()).talk()
+        Chat(agent, ledger, name).talk()
 
 
 def _agent(app: str) -> Agent[Any, Any]:
@@ -73,11 +73,10 @@ def _agent(app: str) -> Agent[Any, Any]:
 class Chat:
     """One chat: its agent, its ledger, and the runs that it consists of."""
 
-    def __init__(self, agent: Agent[Any, Any], ledger: Ledger, name: str, out: Printer) -> None:
+    def __init__(self, agent: Agent[Any, Any], ledger: Ledger, name: str) -> None:
         self._agent = agent
         self._ledger = ledger
         self._tags = {CHAT_TAG: name}
-        self._out = out
         self._in_text = False
 
     def talk(self) -> None:

@@ -153,7 +153,7 @@ def printer() -> Printer:
 
 
 def report(text: str, value: Mapping[str, Any]) -> None:
-    """Print the summary of a command whose data is no table, on stderr.
+    """Print the summary of a command whose data is not a table, on stderr.
 
     Args:
         text: For people.
