@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PEERS ?= .venv-peers
+FRAMEWORKS ?= .venv-frameworks
+NEWEST ?= .venv-newest
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed
 DOCS := $(VENV)/.installed-docs
 FULL := $(VENV)/.installed-full
 SOAK := $(VENV)/.installed-soak
 # Three workers on two cores: many tests wait for a server, a process or a time-out.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/frameworks
+FRAMEWORK_TESTS := bin/python -m pytest -n 3 --dist worksteal tests/frameworks
 SOAK_MINUTES ?= 30
 export SOAK_MINUTES
 # mkdocs-material prints that it reaches its end of life in 2027: known, and not news at each build.
@@ -19,7 +22,7 @@ SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
-.PHONY: sandbox-tests bubblewrap
+.PHONY: sandbox-tests bubblewrap newest
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,11 +33,21 @@ demo: $(CORE)  ## the main job on SQLite: kill, recover, replay; no keys, no net
 unit: $(DEV)  ## tests that start no process and no server, for every save
 	$(PYTEST) -m "not soak and not full and not process and not slow" --no-processes tests/unit
 
-test: $(DEV) bubblewrap  ## all tests; of each large matrix one cell of every row and column
+test: $(DEV) $(FRAMEWORKS)/.installed bubblewrap  ## all tests; of each large matrix one cell of every row and column
 	$(PYTEST) -m "not soak and not full"
+	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
-full: $(FULL) bubblewrap  ## all tests, matrices whole
+full: $(FULL) $(FRAMEWORKS)/.installed bubblewrap  ## all tests, matrices whole
 	$(PYTEST) -m "not soak"
+	$(FRAMEWORKS)/$(FRAMEWORK_TESTS) -m "not soak"
+
+newest: $(DEV)  ## tests under the newest releases of the frameworks
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	sed 's/==.*//' tests/frameworks/requirements.txt > $(NEWEST)/requirements.txt
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable '.[postgres]' --group dev \
+	  --requirement $(NEWEST)/requirements.txt
+	$(NEWEST)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
 sandbox-tests: $(DEV) bubblewrap  ## tests in real sandboxes; fails if one of SANDBOXES does not work here
 	DEMANDED_SANDBOXES="$(SANDBOXES)" $(PYTEST) tests/unit/adapters/sandboxes tests/crash/test_sandbox_kills.py
@@ -80,7 +93,7 @@ release-check: $(DEV)  ## build, install the wheel in an empty environment, run 
 	$(BIN)/python -m pytest tests/e2e/test_wheel.py tests/e2e/test_packaging.py tests/unit/test_docs.py
 
 clean:  ## remove .venv and all caches
-	rm -rf $(VENV) $(PEERS) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PEERS) $(FRAMEWORKS) $(NEWEST) site dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # git writes symbolic links as small text files where the file system or its settings have none.
 links:
@@ -117,6 +130,13 @@ $(FULL): $(DEV)
 $(PEERS)/.installed: examples/peers/requirements.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --requirement examples/peers/requirements.txt
+	@touch $@
+
+$(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt pyproject.toml | links
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable '.[postgres]' --group dev \
+	  --requirement tests/frameworks/requirements.txt
 	@touch $@
 
 $(SOAK): $(DEV)

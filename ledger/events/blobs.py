@@ -10,9 +10,11 @@ from hashlib import sha256
 
 from turnledger.ledger.events.messages import MediaContent
 from turnledger.ledger.events.types import (
+    CustomEvent,
     EvaluationStarted,
     Event,
     MessageAppended,
+    ModelReplied,
     ResourceSnapshotted,
 )
 
@@ -25,7 +27,10 @@ def blob_name(content: bytes) -> str:
 
 
 # The tags of the only events that can name blobs.
-NAMING_BLOBS = frozenset({EvaluationStarted.tag, MessageAppended.tag, ResourceSnapshotted.tag})
+NAMING_BLOBS = frozenset(
+    kind.tag
+    for kind in (EvaluationStarted, MessageAppended, ResourceSnapshotted, CustomEvent, ModelReplied)
+)
 
 
 def blobs_named(event: Event) -> Iterable[str]:
@@ -40,4 +45,6 @@ def blobs_named(event: Event) -> Iterable[str]:
         return event.files.values()
     if isinstance(event, EvaluationStarted):
         return [tool.spec for tool in event.tools if tool.spec]
+    if isinstance(event, CustomEvent | ModelReplied):
+        return event.blobs
     return ()

@@ -24,7 +24,7 @@ from turnledger.ledger.events.messages import Count, InnerMessage, Moment, Value
 # The version of this list of types: grows by one with every release that adds a tag or a field. A
 # ledger stores the highest that wrote to it, which tells an unknown tag from a damaged one; a run
 # records that of its writer, so that a replay compares only fields that the writer knew.
-CATALOGUE = 5
+CATALOGUE = 6
 
 
 def since(catalogue: int, *, describes: bool = False) -> msgspec.Meta:
@@ -85,6 +85,8 @@ class TokenUsage(Value, frozen=True):
     output_tokens: Count = 0
     cached_tokens: Count = 0
     reasoning_tokens: Count = 0
+    # The provider sent none: these were counted on this side.
+    estimated: Annotated[bool, since(6)] = False
 
 
 # --- the run ---------------------------------------------------------------------
@@ -358,7 +360,11 @@ class OutputRejected(BaseEvent, frozen=True, kw_only=True):
 
 
 class ModelCalled(BaseEvent, frozen=True, kw_only=True):
-    """A request to the model is about to be sent, identified by its digest."""
+    """A request to the model is about to be sent, identified by its digest.
+
+    A request of a step has a `call_id` and no evaluation (see ToolCallStarted); `attempt` counts
+    how often the step was begun.
+    """
 
     tag = "model.called"
 
@@ -368,24 +374,44 @@ class ModelCalled(BaseEvent, frozen=True, kw_only=True):
     adapter: str = ""
     model: str = ""
     attempt: Count = 1
+    call_id: Annotated[str, since(6)] = ""
+    parent: Annotated[str, since(6)] = ""
+    # The kind of request: "openai.chat.completions".
+    name: Annotated[str, since(6)] = ""
+    # The request itself, as its integration keeps it: what differs from the call before, say.
+    request: Annotated[Any, since(6)] = None
+    # What made the request: a package and its version.
+    client: Annotated[str, since(6, describes=True)] = ""
+    on_interrupt: Annotated[OnInterruptName, since(6, describes=True)] = ""
 
 
 class ModelReplied(BaseEvent, frozen=True, kw_only=True):
-    """The model replied: usage and provider data. The message is an event of its own."""
+    """The model replied: usage and provider data. The message is an event of its own.
+
+    The reply to a step's request has its `call_id`, and in `value` all that the step's caller
+    got; `blobs` are those that `value` names.
+    """
 
     tag = "model.replied"
 
     evaluation_id: str
     turn: Count
-    message_id: UUID
+    message_id: UUID | None = None
     usage: TokenUsage = TokenUsage()
     finish_reason: str = ""
     model: str = ""
     provider_data: Any = None
+    call_id: Annotated[str, since(6)] = ""
+    value: Annotated[Any, since(6)] = None
+    blobs: Annotated[tuple[str, ...], since(6)] = ()
 
 
 class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
-    """A request to the model failed."""
+    """A request to the model failed.
+
+    Of a step's request, which has a `call_id`, it is one attempt; the `final` one is what the
+    step's caller got.
+    """
 
     tag = "model.call_failed"
 
@@ -398,6 +424,10 @@ class ModelCallFailed(BaseEvent, frozen=True, kw_only=True):
     attempt: Count = 1
     # What is wrong with the reply; empty if none came.
     reply_error: Annotated[str, since(2)] = ""
+    call_id: Annotated[str, since(6)] = ""
+    final: Annotated[bool, since(6)] = False
+    # The answer that the step's caller got, if one came: its status and body, say.
+    value: Annotated[Any, since(6)] = None
 
 
 # --- the tools ---------------------------------------------------------------------
@@ -408,6 +438,10 @@ class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
 
     `on_interrupt` is the tool's policy for a call whose outcome is lost, as it was at the start;
     empty before catalogue 3.
+
+    A step is a call that no message asked for. It has no evaluation, and its `call_id` is made of
+    the step that it is in (`parent`), its name and its key. `digest` is of its arguments, which
+    are JSON text, and left out if they are long.
     """
 
     tag = "tool_call.started"
@@ -417,19 +451,26 @@ class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
     name: str
     attempt: Count = 1
     on_interrupt: Annotated[OnInterruptName, since(3, describes=True)] = ""
+    parent: Annotated[str, since(6)] = ""
+    digest: Annotated[str, since(6)] = ""
+    arguments: Annotated[str, since(6)] = ""
 
 
 class ToolCallCompleted(BaseEvent, frozen=True, kw_only=True):
-    """A tool call completed; the text for the model is in the message."""
+    """A tool call completed; the text for the model is in the message, which a step has none of.
+
+    With `unrecordable`, the step happened, and its result can't be recorded: why not.
+    """
 
     tag = "tool_call.completed"
 
     evaluation_id: str
     call_id: str
     name: str
-    message_id: UUID
+    message_id: UUID | None = None
     value: Any = None
     attempt: Count = 1
+    unrecordable: Annotated[str, since(6)] = ""
 
 
 class ToolCallFailed(BaseEvent, frozen=True, kw_only=True):
@@ -440,7 +481,7 @@ class ToolCallFailed(BaseEvent, frozen=True, kw_only=True):
     evaluation_id: str
     call_id: str
     name: str
-    message_id: UUID
+    message_id: UUID | None = None
     error_type: str
     error_message: str
     retryable: bool | None = None
@@ -623,6 +664,8 @@ class CustomEvent(BaseEvent, frozen=True, kw_only=True):
 
     kind: CustomKind
     data: Any = None
+    # The blobs that `data` names.
+    blobs: Annotated[tuple[str, ...], since(6)] = ()
 
 
 Event: TypeAlias = (

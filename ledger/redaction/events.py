@@ -36,11 +36,13 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 _IDS = frozenset(
     {
         "blob",
+        "blobs",
         "call_id",
         "call_ids",
         "digest",
         "evaluation_id",
         "outcome_digest",
+        "parent",
         "prompt_digest",
         "request_digest",
         "spec",

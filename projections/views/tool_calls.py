@@ -63,6 +63,13 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     approval_by: str = ""
     # The arguments that a person gave the call instead of the model's; they stay for a retry.
     edited_arguments: str = ""
+    # Of a step, the call that it is in; empty if it is in none.
+    parent: str = ""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a durable step: a call that no message asked for."""
+        return self.asked_at is None and not self.evaluation_id
 
     @property
     def given_arguments(self) -> str:

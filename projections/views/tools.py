@@ -207,7 +207,11 @@ class _Folding(Folding[ToolsState]):
 
     def _put(self, key: str, call: ToolCallView) -> None:
         self._calls.replace(call.number - 1, call)
-        if call.is_over:
+        if call.is_over and call.is_step:
+            # No message can follow: nothing changes it any more.
+            self._open = without_item(self._open, key)
+            self._newly.append(call)
+        elif call.is_over:
             self._open = without_item(self._open, key)
             self._ended = with_item(self._ended, key, call, plain_call)
         else:
@@ -234,6 +238,8 @@ class _Folding(Folding[ToolsState]):
         # A decision was about an earlier attempt, and an approval is used up by this one.
         started = msgspec.structs.replace(
             _unapproved(call),
+            arguments=event.arguments or call.arguments,
+            parent=event.parent,
             status="started",
             attempts=event.attempt,
             started_at=record.recorded_at,

@@ -53,7 +53,7 @@ def belonging(
 def _groups(events: Sequence[Event]) -> list[Hashable]:
     """The group of each event; None if the loop decided it from what came before."""
     groups: list[Hashable] = [None] * len(events)
-    messages = {
+    messages: dict[UUID | None, int] = {
         event.message.message_id: at
         for at, event in enumerate(events)
         if isinstance(event, MessageAppended)
@@ -82,7 +82,7 @@ def _mark_outcome(
     groups: list[Hashable],
     at: int,
     message: int | None,
-    answered: Collection[UUID],
+    answered: Collection[UUID | None],
 ) -> None:
     """Group a result with the tool's changes before it, its message, and the checkpoint after."""
     outcome, group = events[at], ("outcome", at)

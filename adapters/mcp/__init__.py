@@ -1,0 +1,1 @@
+"""A read-only MCP server over a ledger, for coding agents."""

@@ -1,0 +1,1 @@
+"""OpenTelemetry: runs as spans of the GenAI semantic conventions."""

@@ -1,0 +1,1 @@
+"""Durable steps: named calls of any program, recorded as the calls of tools and models are."""
