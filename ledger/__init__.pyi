@@ -86,10 +86,10 @@ from turnledger.ledger.redaction.redactor import Redactor as Redactor
 from turnledger.ledger.redaction.rules import SecretPattern as SecretPattern
 from turnledger.ledger.runs.append_request import ANY as ANY
 from turnledger.ledger.runs.append_request import NEW as NEW
-from turnledger.ledger.runs.names import run_id_for as run_id_for
 from turnledger.ledger.runs.claims import Claim as Claim
 from turnledger.ledger.runs.codec import Codec as Codec
 from turnledger.ledger.runs.index import RunInfo as RunInfo
+from turnledger.ledger.runs.names import run_id_for as run_id_for
 from turnledger.ledger.runs.record import Draft as Draft
 from turnledger.ledger.runs.record import Record as Record
 from turnledger.ledger.runs.record import Row as Row
