@@ -189,6 +189,8 @@ class Progress(Projection[ProgressState]):
                 )
             case MessageAppended():
                 return _message_appended(state, event)
+            case ToolCallCompleted(evaluation_id="") | ToolCallFailed(evaluation_id=""):
+                return change(state, steps=state.steps + 1)  # a durable step
             case ToolCallCompleted():
                 done = state.tool_calls_completed + 1
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
@@ -214,6 +216,8 @@ class Progress(Projection[ProgressState]):
                     prompt_choice=event.prompt,
                     prompt_by=event.prompt_by,
                 )
+            case ModelReplied(call_id=str(call_id)) if call_id:
+                return change(state, steps=state.steps + 1)
             case ModelReplied():
                 return _of_evaluation(change(state, replies=state.replies + 1), event)
             case _:
