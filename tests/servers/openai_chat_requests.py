@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openai.types.chat.completion_create_params import (
-    CompletionCreateParamsNonStreaming,
-    CompletionCreateParamsStreaming,
-)
-
 from tests.servers.openai_schemas import check_format, check_parameters
 from tests.servers.openai_shared import (
     array,
@@ -36,7 +31,7 @@ def check_body(body: dict[str, Any]) -> None:
     """Refused if OpenAI would refuse it: its types, its limits, then how it goes together."""
     if not body.get("model"):
         refuse("you must provide a model parameter")
-    check_types(body, CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
+    check_types("chat", body)
     LIMITS(body, "")
     _check_together(body)
     _check_order(body["messages"])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
-from tests.servers.sdk_types import violation_of
+from tests.servers.sdk_types import Api, violation_of
 from tests.servers.serving import Refused
 
 CREATED = 1_767_225_600
@@ -95,9 +95,9 @@ def check_request(
 # --- types ----------------------------------------------------------------------------
 
 
-def check_types(body: dict[str, Any], whole: Any, streamed: Any) -> None:
+def check_types(api: Api, body: dict[str, Any]) -> None:
     """Refused, in OpenAI's words, where the SDK's types for a request refuse it."""
-    found = violation_of(whole, streamed, body)
+    found = violation_of(api, body)
     if found is None:
         return
     where = found.at()

@@ -1,8 +1,8 @@
 """Requests checked against the types of the providers' own SDKs: strictly, and with no other keys.
 
-A body that these types refuse is one that the SDK's type checker, and other servers that were
-made from the same specification, refuse too. What a type can't say (a range, an order, what goes
-with what) is checked by the modules of each provider.
+A body that these types refuse is one that a type checker refuses, and so do other servers that
+were made from the same specification. What a type can't say (a range, an order, what goes with
+what) is checked by the modules of each provider.
 """
 
 from __future__ import annotations
@@ -12,58 +12,30 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from anthropic.types.message_create_params import (
-    MessageCreateParamsNonStreaming,
-    MessageCreateParamsStreaming,
-)
-from google.genai import types as gemini
-from openai.types.chat.completion_create_params import (
-    CompletionCreateParamsNonStreaming,
-    CompletionCreateParamsStreaming,
-)
-from openai.types.responses.response_create_params import (
-    ResponseCreateParamsNonStreaming,
-    ResponseCreateParamsStreaming,
-)
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, create_model
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, SchemaValidator, ValidationError
 
+Api: TypeAlias = Literal["chat", "responses", "anthropic", "gemini"]
 Step: TypeAlias = str | int
 Kind: TypeAlias = Literal["unknown", "missing", "value", "type"]
-# What tells the members of a union from each other.
-TAGS = ("type", "role")
+
 KINDS: dict[str, Kind] = {
     "extra_forbidden": "unknown",
     "missing": "missing",
     "literal_error": "value",
 }
-
-
-class GenerateContentRequest(BaseModel):
-    """The body of Gemini's generateContent: the SDK has types for its fields, none for itself."""
-
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
-
-    contents: list[gemini.Content] | None = None
-    system_instruction: gemini.Content | None = None
-    tools: list[gemini.Tool] | None = None
-    tool_config: gemini.ToolConfig | None = None
-    safety_settings: list[gemini.SafetySetting] | None = None
-    generation_config: gemini.GenerationConfig | None = None
-    cached_content: str | None = None
-    labels: dict[str, str] | None = None
-    service_tier: gemini.ServiceTier | None = None
-    store: bool | None = None
+# What tells the members of a union from each other.
+TAGS = ("type", "role")
 
 
 class Violation(NamedTuple):
-    """The first thing that a type refuses in a body: where it is, and what is there."""
+    """The first thing in a body that the types refuse: where it is, and what is there."""
 
     kind: Kind
     path: tuple[Step, ...]
     given: Any
-    # For "value" the values that would do, for "type" what is wrong, in pydantic's words.
+    # For "value" the values that would do, for the others pydantic's message.
     expected: str
 
     def at(self) -> str:
@@ -72,26 +44,78 @@ class Violation(NamedTuple):
         return text.removeprefix(".")
 
 
-def violation_of(kind: Any, streamed: Any, body: dict[str, Any]) -> Violation | None:
-    """What is wrong with a body by the SDK's types; None if they take it.
-
-    Args:
-        kind: The type of a request.
-        streamed: The type of a request whose answer is streamed.
-        body: The request, as it came.
-    """
-    validator = _validator(streamed if body.get("stream") is True else kind)
+def violation_of(api: Api, body: dict[str, Any]) -> Violation | None:
+    """What is wrong with a body by the SDK's types; None if they take it."""
     try:
-        # As JSON: strict there means that an enum or bytes are text, as they are on the wire.
-        validator.validate_json(json.dumps(body), strict=True, extra="forbid")
+        # As JSON: in strict mode bytes are base64 there, as they are on the wire.
+        validator_of(api, streams=body.get("stream") is True).validate_json(
+            json.dumps(body), strict=True, extra="forbid"
+        )
     except ValidationError as no:
         return _first(no.errors(include_url=False), body)
     return None
 
 
 @cache
-def _validator(kind: Any) -> SchemaValidator:
-    return SchemaValidator(_strict(TypeAdapter(kind).core_schema), _use_prebuilt=False)
+def validator_of(api: Api, *, streams: bool = False) -> SchemaValidator:
+    """The validator of an API's requests."""
+    schema = _strict(TypeAdapter(_type(api, streams=streams)).core_schema)
+    # Prebuilt validators of models would be those of their own, lenient schemas.
+    return SchemaValidator(schema, _use_prebuilt=False)
+
+
+def _type(api: Api, *, streams: bool) -> Any:
+    """The SDK's type of a request. Imported on demand: a replay has to do without the SDKs."""
+    match api:
+        case "chat":
+            from openai.types.chat import completion_create_params as chat
+
+            return (
+                chat.CompletionCreateParamsStreaming
+                if streams
+                else chat.CompletionCreateParamsNonStreaming
+            )
+        case "responses":
+            from openai.types.responses import response_create_params as responses
+
+            return (
+                responses.ResponseCreateParamsStreaming
+                if streams
+                else responses.ResponseCreateParamsNonStreaming
+            )
+        case "anthropic":
+            from anthropic.types import message_create_params as messages
+
+            return (
+                messages.MessageCreateParamsStreaming
+                if streams
+                else messages.MessageCreateParamsNonStreaming
+            )
+        case "gemini":
+            return _generate_content_request()
+
+
+def _generate_content_request() -> Any:
+    """The body of Gemini's generateContent: the SDK has types for its fields, none for itself."""
+    from google.genai import types
+
+    fields: dict[str, Any] = {
+        "contents": list[types.Content],
+        "system_instruction": types.Content,
+        "tools": list[types.Tool],
+        "tool_config": types.ToolConfig,
+        "safety_settings": list[types.SafetySetting],
+        "generation_config": types.GenerationConfig,
+        "cached_content": str,
+        "labels": dict[str, str],
+        "service_tier": str,
+        "store": bool,
+    }
+    return create_model(
+        "GenerateContentRequest",
+        __config__=ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True),
+        **{name: (kind | None, None) for name, kind in fields.items()},
+    )
 
 
 def _strict(schema: Any) -> Any:
@@ -112,12 +136,16 @@ def _strict(schema: Any) -> Any:
     return {key: _strict(value) for key, value in schema.items()}
 
 
+# --- which of the errors is told ------------------------------------------------------
+
+
 def _first(errors: Sequence[ErrorDetails], body: dict[str, Any]) -> Violation:
     """Of all errors in all members of all unions, the deepest in a member that was meant.
 
     A member was not meant if its tag is another, or if the value is of another JSON type.
     """
     tags = [error for error in errors if _is_of_tag(error)]
+    tags = _outside(tags, {error["loc"][:-1] for error in tags}, least=2)
     tagged = _outside(errors, {error["loc"][:-1] for error in tags})
     meant = _outside(tagged, {error["loc"] for error in tagged if _is_of_member(error, body)})
 
@@ -127,8 +155,10 @@ def _first(errors: Sequence[ErrorDetails], body: dict[str, Any]) -> Violation:
     found = max(meant or [*tagged, *tags], key=rank)
     path = _path(found, body)
     alike = [
-        one for one in errors if one["type"] == found["type"] and _path(one, body) == path
-    ] or [found]
+        one
+        for one in (meant or [*tagged, *tags])
+        if one["type"] == found["type"] and _path(one, body) == path
+    ]
     expected = [str(one.get("ctx", {}).get("expected", one["msg"])) for one in alike]
     return Violation(
         KINDS.get(found["type"], "type"), path, found["input"], ", ".join(dict.fromkeys(expected))
@@ -145,6 +175,20 @@ def _is_of_member(error: ErrorDetails, body: Any) -> bool:
     return error["type"] != "missing" and _path(error, body) == _path(before, body)
 
 
+def _outside(
+    errors: Sequence[ErrorDetails], places: Collection[tuple[Step, ...]], *, least: int = 0
+) -> list[ErrorDetails]:
+    """The errors that are in none of the places: there means at `least` so many steps below."""
+    return [
+        error
+        for error in errors
+        if not any(
+            error["loc"][: len(place)] == place and len(error["loc"]) >= len(place) + least
+            for place in places
+        )
+    ]
+
+
 def _path(error: ErrorDetails, body: Any) -> tuple[Step, ...]:
     """Where an error is in the body: without the names of members that pydantic puts between."""
     path: list[Step] = []
@@ -157,9 +201,3 @@ def _path(error: ErrorDetails, body: Any) -> tuple[Step, ...]:
 
 def _has(body: Any, step: Step) -> bool:
     return isinstance(body, dict) and step in body
-
-
-def _outside(
-    errors: Sequence[ErrorDetails], places: Collection[tuple[Step, ...]]
-) -> list[ErrorDetails]:
-    return [error for error in errors if not any(error["loc"][: len(one)] == one for one in places)]
