@@ -33,10 +33,10 @@ def mcp() -> None:
 
         if sys.stdin.isatty():
             say("Serving MCP on stdin and stdout, for a client to start. Ctrl-C ends it.")
-        build_server(ledger, _ServedRun(ledger).find).run()
+        build_server(ledger, ServedRun(ledger).find).run()
 
 
-class _ServedRun(RunParam):
+class ServedRun(RunParam):
     """A run of the ledger that is served."""
 
     def __init__(self, ledger: Ledger) -> None:

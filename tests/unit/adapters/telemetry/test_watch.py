@@ -1,4 +1,4 @@
-"""Live export: each span once it has ended, with the ids that an export gives, from any position."""
+"""Live export: each span when it has ended, with the ids of an export, from any position."""
 
 from __future__ import annotations
 
