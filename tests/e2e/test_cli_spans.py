@@ -32,7 +32,7 @@ def test_a_run_is_one_request_body_on_stdout(cli: InProcess, run: UUID) -> None:
         assert first.json == otlp_json(export_spans(ledger, run))
     found = spans_in(first.json)
     assert {span["traceId"] for span in found} == {run.hex}
-    assert first.err == f"Exported {len(found)} spans of 1 runs.\n"
+    assert first.err == f"Exported {len(found)} spans of 1 run.\n"
     assert "Lisbon" not in first.out
 
 
@@ -53,7 +53,7 @@ def test_open_spans_are_left_out_and_counted(cli: InProcess) -> None:
     run = record(cli, [RunStarted()])
     done = cli("export", "--format", "otlp", run)
     assert (done.code, done.json) == (0, {})
-    assert done.err == "Exported 0 spans of 1 runs. 1 have not ended and were left out.\n"
+    assert done.err == "Exported 0 spans of 1 run. Left out: 1 span not ended yet.\n"
     counts = json.loads(cli("export", "--format", "otlp", run, "-o", "json").err)
     assert counts == {"runs": 1, "spans": 0, "open_spans": 1}
 

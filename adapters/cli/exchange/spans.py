@@ -41,8 +41,12 @@ def write_spans(runs: tuple[UUID, ...], output_file: Path | None, *, content: bo
 
         encode = pretty_json if len(runs) == 1 else to_json
         written(output_file, lambda out: write_lines(out, map(encode, documents())))
-    text = f"Exported {counts['spans']} spans of {counts['runs']} runs."
+    text = f"Exported {_counted(counts['spans'], 'span')} of {_counted(counts['runs'], 'run')}."
     if counts["open_spans"]:
-        text += f" {counts['open_spans']} have not ended and were left out."
+        text += f" Left out: {_counted(counts['open_spans'], 'span')} not ended yet."
     report(text, counts)
     finish(skipped.code)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
