@@ -244,7 +244,8 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        more = {"arguments": event.arguments} if event.arguments else {}
+        # A step's start has its arguments, if they are short; any other call has its message's.
+        more = {"arguments": event.arguments} if event.arguments or event.digest else {}
         self._put(key, _begun(call, event, record, digest=event.digest, **more))
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:

@@ -32,7 +32,7 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
 )
 from turnledger.adapters.cli.shared.tables import up_to_date
-from turnledger.adapters.cli.shared.views import records_until, view_at
+from turnledger.adapters.cli.shared.views import arguments_text, records_until, view_at
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Event, Record, RunFailed, RunStarted, ToolCallFailed
 from turnledger.ledger.clock import moment_text, to_micros
@@ -67,8 +67,10 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
 
     A call is pending, started, completed, failed or in_doubt. A durable step is listed after the
     step that it is in, and named by its path. Of model calls that are steps, those that have not
-    ended are listed; -o json, `timeline` and `usage` have all of them. With --all, records that can't be
-    read are not counted: their runs are named, and the exit code is 5.
+    ended are listed; -o json, `timeline` and `usage` have all of them.
+
+    With --all, records that can't be read are not counted: their runs are named, and the exit
+    code is 5.
     """
     if everything:
         if run is not None or at is not None or pending:
@@ -83,13 +85,13 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        amended, calls = len(known.amended) > 0, list(_nested(calls))
+        amended, shown = len(known.amended) > 0, list(_nested(calls))
         out.rows(
             (*headings, "amended") if amended else headings,
-            map(_amended_row if amended else _call_row, calls),
+            map(_amended_row if amended else _call_row, shown),
             nothing="No tool call is open." if pending else "The run has called no tool.",
         )
-        for call in calls:
+        for call in shown:
             print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
         # Every field, also those with their default value.
@@ -124,11 +126,6 @@ def _call_row(call: ToolCallView) -> tuple[Any, ...]:
         shortened(visible(arguments_text(call)), CELL),
         shortened(visible(_result_text(call)), CELL),
     )
-
-
-def arguments_text(call: ToolCallView) -> str:
-    """A call's arguments; of a step with long ones, which are not recorded, their digest."""
-    return call.given_arguments or (f"digest {call.digest[:12]}" if call.digest else "")
 
 
 def _result_text(call: ToolCallView) -> str:

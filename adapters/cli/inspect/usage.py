@@ -41,10 +41,10 @@ turnledger usage -o json""",
 def usage(run: UUID | None, by_day: bool, lineage: bool) -> None:
     """Add up the tokens used by a run, or by all runs.
 
-    For one run by model and by turn or step, for all runs by model. What a fork or a chat turn shares
-    with the runs before it counts for those. Cached tokens are part of the input, reasoning
-    tokens of the output. For all runs, records that can't be read are not counted: their runs
-    are named, and the exit code is 5.
+    For one run by model and by turn or step, for all runs by model. What a fork or a chat turn
+    shares with the runs before it counts for those. Cached tokens are part of the input,
+    reasoning tokens of the output. For all runs, records that can't be read are not counted:
+    their runs are named, and the exit code is 5.
     """
     if by_day:
         if run is not None:
