@@ -214,7 +214,8 @@ class Thread:
     def _due(self, lists: Iterable[KnownList], values: Mapping[str, Any]) -> Iterator[KnownList]:
         """The lists that are stored for fast reading with this checkpoint; they are marked."""
         for one in lists:
-            tree = values[str(one.address[1])] if len(one.address) == 2 else None
+            field, *path = one.address
+            tree = values[str(path[0])] if field == "values" and len(path) == 1 else None
             if isinstance(tree, dict) and "$list" in tree and self._lists.is_due(one):
                 tree["stored"] = True
                 yield one
