@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
 from turnledger.adapters.providers.registry import wire_of
@@ -23,8 +23,10 @@ from turnledger.ledger import (
     Draft,
     Event,
     EventIdConflictError,
+    InnerMessage,
     InvalidInputError,
     Ledger,
+    LedgerClosedError,
     MessageAppended,
     RunAbandoned,
     RunStarted,
@@ -37,7 +39,9 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.runs.names import NAME_TAG
+from turnledger.projections import ChatTurn
 
+T = TypeVar("T")
 AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
 # How often another writer of the same session may interfere before it is an error.
 _TRIES = 10
@@ -68,11 +72,40 @@ class SessionMismatchError(InvalidInputError):
         )
 
 
-def async_ledger(ledger: AnyLedger) -> AsyncLedger:
-    """The ledger for asyncio; a path or URL is opened."""
-    if isinstance(ledger, AsyncLedger):
-        return ledger
-    return AsyncLedger(ledger if isinstance(ledger, Ledger) else Ledger.open(ledger))
+class SessionLedger:
+    """The ledger of a store of sessions: one that is open, or one that it opens by its URL."""
+
+    def __init__(self, ledger: AnyLedger) -> None:
+        self._is_own = not isinstance(ledger, Ledger | AsyncLedger)
+        if isinstance(ledger, AsyncLedger):
+            self._async = ledger
+        else:
+            opened = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+            self._async = AsyncLedger(opened)
+        self._is_closed = False
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._async.ledger
+
+    def close(self) -> None:
+        """Close the ledger, if it was opened here; no call succeeds after that."""
+        self._is_closed = True
+        if self._is_own:
+            self.ledger.close()
+
+    def check_open(self) -> None:
+        """LedgerClosedError if the ledger, or this, was closed."""
+        if self._is_closed or self.ledger.is_closed:
+            raise LedgerClosedError("This session was closed. Make it again.")
+
+    async def call(self, work: Callable[[Ledger], T]) -> T:
+        """Do something with the ledger, off the event loop.
+
+        One that has begun ends before a cancellation is raised, so that it is never half done.
+        """
+        self.check_open()
+        return await self._async.call(lambda: work(self.ledger))
 
 
 def session_run(ledger: Ledger, name: str, kind: str) -> tuple[UUID, int]:
@@ -189,30 +222,26 @@ def transcript_of(wire: str, data: Any) -> Transcript | None:
         return None
 
 
-def conversation_events(
-    transcript: Transcript, messages: MessageWriter, *, goes_on: bool = False
-) -> Iterator[Event]:
-    """The messages of a transcript, and the starts and ends of the tool calls in them.
+def message_events(
+    turns: Iterable[ChatTurn], messages: MessageWriter, *, goes_on: bool = False
+) -> Iterator[MessageAppended]:
+    """The messages of a piece of a conversation.
 
     Args:
-        transcript: A piece of the conversation.
+        turns: The turns of user and assistant.
         messages: Writes and numbers the messages.
         goes_on: An assistant's first turn is more of the last reply.
     """
-    for turn in transcript.turns:
-        written: Iterable[MessageAppended]
+    for turn in turns:
         if turn.role == "assistant":
-            written = messages.assistant(turn, goes_on=goes_on)
+            yield from messages.assistant(turn, goes_on=goes_on)
             goes_on = False
         else:
-            written = messages.user(turn)
-        for event in written:
-            yield event
-            yield from _call_events(event)
+            yield from messages.user(turn)
 
 
-def _call_events(event: MessageAppended) -> Iterator[Event]:
-    message = event.message
+def call_events(message: InnerMessage) -> Iterator[Event]:
+    """The starts of the tool calls that a message asks for, or the end of one that it answers."""
     for call in message.tool_calls:
         yield ToolCallStarted(
             evaluation_id=message.evaluation_id, call_id=call.call_id, name=call.name

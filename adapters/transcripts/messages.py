@@ -60,6 +60,7 @@ class MessageWriter:
             "prompt_key": prompt_key,
         }
         self._names: dict[str, str] = {}
+        self.evaluation_id = evaluation_id
         self.sequence = sequence
         self.turn = turn
 

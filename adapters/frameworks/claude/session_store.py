@@ -17,12 +17,13 @@ from uuid import UUID, uuid5
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
+    SessionLedger,
     append_new,
-    async_ledger,
     begin_session,
-    conversation_events,
+    call_events,
     end_session,
     entry_event,
+    message_events,
     now,
     numbered_ids,
     recorded_ids,
@@ -79,40 +80,39 @@ class TurnledgerSessionStore(SessionStore):
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
-        self._async = async_ledger(ledger)
-        self._ledger = self._async.ledger
+        self._ledger = SessionLedger(ledger)
 
-    async def close(self) -> None:
-        """Close the ledger."""
-        await self._async.close()
+    def close(self) -> None:
+        """Close the store, and its ledger if the store opened it."""
+        self._ledger.close()
 
     # --- the protocol ---
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Record a batch of entries; one whose `uuid` is recorded already is left out."""
         if entries:
-            await self._async.call(lambda: _append(self._ledger, key, entries))
+            await self._ledger.call(lambda ledger: _append(ledger, key, entries))
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """All entries of a transcript, in order; None if there is none, or it was deleted."""
-        return await self._async.call(lambda: _load(self._ledger, key))
+        return await self._ledger.call(lambda ledger: _load(ledger, key))
 
     async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
         """The sessions of a project, with the time of the last entry in milliseconds."""
-        found = await self._async.call(lambda: _main_runs(self._ledger, project_key))
+        found = await self._ledger.call(lambda ledger: _main_runs(ledger, project_key))
         return [{"session_id": run.tags[SESSION_TAG], "mtime": _mtime(run)} for run in found]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """The SDK's summary of each session of a project."""
-        return await self._async.call(lambda: _summaries(self._ledger, project_key))
+        return await self._ledger.call(lambda ledger: _summaries(ledger, project_key))
 
     async def delete(self, key: SessionKey) -> None:
         """Delete a transcript; a main one with those of its subagents. The events stay."""
-        await self._async.call(lambda: _delete(self._ledger, key))
+        await self._ledger.call(lambda ledger: _delete(ledger, key))
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """The subpaths of a session: those of its subagents' transcripts."""
-        found = await self._async.call(lambda: _runs_of(self._ledger, key))
+        found = await self._ledger.call(lambda ledger: _runs_of(ledger, key))
         return [run.tags[SUBPATH_TAG] for run in found if SUBPATH_TAG in run.tags]
 
 
@@ -281,9 +281,10 @@ class _Batch:
         )
         goes_on = _is_same_reply(entry, self._last)
         written = None
-        for event in conversation_events(transcript, writer, goes_on=goes_on):
+        for event in message_events(transcript.turns, writer, goes_on=goes_on):
+            written = event.message
             yield event
-            written = event.message if isinstance(event, MessageAppended) else written
+            yield from call_events(written)
         self._sequence, self._turn = writer.sequence, writer.turn
         if written is not None and written.role == "assistant":
             if _is_same_reply(entry, after):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from turnledger.adapters.cli import turnledger as command_line
 from turnledger.claude import RedactedSessionError, SessionMismatchError, TurnledgerSessionStore
-from turnledger.ledger import ANY, Ledger, RunStarted, run_id_for
+from turnledger.ledger import ANY, Ledger, LedgerClosedError, RunStarted, run_id_for
 from turnledger.projections import Usage, fold
 
 SESSION = "3f2b1c9e-6a51-4c8e-9d0a-1b2c3d4e5f60"
@@ -209,9 +209,11 @@ def test_views_show_the_session(tmp_path: Path) -> None:
         await sessions.append(KEY, TURN[:2])
         await sessions.append(KEY, TURN[2:])
         await sessions.append(SUB, TURN[:1])
-        await sessions.close()
 
     asyncio.run(work())
+    sessions.close()
+    with pytest.raises(LedgerClosedError):
+        asyncio.run(sessions.load(KEY))
 
     def shown(view: str) -> Any:
         done = CliRunner().invoke(
