@@ -7,7 +7,7 @@ from what is said: the same conversation is the same run, however often it is im
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -24,25 +24,14 @@ from turnledger.ledger import (
     EvaluationStarted,
     Event,
     InnerMessage,
-    MediaContent,
     MessageAppended,
     ModelReplied,
     RunCompleted,
     RunStarted,
-    TextContent,
-    ToolCallRecord,
 )
-from turnledger.projections import (
-    Block,
-    ChatTurn,
-    MediaBlock,
-    MessageHistory,
-    Repair,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from turnledger.projections import ChatTurn, MessageHistory, Repair
 from turnledger.projections.history.blocks import SYNTHETIC_LEAD
+from turnledger.projections.history.message_fields import turn_fields
 from turnledger.projections.history.validate import well_formed
 from turnledger.runtime.journal.loop_progress import provider_data
 
@@ -166,41 +155,20 @@ class _EventWriter:
         if plan.history.system:
             yield self._message("system", content=plan.history.system)
         for place, turn in enumerate(plan.history.to_list(), 1):
-            if turn.role == "assistant":
-                yield from self._assistant(turn, place)
-            elif not turn.synthetic:
-                yield from self._user(turn)
+            yield from self._said(turn, place)
         if plan.ended:
             yield EvaluationFinished(evaluation_id=self._evaluation, message_id=self._reply)
             yield RunCompleted(message_id=self._reply)
 
-    def _user(self, turn: ChatTurn) -> Iterator[Event]:
-        said: list[Block] = []
-        for block in turn.blocks:
-            if isinstance(block, ToolResultBlock):
-                yield self._message(
-                    "tool",
-                    content=block.content,
-                    tool_call_id=block.call_id,
-                    tool_name=self._names.get(block.call_id),
-                    is_error=block.is_error,
-                )
-            else:
-                said.append(block)
-        if said:
-            yield self._message("user", **_said(said))
-
-    def _assistant(self, turn: ChatTurn, place: int) -> Iterator[Event]:
-        """One message, or several where text stands between calls: they are one turn again."""
-        self._turn += 1
-        self._names = {}
-        for said, calls in _pieces(turn.blocks):
-            self._names.update((call.call_id, call.name) for call in calls)
-            asked = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in calls)
-            message = self._message("assistant", tool_calls=asked, **_said(said))
-            self._reply = message.message.message_id
+    def _said(self, turn: ChatTurn, place: int) -> Iterator[Event]:
+        is_reply = turn.role == "assistant"
+        self._turn += is_reply
+        for fields in turn_fields(turn, self._names):
+            message = self._message(**fields)
+            if is_reply:
+                self._reply = message.message.message_id
             yield message
-        beyond = self._plan.beyond.get(place)
+        beyond = self._plan.beyond.get(place) if is_reply else None
         if beyond is not None and self._reply is not None:
             yield ModelReplied(
                 evaluation_id=self._evaluation,
@@ -224,45 +192,3 @@ class _EventWriter:
         )
         self._sequence += 1
         return MessageAppended(message=message)
-
-
-def _pieces(blocks: Sequence[Block]) -> Iterator[tuple[list[Block], list[ToolUseBlock]]]:
-    """An assistant's blocks as messages can hold them: first what it says, then its calls."""
-    said: list[Block] = []
-    calls: list[ToolUseBlock] = []
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            calls.append(block)
-            continue
-        if calls:
-            yield said, calls
-            said, calls = [], []
-        said.append(block)
-    yield said, calls
-
-
-def _said(blocks: Sequence[Block]) -> dict[str, Any]:
-    """The content of a message: one text by itself, anything else in parts too."""
-    if not blocks:
-        return {"content": ""}
-    first = blocks[0]
-    if len(blocks) == 1 and isinstance(first, TextBlock):
-        return {"content": first.text}
-    parts = tuple(_part(block) for block in blocks)
-    return {"content": "\n\n".join(map(_shown, blocks)), "parts": parts}
-
-
-def _part(block: Block) -> TextContent | MediaContent:
-    if isinstance(block, MediaBlock):
-        return MediaContent(
-            block.modality, block.url, block.blob, block.mime, block.prompt_hint, block.id
-        )
-    assert isinstance(block, TextBlock)
-    return TextContent(block.text)
-
-
-def _shown(block: Block) -> str:
-    if isinstance(block, TextBlock):
-        return block.text
-    assert isinstance(block, MediaBlock)
-    return f"[{block.modality}{f': {block.prompt_hint}' if block.prompt_hint else ''}]"
