@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -50,7 +51,7 @@ class ReadReply:
     """What a reply says: its turn if it has one, and what ModelReplied records beside it."""
 
     turn: ChatTurn | None = None
-    usage: TokenUsage = TokenUsage()
+    usage: TokenUsage = field(default_factory=TokenUsage)
     finish_reason: str = ""
     model: str = ""
 
@@ -134,10 +135,8 @@ def events_in(body: str) -> Iterator[Any]:
         if line.startswith("data:"):
             data.append(line[5:].removeprefix(" "))
         elif not line and data:
-            try:
+            with suppress(msgspec.DecodeError, RecursionError):
                 yield msgspec.json.decode("\n".join(data))
-            except (msgspec.DecodeError, RecursionError):
-                pass
             data = []
 
 

@@ -32,7 +32,8 @@ def wait_before(retries: Retries, taken: int, failed: Any) -> float | None:
         taken: How often it was sent again already.
         failed: A response, or the exception that came instead.
     """
-    if taken >= retries.most or not retries.wants(failed):
+    succeeded = not isinstance(failed, Exception) and not failed.is_error
+    if succeeded or taken >= retries.most or not retries.wants(failed):
         return None
     return retries.delay(taken, failed)
 
@@ -76,7 +77,7 @@ class TenacityRetries:
 
     def wants(self, failed: Any) -> bool:
         error = failed if isinstance(failed, Exception) else self._status_error(failed.status_code)
-        return failed is error or failed.is_error and bool(self._retrying.retry.predicate(error))
+        return bool(self._retrying.retry.predicate(error))
 
     def delay(self, taken: int, failed: Any) -> float:
         return float(self._retrying.wait(SimpleNamespace(attempt_number=taken + 1)))

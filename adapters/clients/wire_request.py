@@ -91,7 +91,7 @@ def _body(content: bytes, content_type: str) -> Any:
 def _parts(content: bytes, content_type: str) -> list[dict[str, Any]]:
     form = message_from_bytes(b"content-type: %b\r\n\r\n%b" % (content_type.encode(), content))
     parts = form.get_payload() if form.is_multipart() else [form]
-    return [_part(part) for part in parts]  # type: ignore[union-attr]
+    return [_part(part) for part in parts]
 
 
 def _part(part: Any) -> dict[str, Any]:

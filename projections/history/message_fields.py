@@ -1,4 +1,4 @@
-"""Turns as messages: the fields of the recorded messages that hold a turn, without ids and times."""
+"""Turns as messages: the fields of recorded messages that hold a turn, without ids and times."""
 
 from __future__ import annotations
 

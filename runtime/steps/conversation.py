@@ -8,7 +8,7 @@ begins an evaluation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Lock
@@ -124,7 +124,8 @@ class Conversation:
             turn: The assistant's turn.
         """
         with self._lock:
-            known, events = self._all[asked.evaluation_id], []
+            known = self._all[asked.evaluation_id]
+            events: list[Event] = []
             if len(known.said) != len(asked.said):
                 known, events = self._begin(asked.key, asked.system, asked.said)
             reply = [_appended(known, fields) for fields in message_fields([turn])]

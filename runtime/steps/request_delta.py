@@ -27,27 +27,28 @@ class RequestDeltas:
     def __init__(self) -> None:
         self._recent: dict[str, Any] = {}
 
-    def recorded(self, request: WireRequest) -> dict[str, Any]:
-        """A request as it is recorded: against the body that it shares most with."""
+    def recorded(self, path: str, body: Any) -> dict[str, Any]:
+        """A request as it is recorded: against the body that it shares most with.
+
+        Args:
+            path: What the request goes to; a part of the record.
+            body: The whole body, JSON.
+        """
         found = [
             (shared, name)
-            for name, body in self._recent.items()
-            if (shared := _shared(body, request.short_body)) is not None
+            for name, known in self._recent.items()
+            if (shared := _shared(known, body)) is not None
         ]
         if not found:
-            return {"path": request.path, "body": request.short_body}
+            return {"path": path, "body": body}
         # The newest of those that share as much: `max` takes the first.
         since = max(reversed(found), key=lambda one: one[0])[1]
-        return {
-            "path": request.path,
-            "since": since,
-            **_delta(self._recent[since], request.short_body),
-        }
+        return {"path": path, "since": since, **_delta(self._recent[since], body)}
 
-    def add(self, call_id: str, request: WireRequest) -> None:
+    def add(self, call_id: str, body: Any) -> None:
         """Keep the body of a call that is on record."""
         self._recent.pop(call_id, None)
-        self._recent[call_id] = request.short_body
+        self._recent[call_id] = body
         while len(self._recent) > _KEPT:
             del self._recent[next(iter(self._recent))]
 
