@@ -351,7 +351,7 @@ class RunBlock:
             raise StepsOpenError(str(self.run_id), still_open)
         missing = recorder.index.unasked()
         if missing is not None:
-            raise ReplayDivergedError(str(self.run_id), missing_step(missing))
+            raise ReplayDivergedError(str(self.run_id), missing_step(recorder.index.whole(missing)))
         if recorder.mode == "live":
             recorder.append([RunCompleted(output=self.output)])
             return

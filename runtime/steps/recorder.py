@@ -384,13 +384,15 @@ class StepRecorder:
                     "key.",
                 )
             found, client = self._found(reserved), reserved.spec.client
-            raise self.halt(diverging.changed_arguments(entry, found, client))
+            raise self.halt(diverging.changed_arguments(self.index.whole(entry), found, client))
         self._check_place(reserved, entry)
         if entry is None:
             return self._new(reserved, events)
         entry.asked = True
         if entry.outcome is not None:
-            return entry.outcome
+            if not (reserved.spec.again and entry.performed and entry.outcome.failed):
+                return entry.outcome
+            return self._start(reserved, entry.attempts + 1, events)
         if self.mode != "live":
             error = RecordEndedError(str(self.run_id), self.index.version, entry.call_id)
             raise self._halt_with(error)
@@ -410,8 +412,9 @@ class StepRecorder:
             raise self.halt(diverging.other_order(following, reserved.call_id))
         found = self._found(reserved)
         spec = reserved.spec
+        expected = self.index.whole(following)
         raise self.halt(
-            diverging.other_step(following, reserved.call_id, spec.name, found, spec.client)
+            diverging.other_step(expected, reserved.call_id, spec.name, found, spec.client)
         )
 
     def _new(self, reserved: Reserved, events: list[Event]) -> OpenStep:
@@ -558,7 +561,13 @@ class StepRecorder:
 
     def _found(self, reserved: Reserved) -> Any:
         spec = reserved.spec
-        return reserved.arguments if spec.kind == "tool" else spec.request or reserved.arguments
+        if spec.kind == "tool" or spec.request is None:
+            return reserved.arguments
+        return self.index.whole_request(spec.request)
+
+    def read_on(self, call_id: str) -> Exception:
+        """The error of code that reads on in a stream that the recorded run left."""
+        return self.halt(diverging.read_on(self.index.entries[call_id]))
 
     # --- checks ---
 
