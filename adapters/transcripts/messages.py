@@ -6,26 +6,19 @@ another program's session goes on from the last number that is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from turnledger.ledger import (
     InnerMessage,
-    MediaContent,
     MessageAppended,
-    TextContent,
-    ToolCallRecord,
 )
 from turnledger.projections import (
-    Block,
     ChatTurn,
-    MediaBlock,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
 )
+from turnledger.projections.history.message_fields import turn_fields
 
 
 class MessageWriter:
@@ -70,20 +63,8 @@ class MessageWriter:
 
     def user(self, turn: ChatTurn) -> Iterator[MessageAppended]:
         """A user's turn: a tool message for each result, then what the user says."""
-        said: list[Block] = []
-        for block in turn.blocks:
-            if isinstance(block, ToolResultBlock):
-                yield self._message(
-                    "tool",
-                    content=block.content,
-                    tool_call_id=block.call_id,
-                    tool_name=self._names.get(block.call_id),
-                    is_error=block.is_error,
-                )
-            else:
-                said.append(block)
-        if said:
-            yield self._message("user", **_said(said))
+        for fields in turn_fields(turn, self._names):
+            yield self._message(**fields)
 
     def assistant(self, turn: ChatTurn, *, goes_on: bool = False) -> Iterator[MessageAppended]:
         """One message, or several where text stands between calls: they are one turn again.
@@ -93,11 +74,8 @@ class MessageWriter:
             goes_on: It is more of the model's last reply.
         """
         self.turn += not goes_on
-        self._names = {}
-        for said, calls in _pieces(turn.blocks):
-            self._names.update((call.call_id, call.name) for call in calls)
-            asked = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in calls)
-            yield self._message("assistant", tool_calls=asked, **_said(said))
+        for fields in turn_fields(turn, self._names):
+            yield self._message(**fields)
 
     def _message(self, role: Any, **more: Any) -> MessageAppended:
         message = InnerMessage(
@@ -110,45 +88,3 @@ class MessageWriter:
         )
         self.sequence += 1
         return MessageAppended(message=message)
-
-
-def _pieces(blocks: Sequence[Block]) -> Iterator[tuple[list[Block], list[ToolUseBlock]]]:
-    """An assistant's blocks as messages can hold them: first what it says, then its calls."""
-    said: list[Block] = []
-    calls: list[ToolUseBlock] = []
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            calls.append(block)
-            continue
-        if calls:
-            yield said, calls
-            said, calls = [], []
-        said.append(block)
-    yield said, calls
-
-
-def _said(blocks: Sequence[Block]) -> dict[str, Any]:
-    """The content of a message: one text by itself, anything else in parts too."""
-    if not blocks:
-        return {"content": ""}
-    first = blocks[0]
-    if len(blocks) == 1 and isinstance(first, TextBlock):
-        return {"content": first.text}
-    parts = tuple(_part(block) for block in blocks)
-    return {"content": "\n\n".join(map(_shown, blocks)), "parts": parts}
-
-
-def _part(block: Block) -> TextContent | MediaContent:
-    if isinstance(block, MediaBlock):
-        return MediaContent(
-            block.modality, block.url, block.blob, block.mime, block.prompt_hint, block.id
-        )
-    assert isinstance(block, TextBlock)
-    return TextContent(block.text)
-
-
-def _shown(block: Block) -> str:
-    if isinstance(block, TextBlock):
-        return block.text
-    assert isinstance(block, MediaBlock)
-    return f"[{block.modality}{f': {block.prompt_hint}' if block.prompt_hint else ''}]"
