@@ -86,9 +86,9 @@ def recover(
     """Continue interrupted runs and forks, to their end.
 
     Calls the model and runs tools from the run's last event on, with your code: only runs of
-    the agent, or of the workflow, that --app names. Exits with 7 if another worker holds the run, with 8 if it waits
-    for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C stop it and leave
-    the run resumable.
+    the agent, or of the workflow, that --app names. Exits with 7 if another worker holds the run,
+    with 8 if it waits for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C
+    stop it and leave the run resumable.
 
     A tool call that was open where a fork was made may have happened already: unless it is
     decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
