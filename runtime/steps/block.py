@@ -221,7 +221,7 @@ class RunBlock:
         reader = ledger.checked(self.run_id)
         for record in reader.read_on():
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         info = ledger.run(self.run_id)
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
@@ -273,25 +273,6 @@ class RunBlock:
                     until_resumed=True,
                 )
 
-    def _check_begun_by(self, index: StepIndex) -> None:
-        """Refuse a run that something else began: another workflow, an agent, another input."""
-        found, mine = index.started, self._started
-        run = str(self.run_id)
-        if found is None:
-            raise RecoveryError(f"Run {run} has no beginning: its first event is another.")
-        if (found.request_type, found.agent) != (mine.request_type, mine.agent):
-            raise RecoveryError(
-                f"Run {run} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
-                "another name, or what began the run.",
-                run_id=run,
-            )
-        if mine.request_type == WORKFLOW and found.request != mine.request:
-            raise RecoveryError(
-                f"Run {run} was begun with another input: {short_repr(found.request)}, got "
-                f"{short_repr(mine.request)}. Use another run id, or recover the run.",
-                run_id=run,
-            )
-
     def _check_status(self, status: str, index: StepIndex) -> None:
         run = str(self.run_id)
         if status == "waiting" and not self._resuming.get("retry_in_doubt"):
@@ -308,7 +289,7 @@ class RunBlock:
         index = StepIndex()
         for record in ledger.read(self.run_id):
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         return index
 
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
@@ -439,6 +420,30 @@ def opened(ledger: AnyLedger) -> Ledger:
 
 def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:
     raise AssertionError("a replay writes nothing")
+
+
+def check_begun_by(run_id: UUID, found: RunStarted | None, mine: RunStarted) -> None:
+    """Refuse a run that something else began: another workflow, an agent, another input.
+
+    Args:
+        run_id: The run.
+        found: Its first event; None if that is another.
+        mine: The first event of such a run as it would be begun here.
+    """
+    if found is None:
+        raise RecoveryError(f"Run {run_id} has no beginning: its first event is another.")
+    if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+        raise RecoveryError(
+            f"Run {run_id} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
+            "another name, or what began the run.",
+            run_id=str(run_id),
+        )
+    if mine.request_type == WORKFLOW and found.request != mine.request:
+        raise RecoveryError(
+            f"Run {run_id} was begun with another input: {short_repr(found.request)}, got "
+            f"{short_repr(mine.request)}. Use another run id, or recover the run.",
+            run_id=str(run_id),
+        )
 
 
 def _beginner(started: RunStarted) -> str:
