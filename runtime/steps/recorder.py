@@ -66,6 +66,27 @@ class Appending(Protocol):
     ) -> Sequence[Record]: ...
 
 
+class OpenStream(Protocol):
+    """A step whose value is read piece by piece, by a reader that may leave before its end.
+
+    That it was left is its outcome as soon as the run goes on: before the next step begins, or
+    when the run completes. If the run ends otherwise, nothing came of it.
+    """
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its reader has left it."""
+        ...
+
+    def settle(self) -> None:
+        """Record it as far as it came."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave it without an outcome."""
+        ...
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a step is asked for: the step or call that it is in, and whether in its own thread."""
@@ -287,6 +308,8 @@ class StepRecorder:
         self._keyless_ids: dict[str, tuple[str, str]] = {}
         # Why the run goes no further in this process.
         self.halted: Exception | None = None
+        # Streams that are not at their end, by the ids of their steps.
+        self.streams: dict[str, OpenStream] = {}
         # For integrations: what they remember of the run in this process.
         self.memory: dict[str, Any] = {}
 
@@ -350,6 +373,7 @@ class StepRecorder:
 
     def _begin(self, reserved: Reserved, events: list[Event]) -> StepOutcome | OpenStep:
         self.check()
+        self.settle_streams()
         entry = self.index.entries.get(reserved.call_id)
         if entry is not None and entry.digest != reserved.digest:
             if entry.asked:
@@ -359,13 +383,15 @@ class StepRecorder:
                     "key.",
                 )
             found, client = self._found(reserved), reserved.spec.client
-            raise self.halt(diverging.changed_arguments(entry, found, client))
+            raise self.halt(diverging.changed_arguments(self.index.whole(entry), found, client))
         self._check_place(reserved, entry)
         if entry is None:
             return self._new(reserved, events)
         entry.asked = True
         if entry.outcome is not None:
-            return entry.outcome
+            if not (reserved.spec.again and entry.performed and entry.outcome.failed):
+                return entry.outcome
+            return self._start(reserved, entry.attempts + 1, events)
         if self.mode != "live":
             error = RecordEndedError(str(self.run_id), self.index.version, entry.call_id)
             raise self._halt_with(error)
@@ -385,8 +411,9 @@ class StepRecorder:
             raise self.halt(diverging.other_order(following, reserved.call_id))
         found = self._found(reserved)
         spec = reserved.spec
+        expected = self.index.whole(following)
         raise self.halt(
-            diverging.other_step(following, reserved.call_id, spec.name, found, spec.client)
+            diverging.other_step(expected, reserved.call_id, spec.name, found, spec.client)
         )
 
     def _new(self, reserved: Reserved, events: list[Event]) -> OpenStep:
@@ -500,6 +527,12 @@ class StepRecorder:
                 self.index.take(record)
         return records
 
+    def settle_streams(self, *, all_of_them: bool = False) -> None:
+        """Record the streams that their readers have left, or all that are not at their end."""
+        for stream in list(self.streams.values()):
+            if all_of_them or stream.is_left:
+                stream.settle()
+
     def closed(self, call_id: str) -> None:
         """A step is not under way any more."""
         with self._lock:
@@ -527,7 +560,13 @@ class StepRecorder:
 
     def _found(self, reserved: Reserved) -> Any:
         spec = reserved.spec
-        return reserved.arguments if spec.kind == "tool" else spec.request or reserved.arguments
+        if spec.kind == "tool" or spec.request is None:
+            return reserved.arguments
+        return self.index.whole_request(spec.request)
+
+    def read_on(self, call_id: str) -> Exception:
+        """The error of code that reads on in a stream that the recorded run left."""
+        return self.halt(diverging.read_on(self.index.entries[call_id]))
 
     # --- checks ---
 

@@ -8,7 +8,12 @@ try:
     from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
     from turnledger.adapters.frameworks.langgraph.saver import TurnledgerSaver
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("langchain", "langchain_core", "langgraph", "ormsgpack"):
+    if (error.name or "").partition(".")[0] not in (
+        "langchain",
+        "langchain_core",
+        "langgraph",
+        "ormsgpack",
+    ):
         raise
     raise MissingDependencyError(
         f"turnledger.langgraph needs the package {error.name!r}, which is not installed. Run "

@@ -22,7 +22,6 @@ from turnledger.adapters.frameworks.langgraph.known_values import (
     DeltaWriter,
     KnownList,
     KnownValues,
-    alias,
     known_from_record,
 )
 from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
@@ -287,9 +286,7 @@ class Thread:
 
     # --- what is known ---
 
-    def _known_for(
-        self, ns: str, base: Entry | None, run: str, fork: Entry | None
-    ) -> KnownValues:
+    def _known_for(self, ns: str, base: Entry | None, run: str, fork: Entry | None) -> KnownValues:
         """What an event of a run may refer to: the values of a checkpoint, and what followed it.
 
         Args:

@@ -326,4 +326,3 @@ def threads(ledger: Ledger) -> Iterator[str]:
 def tags_of(thread: str, *, is_main: bool) -> Mapping[str, str]:
     """The tags of a thread's run; its main line has the thread's id as its name."""
     return {THREAD_TAG: thread, **({"name": thread} if is_main else {})}
-
