@@ -7,7 +7,7 @@ outcome is unknown (StoreUnavailableError) is settled by appending the same draf
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
 from typing import Literal, Self, TypeAlias
@@ -218,9 +218,15 @@ class Ledger:
 
     # --- writing ---
 
-    def prepare(self, event: Event | Draft) -> Entry:
-        """Encode and check an event once, to append later; `Entry.event` is as it will be read."""
-        return prepare(event, self._codec, self._clock)
+    def prepare(self, event: Event | Draft, *, exact: Collection[str] = ()) -> Entry:
+        """Encode and check an event once, to append later; `Entry.event` is as it will be read.
+
+        Args:
+            event: An event, or a draft with an id of the caller's.
+            exact: Fields that are read back as state: RedactedStateError if the redactor would
+                replace a part of one.
+        """
+        return prepare(event, self._codec, self._clock, exact)
 
     def append(
         self,

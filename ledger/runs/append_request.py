@@ -6,7 +6,7 @@ Everything that can be refused without looking at the run is refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
@@ -140,13 +140,21 @@ def _batch(events: Iterable[Appendable], limits: Limits) -> list[Appendable]:
     return list(islice(_each(events, "events"), limits.max_batch_events + 1))
 
 
-def prepare(item: Appendable, codec: Codec, clock: Clock) -> Entry:
-    """The event encoded, checked and named by an id; an Entry has all that already."""
+def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str] = ()) -> Entry:
+    """The event encoded, checked and named by an id; an Entry has all that already.
+
+    Args:
+        item: An event, a draft or an entry.
+        codec: Encodes and checks the event.
+        clock: Gives an id to an event without one.
+        exact: Fields that the redactor must leave as they are.
+    """
     if isinstance(item, Entry):
         return item
     if isinstance(item, Draft):
-        return Entry(canonical_id(item.event_id, "event id"), *codec.encode_checked(item.event))
-    return Entry(clock.new_id(), *codec.encode_checked(item))
+        event_id = canonical_id(item.event_id, "event id")
+        return Entry(event_id, *codec.encode_checked(item.event, exact))
+    return Entry(clock.new_id(), *codec.encode_checked(item, exact))
 
 
 def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[Entry]:
