@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from turnledger.ledger.arguments import INT64
@@ -38,6 +38,8 @@ from turnledger.ledger.runs.record import Draft
 RunId = UUID | str
 # What can be appended: an event, one with an id of the caller's, one that is encoded already.
 Appendable = Event | Draft | Entry
+# What becomes of a batch that has events which are recorded already.
+Known: TypeAlias = Literal["refuse", "skip"]
 T = TypeVar("T")
 
 
@@ -102,6 +104,7 @@ def build_request(
     blobs: Iterable[bytes],
     codec: Codec,
     clock: Clock,
+    known: Known = "refuse",
 ) -> AppendRequest:
     """The request, with every event encoded and named by an id.
 
@@ -113,7 +116,10 @@ def build_request(
         blobs: Content that the events name.
         codec: Encodes and checks the events.
         clock: Gives ids to events without one.
+        known: "skip" to leave out events that are recorded already.
     """
+    if known not in ("refuse", "skip"):
+        raise InvalidInputError(f'Invalid known={short_repr(known)}: expected "refuse" or "skip".')
     batch = [events] if isinstance(events, _ONE) else _batch(events, codec.limits)
     return AppendRequest(
         canonical_id(run_id),
@@ -121,6 +127,7 @@ def build_request(
         _version(expected),
         _epoch(epoch),
         _named(_each(blobs, "blobs"), codec.limits) if blobs != () else {},
+        known == "skip",
     )
 
 
