@@ -149,9 +149,9 @@ def _version() -> str:
 def turnledger() -> None:
     """An append-only, event-sourced ledger for LLM agent runs.
 
-    A RUN is its id, the beginning or end of it if no other run has the same, @last, @-2 (the
-    one before the last), or a tag: customer=acme. Ids begin with the time, so people are shown
-    their last 8 characters.
+    A RUN is its id, the beginning or end of it if no other run has the same, its name
+    (order-17), @last, @-2 (the one before the last), or a tag: customer=acme. A name goes before
+    part of an id. Ids begin with the time, so people are shown their last 8 characters.
 
     Data goes to stdout, messages go to stderr. On a terminal tables fit its width: ids and
     times are short and long cells are cut. In a pipe everything is whole. With -o json or
@@ -172,8 +172,8 @@ turnledger completion fish > ~/.config/fish/completions/turnledger.fish""",
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
-    It completes commands, options, event types, and runs of the ledger: by the beginning or end
-    of their ids, @last and @-2, and tags.
+    It completes commands, options, event types, and runs of the ledger: by their names, the
+    beginning or end of their ids, @last and @-2, and tags.
     """
     from click.shell_completion import get_completion_class
 

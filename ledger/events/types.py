@@ -383,6 +383,8 @@ class ModelCalled(BaseEvent, frozen=True, kw_only=True):
     # What made the request: a package and its version.
     client: Annotated[str, since(6, describes=True)] = ""
     on_interrupt: Annotated[OnInterruptName, since(6, describes=True)] = ""
+    # As in ToolCallStarted.
+    aside: Annotated[bool, since(6, describes=True)] = False
 
 
 class ModelReplied(BaseEvent, frozen=True, kw_only=True):
@@ -454,6 +456,9 @@ class ToolCallStarted(BaseEvent, frozen=True, kw_only=True):
     parent: Annotated[str, since(6)] = ""
     digest: Annotated[str, since(6)] = ""
     arguments: Annotated[str, since(6)] = ""
+    # Whether another thread or task asked for the step than the one that `parent` runs in: then
+    # its place among the others is not compared.
+    aside: Annotated[bool, since(6, describes=True)] = False
 
 
 class ToolCallCompleted(BaseEvent, frozen=True, kw_only=True):

@@ -44,6 +44,11 @@ Cause: TypeAlias = Literal[
     "your code raised",
     "failure changed",
     "decision changed",
+    "step changed",
+    "step arguments changed",
+    "step added",
+    "step removed",
+    "result changed",
 ]
 
 _ADVICE: dict[Cause, str] = {
@@ -84,6 +89,20 @@ _ADVICE: dict[Cause, str] = {
     "your code raised": "It did not where the run was recorded: see the traceback.",
     "failure changed": "The run fails in another way than it did.",
     "decision changed": "The loop decides on another step than the recorded one.",
+    "step changed": (
+        "The code asks for another step than the recorded one: another name, key or place. Put it "
+        "back, or record the run again under another name."
+    ),
+    "step arguments changed": (
+        "The step is given other arguments. If nothing was changed, look for a clock, a random "
+        "source, a new id or the order of a set in them: make that a step of its own."
+    ),
+    "step added": (
+        "The code asks for a step that the run never had. Take it out again, or record the run "
+        "again under another name."
+    ),
+    "step removed": "The run had a step that the code does not ask for any more: put it back.",
+    "result changed": "The workflow returns another value from the same steps.",
 }
 assert set(_ADVICE) == set(get_args(Cause))
 

@@ -3,6 +3,7 @@ from turnledger.adapters import AnthropicAdapter as AnthropicAdapter
 from turnledger.adapters import GeminiAdapter as GeminiAdapter
 from turnledger.adapters import LiteLLMAdapter as LiteLLMAdapter
 from turnledger.adapters import OpenAIAdapter as OpenAIAdapter
+from turnledger.adapters import wrap as wrap
 from turnledger.ledger import ANY as ANY
 from turnledger.ledger import NEW as NEW
 from turnledger.ledger import AsyncLedger as AsyncLedger
@@ -54,3 +55,7 @@ from turnledger.runtime.loop.events import RunEnded as RunEnded
 from turnledger.runtime.loop.events import TextDelta as TextDelta
 from turnledger.runtime.loop.events import ToolEnded as ToolEnded
 from turnledger.runtime.loop.events import ToolStarted as ToolStarted
+from turnledger.runtime.steps.block import current_run as current_run
+from turnledger.runtime.steps.block import run as run
+from turnledger.runtime.steps.decorator import step as step
+from turnledger.runtime.steps.workflows import workflow as workflow

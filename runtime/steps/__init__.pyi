@@ -1,0 +1,26 @@
+# The public names of `turnledger.runtime.steps`, each with the module it comes from.
+from turnledger.runtime.steps.block import Run as Run
+from turnledger.runtime.steps.block import RunBlock as RunBlock
+from turnledger.runtime.steps.block import current_run as current_run
+from turnledger.runtime.steps.block import run as run
+from turnledger.runtime.steps.decorator import step as step
+from turnledger.runtime.steps.errors import AmbiguousStepError as AmbiguousStepError
+from turnledger.runtime.steps.errors import OutcomeUnknownError as OutcomeUnknownError
+from turnledger.runtime.steps.errors import RecordEndedError as RecordEndedError
+from turnledger.runtime.steps.errors import StepDefinitionError as StepDefinitionError
+from turnledger.runtime.steps.errors import StepFailedError as StepFailedError
+from turnledger.runtime.steps.errors import StepsOpenError as StepsOpenError
+from turnledger.runtime.steps.errors import UnrecordableResultError as UnrecordableResultError
+from turnledger.runtime.steps.index import StepOutcome as StepOutcome
+from turnledger.runtime.steps.outcome import raise_outcome as raise_outcome
+from turnledger.runtime.steps.recorder import OpenStep as OpenStep
+from turnledger.runtime.steps.scope import StepScope as StepScope
+from turnledger.runtime.steps.scope import aperform as aperform
+from turnledger.runtime.steps.scope import current_scope as current_scope
+from turnledger.runtime.steps.scope import off_loop as off_loop
+from turnledger.runtime.steps.scope import perform as perform
+from turnledger.runtime.steps.spec import StepCodec as StepCodec
+from turnledger.runtime.steps.spec import StepSpec as StepSpec
+from turnledger.runtime.steps.workflows import Workflow as Workflow
+from turnledger.runtime.steps.workflows import WorkflowResult as WorkflowResult
+from turnledger.runtime.steps.workflows import workflow as workflow

@@ -1,0 +1,424 @@
+"""`run`: a block of any program as a durable run; the same lines start, resume and replay it.
+
+    with turnledger.run("order-17", ledger="runs.db") as run:
+        receipt = pay(amount=120)  # a @turnledger.step
+
+Entering: a new run begins; one that was interrupted or failed goes on; one that is completed
+answers from its record and performs nothing. Leaving: the run is completed; an Exception is its
+failure; anything else, Ctrl-C say, leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import Token
+from functools import partial
+from types import TracebackType
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from turnledger.ledger import (
+    Claim,
+    Event,
+    InvalidInputError,
+    Ledger,
+    Record,
+    RunCompleted,
+    RunFailed,
+    RunParked,
+    RunResumed,
+    RunStarted,
+    StaleEpochError,
+)
+from turnledger.ledger.arguments import explain_arguments
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.errors import error_message, short_repr
+from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.runs.append import Entry
+from turnledger.ledger.runs.names import NAME_TAG, run_id_for
+from turnledger.runtime.agent.run_control import at_the_disk
+from turnledger.runtime.agent.traceback_text import traceback_text
+from turnledger.runtime.agents.shared_ledgers import shared_ledger
+from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
+from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
+from turnledger.runtime.journal.tool_scope import SCOPE, strand
+from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
+from turnledger.runtime.steps.decorator import acall_step, call_step
+from turnledger.runtime.steps.divergence import missing_step, other_end
+from turnledger.runtime.steps.errors import StepsOpenError
+from turnledger.runtime.steps.index import StepIndex
+from turnledger.runtime.steps.outcome import NO_OUTCOME
+from turnledger.runtime.steps.recorder import Mode, OpenStep, Place, StepRecorder
+from turnledger.runtime.steps.scope import StepScope, append_claimed, current_scope, off_loop
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyLedger: TypeAlias = Ledger | str | os.PathLike[str]
+# What began a run: the request type of a block's RunStarted, and of a workflow's.
+BLOCK, WORKFLOW = "turnledger.block", "turnledger.workflow"
+REPLAY_VARIABLE = "TURNLEDGER_REPLAY"
+
+
+class Run:
+    """The run that code is in: what `with turnledger.run(...) as run` and `current_run()` give."""
+
+    def __init__(self, scope: StepScope) -> None:
+        self._scope = scope
+
+    @property
+    def run_id(self) -> UUID:
+        return self._scope.run_id
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._scope.ledger
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether nothing is performed: in a replay, or as the run is completed."""
+        return self._scope.is_replay
+
+    @property
+    def call_id(self) -> str:
+        """The id of the step that this is in, the same in every attempt: an idempotency key."""
+        return self._scope.place.parent
+
+    @property
+    def is_resume(self) -> bool:
+        """Whether an earlier attempt of the step that this is in was interrupted."""
+        step = self._scope.step
+        return isinstance(step, OpenStep) and step.is_resume
+
+    def step(
+        self, name: str, fn: Callable[..., R], /, *args: Any, key: str | None = None, **kwargs: Any
+    ) -> R:
+        """Call a function as a step of the run.
+
+        Args:
+            name: The step's name.
+            fn: The function; of one with `@step` its settings hold.
+            args: Its arguments.
+            key: Tells the step from others of that name; by default it is its ordinal.
+            kwargs: Its arguments by keyword.
+        """
+        made: R = call_step(fn, args, kwargs, name=name, key=key, scope=self._here())
+        return made
+
+    async def astep(
+        self,
+        name: str,
+        fn: Callable[..., Awaitable[R]],
+        /,
+        *args: Any,
+        key: str | None = None,
+        **kwargs: Any,
+    ) -> R:
+        """`step` for an `async def` function; arguments as there."""
+        made: R = await acall_step(fn, args, kwargs, name=name, key=key, scope=self._here())
+        return made
+
+    def _here(self) -> StepScope:
+        """Where the caller is: in this run, it may be inside of another step."""
+        here = current_scope()
+        return here if here is not None and here.recorder is self._scope.recorder else self._scope
+
+
+def current_run() -> Run | None:
+    """The run that this code is in; None outside of one."""
+    scope = current_scope()
+    return Run(scope) if scope is not None else None
+
+
+class RunBlock:
+    """A context manager around the steps of one run, for `with` and `async with`."""
+
+    def __init__(
+        self,
+        ledger: Callable[[], Ledger],
+        run_id: UUID,
+        started: RunStarted,
+        *,
+        replay: bool = False,
+        max_attempts: int | None = None,
+    ) -> None:
+        """Prepare a block; entering it opens the run.
+
+        Args:
+            ledger: Gives the ledger, when it is entered.
+            run_id: The run.
+            started: Its first event, if it is new. If it is not, it must have been begun by an
+                event of the same request type, agent and request.
+            replay: Whether to perform nothing, and compare with the record.
+            max_attempts: Park the run after so many attempts without progress.
+        """
+        self._open_ledger, self.run_id, self._started = ledger, run_id, started
+        self._replay, self._max_attempts = replay, max_attempts
+        self._heartbeat: LeaseHeartbeat | None = None
+        self._token: Token[Any] | None = None
+        self._recorder: StepRecorder | None = None
+        # What a workflow returned, as JSON; recorded when the run is completed.
+        self.output: Any = None
+        # Whether a replay has ended as the run did.
+        self.agrees = False
+
+    # --- entering ---
+
+    def __enter__(self) -> Run:
+        return self._entered(self._open())
+
+    async def __aenter__(self) -> Run:
+        return self._entered(await off_loop(self._open))
+
+    def _entered(self, recorder: StepRecorder) -> Run:
+        if self._token is not None:
+            raise InvalidInputError("This block was entered already: make another one.")
+        self._recorder = recorder
+        scope = StepScope(recorder, Place("", strand()))
+        self._token = SCOPE.set(scope)
+        return Run(scope)
+
+    def _open(self) -> StepRecorder:
+        ledger = self._open_ledger()
+        head = ledger.head(self.run_id)
+        if self._replay:
+            if not head:
+                raise RecoveryError(
+                    f"There is no run {self.run_id} to replay.", run_id=str(self.run_id)
+                )
+            check_chain(ledger, self.run_id)
+            return self._reading(ledger, self._indexed(ledger), "replay")
+        if not head:
+            return self._begun(ledger)
+        return self._resumed(ledger)
+
+    def _begun(self, ledger: Ledger) -> StepRecorder:
+        now = to_datetime(ledger.clock.micros())
+        started = replace(self._started, requested_at=now, catalogue=CATALOGUE)
+        with at_the_disk():
+            claim = ledger.begin(self.run_id, started, worker=worker_name(ledger), ttl=LEASE)
+        return self._writing(ledger, StepIndex(started=started), claim)
+
+    def _resumed(self, ledger: Ledger) -> StepRecorder:
+        index = StepIndex()
+        reader = ledger.checked(self.run_id)
+        for record in reader.read_on():
+            index.take(record)
+        self._check_begun_by(index)
+        info = ledger.run(self.run_id)
+        if info.status == "completed":
+            return self._reading(ledger, index, "ended")
+        self._check_status(info.status, index)
+        with at_the_disk():
+            claim = ledger.claim(self.run_id, worker=worker_name(ledger), ttl=LEASE)
+        try:
+            # Before this claim another worker may have had the run.
+            for record in reader.read_on():
+                index.take(record)
+            status = ledger.run(self.run_id).status
+            if status == "completed":
+                claim.release()
+                return self._reading(ledger, index, "ended")
+            self._check_status(status, index)
+        except BaseException:
+            claim.release()
+            raise
+        recorder = self._writing(ledger, index, claim)
+        try:
+            self._count_attempt(recorder)
+        except BaseException:
+            self._release()
+            raise
+        return recorder
+
+    def _count_attempt(self, recorder: StepRecorder) -> None:
+        index = recorder.index
+        attempt = index.attempts + 1 if index.progress_at_resume == index.progress else 1
+        if self._max_attempts is not None and attempt > self._max_attempts:
+            recorder.append([RunParked(reason="it got nowhere", attempts=attempt - 1)])
+            raise RecoveryError(
+                f"Run {self.run_id} is parked now: {attempt - 1} attempts made no progress.",
+                run_id=str(self.run_id),
+            )
+        recorder.append(
+            [RunResumed(attempt=attempt, from_version=index.version, catalogue=CATALOGUE)]
+        )
+
+    def _check_begun_by(self, index: StepIndex) -> None:
+        """Refuse a run that something else began: another workflow, an agent, another input."""
+        found, mine = index.started, self._started
+        run = str(self.run_id)
+        if found is None:
+            raise RecoveryError(f"Run {run} has no beginning: its first event is another.")
+        if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+            raise RecoveryError(
+                f"Run {run} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
+                "another name, or what began the run.",
+                run_id=run,
+            )
+        if mine.request_type == WORKFLOW and found.request != mine.request:
+            raise RecoveryError(
+                f"Run {run} was begun with another input: {short_repr(found.request)}, got "
+                f"{short_repr(mine.request)}. Use another run id, or recover the run.",
+                run_id=run,
+            )
+
+    def _check_status(self, status: str, index: StepIndex) -> None:
+        run = str(self.run_id)
+        if status == "waiting":
+            waits = [e.call_id for e in index.entries.values() if e.in_doubt and not e.outcome]
+            raise DecisionRequiredError(run, waits)
+        if status in ("parked", "abandoned"):
+            raise RecoveryError(
+                f"Run {run} is {status}: it is not gone on with. Look with `turnledger log "
+                f"{run}`; use another name to begin anew.",
+                run_id=run,
+            )
+
+    def _indexed(self, ledger: Ledger) -> StepIndex:
+        index = StepIndex()
+        for record in ledger.read(self.run_id):
+            index.take(record)
+        self._check_begun_by(index)
+        return index
+
+    def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
+        return StepRecorder(ledger, self.run_id, index, _never, mode=mode)
+
+    def _writing(self, ledger: Ledger, index: StepIndex, claim: Claim) -> StepRecorder:
+        heartbeat = self._heartbeat = LeaseHeartbeat(claim)
+        heartbeat.__enter__()
+
+        def check_claim() -> None:
+            if heartbeat.lost:
+                found = ledger.run(self.run_id).epoch
+                raise StaleEpochError(str(self.run_id), epoch=claim.epoch, found=found)
+
+        append = partial(append_claimed, ledger, self.run_id, claim)
+        return StepRecorder(ledger, self.run_id, index, append, check_claim=check_claim)
+
+    # --- leaving ---
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+        self._close(error)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+        await off_loop(partial(self._close, error))
+
+    def _leave(self) -> None:
+        assert self._token is not None
+        SCOPE.reset(self._token)
+
+    def _close(self, error: BaseException | None) -> None:
+        recorder = self._recorder
+        assert recorder is not None
+        try:
+            if error is None:
+                self._complete(recorder)
+            elif isinstance(error, Exception):
+                self._fail(recorder, error)
+        finally:
+            for stream in list(recorder.streams.values()):
+                stream.abandon()
+            self._release()
+
+    def _release(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.__exit__(None, None, None)
+
+    def _complete(self, recorder: StepRecorder) -> None:
+        recorder.check()  # code may have caught what the run was halted by
+        recorder.settle_streams(all_of_them=True)
+        still_open = recorder.open_steps
+        if still_open:
+            raise StepsOpenError(str(self.run_id), still_open)
+        missing = recorder.index.unasked()
+        if missing is not None:
+            raise ReplayDivergedError(str(self.run_id), missing_step(recorder.index.whole(missing)))
+        if recorder.mode == "live":
+            recorder.append([RunCompleted(output=self.output)])
+            return
+        self._compare(recorder, self.output)
+
+    def _compare(self, recorder: StepRecorder, found: Any) -> None:
+        index = recorder.index
+        if index.completed is None and index.failure is None:
+            return  # it was interrupted after its last step
+        differs = other_end(index, found)
+        if differs is not None:
+            raise ReplayDivergedError(str(self.run_id), differs)
+        self.agrees = True
+
+    def _fail(self, recorder: StepRecorder, error: Exception) -> None:
+        if isinstance(error, NO_OUTCOME) or error is recorder.halted:
+            return
+        recorder.check()
+        if recorder.mode != "live":
+            self._compare(recorder, error)
+            return
+        failed = RunFailed(
+            error_type=type(error).__name__,
+            error_message=error_message(error),
+            traceback=traceback_text(error, recorder.ledger.redact_text),
+        )
+        recorder.append([failed])
+
+
+@explain_arguments
+def run(
+    name: str | UUID,
+    *,
+    ledger: AnyLedger,
+    tags: Mapping[str, str] | None = None,
+    replay: bool | None = None,
+) -> RunBlock:
+    """Open a durable run around a block of code, by name: `with run("order-17", ledger=...)`.
+
+    Steps (`@step`, `run.step`) and calls of wrapped clients in the block are recorded. Running
+    the same code again resumes an interrupted run: what is recorded is answered from the record,
+    the rest is performed. `async with` does its disk work beside the event loop.
+
+    Args:
+        name: Names the run; `turnledger tools NAME` finds it. A UUID is its id.
+        ledger: An open Ledger, a path or a URL.
+        tags: Text by text, recorded with a new run; listings find runs by them.
+        replay: Perform nothing, write nothing, and raise ReplayDivergedError at the first
+            difference from the record. By default so if TURNLEDGER_REPLAY is set to 1.
+    """
+    text = str(name)
+    started = RunStarted(request_type=BLOCK, tags={**(tags or {}), NAME_TAG: text})
+    replays = os.environ.get(REPLAY_VARIABLE) == "1" if replay is None else replay
+    return RunBlock(partial(opened, ledger), run_id_for(text), started, replay=replays)
+
+
+def opened(ledger: AnyLedger) -> Ledger:
+    """An open ledger as it is; that at a path or URL, opened once in a process."""
+    return ledger if isinstance(ledger, Ledger) else shared_ledger(ledger)
+
+
+def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:
+    raise AssertionError("a replay writes nothing")
+
+
+def _beginner(started: RunStarted) -> str:
+    if started.request_type == BLOCK:
+        return "a block, `with turnledger.run(...)`"
+    if started.request_type == WORKFLOW:
+        return f"the workflow {started.agent!r}"
+    if started.agent:
+        return f"the agent {started.agent!r}"
+    return f"something else ({started.request_type or 'no request'})"
