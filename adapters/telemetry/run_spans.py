@@ -56,7 +56,9 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.projections import Conversation
+from turnledger.projections.history.message_history import blocks_of
 from turnledger.projections.projection import tags_read
+from turnledger.runtime.steps.conversation import PROMPT_NS
 
 WORKFLOW_TYPE: Final = "turnledger.workflow"
 IN_DOUBT: Final = "in_doubt"
@@ -148,6 +150,10 @@ class RunSpans:
                 self._claim = record
             case RunResumed():
                 self._resume(record)
+            case EvaluationStarted():
+                self._note(record, event)
+                if self._run is not None and event.prompt_ns != PROMPT_NS:
+                    self._run.attributes[names.PROMPT] = f"{event.prompt_ns}/{event.prompt_key}"
             case ModelCalled():
                 self._call_model(record, event)
             case ModelReplied():
@@ -305,11 +311,9 @@ class RunSpans:
         ):
             if value:
                 attributes[name] = value
-        if self._content:
+        if self._content and event.evaluation_id:
             history = self._said.history(event.evaluation_id)
-            if instructions := contents.instructions_of(history):
-                attributes[names.INSTRUCTIONS] = instructions
-            attributes[names.INPUT] = contents.input_of(history)
+            attributes |= contents.request_of(history.system, history.to_list())
         key = _model_key(event)
         name = f"{operation} {event.model}" if event.model else operation
         self._begin(key, record, name, event.parent, attributes)
@@ -385,8 +389,6 @@ class RunSpans:
         attributes = attributes_of(event, record.version, content=self._content)
         call = getattr(event, "call_id", "")
         span = next((s for key, s in self._open.items() if call and key[2] == call), self._run)
-        if isinstance(event, EvaluationStarted) and self._run is not None:
-            self._run.attributes[names.PROMPT] = f"{event.prompt_ns}/{event.prompt_key}"
         if span is not None:
             span.note(record.tag, record, attributes)
             return
@@ -420,9 +422,12 @@ class RunSpans:
             return
         message = self._messages.get(event.message_id) if event.message_id else None
         if isinstance(event, ModelReplied):
-            if message is not None:
-                output = contents.output_of(message, event.finish_reason)
-                span.attributes[names.OUTPUT] = output
+            if message is not None and event.call_id:
+                # Of a step's request, which evaluation it belongs to is known by its reply.
+                history = self._said.history(message.evaluation_id)
+                span.attributes.update(contents.call_of(history, event.finish_reason))
+            elif message is not None:
+                span.attributes.update(contents.reply_of(blocks_of(message), event.finish_reason))
         elif message is not None:
             span.attributes[names.RESULT] = message.content
         elif isinstance(event, ToolCallCompleted):
