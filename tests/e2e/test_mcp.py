@@ -23,6 +23,7 @@ from turnledger.adapters.mcp.answer import LIMITS, MOST, NOTE
 from turnledger.adapters.mcp.server import build_server
 from turnledger.ledger import (
     ANY,
+    NEW,
     CustomEvent,
     EvaluationStarted,
     Event,
@@ -32,6 +33,7 @@ from turnledger.ledger import (
     RunWaiting,
     ToolCallInDoubt,
     ToolCallStarted,
+    run_id_for,
 )
 from turnledger.ledger.events.messages import ToolCallRecord
 from turnledger.projections import state_at
@@ -130,8 +132,11 @@ def waiting_run() -> list[Event]:
 
 @pytest.fixture
 def hostile(cli: InProcess, run: UUID) -> UUID:
-    """A run whose every text is hostile or long, beside one that is neither."""
-    return record(cli, waiting_run())
+    """A run with a name, whose every text is hostile or long, beside one that is neither."""
+    named = run_id_for("order-17")
+    with cli.ledger() as ledger:
+        ledger.append(named, waiting_run(), NEW)
+    return named
 
 
 def test_every_tool_answers_a_real_client_and_nothing_is_written(
@@ -170,7 +175,7 @@ def test_every_tool_answers_a_real_client_and_nothing_is_written(
         assert compared["differences"]
         spans = (await server.ask("timeline", run=name))["recorded"]
         assert {span["kind"] for span in spans} == {"model", "tool"}
-        (call,) = (await server.ask("pending", run="name=order-17"))["recorded"]
+        (call,) = (await server.ask("pending", run="order-17"))["recorded"]
         assert (call["call_id"], call["status"]) == ("c1", "in_doubt")
         assert (await server.ask("pending"))["recorded"] == [call]
 
@@ -250,7 +255,7 @@ def test_long_texts_are_cut_with_the_way_to_the_rest(cli: InProcess, hostile: UU
     with_server_here(cli.db, use)
 
 
-def test_errors_are_typed_and_short(cli: InProcess, run: UUID, hostile: UUID) -> None:
+def test_errors_are_typed_and_short(cli: InProcess, run: UUID) -> None:
     """An unknown run, version, pointer or view is the tool's error, and the server goes on."""
 
     async def use(server: Server) -> None:
@@ -272,6 +277,7 @@ def test_errors_are_typed_and_short(cli: InProcess, run: UUID, hostile: UUID) ->
             assert (await server.raw("log", **arguments)).is_error
         assert (await server.ask("log", run=str(run)))["recorded"]
 
+    record(cli, [RunStarted()])  # its id begins as the other's does
     with_server_here(cli.db, use)
 
 
