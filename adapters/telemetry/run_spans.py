@@ -136,8 +136,7 @@ class RunSpans:
             self._add_answer(span, event)
         ended, self._ended = self._ended, []
         # What a commit says after the end of its run is still in the run's span.
-        if self._run is not None and self._run.ended:
-            self._last_run, self._run = self._run.context, None
+        self._set_down()
         self._messages.clear()
         self._answered.clear()
         yield from ended
@@ -229,15 +228,22 @@ class RunSpans:
 
     def _run_of(self, record: Record) -> OpenSpan:
         """The run's span; another one from here on, if it has ended."""
-        if self._run is not None:
+        if self._run is not None and not self._run.ended:
             return self._run
+        self._set_down()
         links: tuple[Link, ...] = ()
         if self._last_run is not None:
             links = (Link(self._last_run, {"turnledger.link": "resumed"}),)
         return self._begin_run(record, self._of_run, links)
 
+    def _set_down(self) -> None:
+        """Let go of the run's span if it has ended: it is given out."""
+        if self._run is not None and self._run.ended:
+            self._last_run, self._run = self._run.context, None
+
     def _end_run(self, record: Record, event: _RunEnd) -> None:
-        if self._run is None and isinstance(event, RunParked | RunAbandoned):
+        has_ended = self._run is None or self._run.ended
+        if has_ended and isinstance(event, RunParked | RunAbandoned):
             self._note(record, event)
             return
         run = self._run_of(record)
