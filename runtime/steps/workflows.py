@@ -32,6 +32,7 @@ from turnledger.projections import state_at
 from turnledger.runtime.agent.schema.schema import decode, json_schema
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, RecoveryError, SchemaError
+from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed
 from turnledger.runtime.steps.block import WORKFLOW, AnyLedger, RunBlock, opened
 from turnledger.runtime.steps.decorator import TypedValue, value_of
@@ -200,9 +201,8 @@ class Workflow(Generic[InputT, OutputT]):
     ) -> tuple[RunBlock, Any]:
         run_id = run.run_id if isinstance(run, WorkflowResult) else run_id_for(str(run))
         book = opened(ledger)
-        info = book.run(run_id)
-        started = book.record(run_id, info.parent_version + 1).event
-        if not isinstance(started, RunStarted) or started.request_type != WORKFLOW:
+        started = request_event(book, run_id)
+        if started is None or started.request_type != WORKFLOW:
             raise RecoveryError(
                 f"Run {run_id} was not begun by a workflow; this is the workflow {self.name!r}.",
                 run_id=str(run_id),

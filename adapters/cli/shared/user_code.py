@@ -55,8 +55,9 @@ def load_app(app: str) -> Any:
     found = load(app, hint="--app")
     if isinstance(found, Agent):
         return found
-    # A tool can be called, but must not be: it may do something.
-    if callable(found) and not isinstance(found, type | Tool):
+    # A tool and a step can be called, but must not be: they may do something.
+    is_step = hasattr(found, "__turnledger_step__")
+    if callable(found) and not isinstance(found, type | Tool) and not is_step:
         return found
     module, _, name = app.partition(":")
     known = vars(import_module(module)).items()
@@ -72,8 +73,14 @@ def load_app(app: str) -> Any:
 def load_factory(app: str) -> Callable[..., Any]:
     """Import what `--app` names, as a function that makes the loop for a ledger."""
     from turnledger.runtime.agents.agent import Agent
+    from turnledger.runtime.steps import Workflow
 
     found = load_app(app)
+    if isinstance(found, Workflow):
+        raise click.BadParameter(
+            f"{app!r} is a workflow, expected an Agent or a function that returns a MainLoop.",
+            param_hint="--app",
+        )
     factory: Callable[..., Any] = found.loop if isinstance(found, Agent) else found
     return factory
 
