@@ -7,13 +7,13 @@ messages in it, for the views; they are derived, and the framework never reads t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
 from turnledger.adapters.providers.registry import wire_of
-from turnledger.adapters.transcripts import MessageWriter, Transcript, TranscriptError, reader_of
+from turnledger.adapters.transcripts import Transcript, TranscriptError, reader_of
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -27,7 +27,6 @@ from turnledger.ledger import (
     InvalidInputError,
     Ledger,
     LedgerClosedError,
-    MessageAppended,
     RunAbandoned,
     RunStarted,
     TokenUsage,
@@ -39,7 +38,6 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.runs.names import NAME_TAG
-from turnledger.projections import ChatTurn
 
 T = TypeVar("T")
 AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
@@ -220,24 +218,6 @@ def transcript_of(wire: str, data: Any) -> Transcript | None:
         return reader_of(wire)(data)
     except TranscriptError:
         return None
-
-
-def message_events(
-    turns: Iterable[ChatTurn], messages: MessageWriter, *, goes_on: bool = False
-) -> Iterator[MessageAppended]:
-    """The messages of a piece of a conversation.
-
-    Args:
-        turns: The turns of user and assistant.
-        messages: Writes and numbers the messages.
-        goes_on: An assistant's first turn is more of the last reply.
-    """
-    for turn in turns:
-        if turn.role == "assistant":
-            yield from messages.assistant(turn, goes_on=goes_on)
-            goes_on = False
-        else:
-            yield from messages.user(turn)
 
 
 def call_events(message: InnerMessage) -> Iterator[Event]:

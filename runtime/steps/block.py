@@ -335,6 +335,8 @@ class RunBlock:
             elif isinstance(error, Exception):
                 self._fail(recorder, error)
         finally:
+            for stream in list(recorder.streams.values()):
+                stream.abandon()
             self._release()
 
     def _release(self) -> None:
@@ -343,6 +345,7 @@ class RunBlock:
 
     def _complete(self, recorder: StepRecorder) -> None:
         recorder.check()  # code may have caught what the run was halted by
+        recorder.settle_streams(all_of_them=True)
         still_open = recorder.open_steps
         if still_open:
             raise StepsOpenError(str(self.run_id), still_open)

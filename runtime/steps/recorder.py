@@ -67,6 +67,27 @@ class Appending(Protocol):
     ) -> Sequence[Record]: ...
 
 
+class OpenStream(Protocol):
+    """A step whose value is read piece by piece, by a reader that may leave before its end.
+
+    That it was left is its outcome as soon as the run goes on: before the next step begins, or
+    when the run completes. If the run ends otherwise, nothing came of it.
+    """
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its reader has left it."""
+        ...
+
+    def settle(self) -> None:
+        """Record it as far as it came."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave it without an outcome."""
+        ...
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a step is asked for: the step or call that it is in, and whether in its own thread."""
@@ -288,6 +309,8 @@ class StepRecorder:
         self._keyless_ids: dict[str, tuple[str, str]] = {}
         # Why the run goes no further in this process.
         self.halted: Exception | None = None
+        # Streams that are not at their end, by the ids of their steps.
+        self.streams: dict[str, OpenStream] = {}
         # For integrations: what they remember of the run in this process.
         self.memory: dict[str, Any] = {}
 
@@ -351,6 +374,7 @@ class StepRecorder:
 
     def _begin(self, reserved: Reserved, events: list[Event]) -> StepOutcome | OpenStep:
         self.check()
+        self.settle_streams()
         entry = self.index.entries.get(reserved.call_id)
         if entry is not None and entry.digest != reserved.digest:
             if entry.asked:
@@ -500,6 +524,12 @@ class StepRecorder:
             for record in records:
                 self.index.take(record)
         return records
+
+    def settle_streams(self, *, all_of_them: bool = False) -> None:
+        """Record the streams that their readers have left, or all that are not at their end."""
+        for stream in list(self.streams.values()):
+            if all_of_them or stream.is_left:
+                stream.settle()
 
     def closed(self, call_id: str) -> None:
         """A step is not under way any more."""

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
+from turnledger.adapters.frameworks.messages import MessageWriter
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
@@ -23,7 +24,6 @@ from turnledger.adapters.frameworks.sessions import (
     call_events,
     end_session,
     entry_event,
-    message_events,
     now,
     numbered_ids,
     recorded_ids,
@@ -31,7 +31,6 @@ from turnledger.adapters.frameworks.sessions import (
     transcript_of,
     usage_in,
 )
-from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     CustomEvent,
     Draft,
@@ -281,10 +280,11 @@ class _Batch:
         )
         goes_on = _is_same_reply(entry, self._last)
         written = None
-        for event in message_events(transcript.turns, writer, goes_on=goes_on):
-            written = event.message
-            yield event
-            yield from call_events(written)
+        for turn in transcript.turns:
+            for event in writer.write(turn, goes_on=goes_on):
+                written = event.message
+                yield event
+                yield from call_events(written)
         self._sequence, self._turn = writer.sequence, writer.turn
         if written is not None and written.role == "assistant":
             if _is_same_reply(entry, after):

@@ -20,7 +20,7 @@ from turnledger.adapters.frameworks.openai_agents.session import (
     turns_in,
 )
 from turnledger.adapters.frameworks.packages import framework
-from turnledger.adapters.frameworks.sessions import append_new, message_events, session_run
+from turnledger.adapters.frameworks.sessions import append_new, session_run
 from turnledger.ledger import (
     Event,
     Ledger,
@@ -77,7 +77,7 @@ class TurnledgerHooks(RunHooks[Any]):
             session_id = self._session.session_id
             run_id, version = session_run(ledger, session_id, KIND)
             writer = message_writer(ledger, run_id, version)
-            said: list[Any] = list(message_events(turns, writer))
+            said: list[Any] = [event for turn in turns for event in writer.write(turn)]
             last = said[-1].message if said else None
             replied = ModelReplied(
                 evaluation_id=writer.evaluation_id,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from turnledger.adapters.frameworks.messages import MessageWriter
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
@@ -18,13 +19,11 @@ from turnledger.adapters.frameworks.sessions import (
     append_new,
     begin_session,
     entry_event,
-    message_events,
     now,
     numbered_ids,
     session_run,
     transcript_of,
 )
-from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     ConcurrentAppendError,
     CustomEvent,
@@ -117,7 +116,7 @@ class TurnledgerSession:
             if turn in self.replied:
                 self.replied.remove(turn)
                 continue
-            said = [draft_of(ledger, event) for event in message_events([turn], writer)]
+            said = [draft_of(ledger, event) for event in writer.write(turn)]
             groups.extend([said] if said else [])
         append_new(ledger, run_id, session_start(self.session_id, run_id), groups, blobs)
 
