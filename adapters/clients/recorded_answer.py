@@ -14,6 +14,7 @@ import builtins
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -93,19 +94,25 @@ class RecordedStream:
 
     Args:
         body: The bytes.
-        end: The error that broke the stream, or that says where its reader left it.
+        end: Makes the error that broke the stream, or that says where its reader left it.
     """
 
-    def __init__(self, body: bytes, end: Exception) -> None:
+    def __init__(self, body: bytes, end: Callable[[], Exception]) -> None:
         self._body, self._end = body, end
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._body
-        raise self._end
+        raise self._end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._body
-        raise self._end
+        raise self._end()
+
+
+@cache
+def stream_class(kind: type, *bases: type) -> type:
+    """A class on those of the HTTP module that will use it: that one checks for its own."""
+    return type(kind.__name__, (kind, *bases), {})
 
 
 def error_of(outcome: StepOutcome, http: Any, request: Any) -> Exception | None:

@@ -10,13 +10,14 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any
 
-from turnledger.adapters.clients.recorded_answer import Answer
+from turnledger.adapters.clients.recorded_answer import Answer, stream_class
 from turnledger.adapters.clients.retries import Retries, wait_before
 from turnledger.adapters.clients.wire_call import (
+    RETRY_COUNT,
     WireCall,
     Wrapping,
     raise_if_unrecordable,
@@ -26,7 +27,6 @@ from turnledger.ledger import TurnledgerError
 from turnledger.runtime.steps import OpenStep, StepOutcome, current_scope
 from turnledger.runtime.steps.scope import off_loop
 
-_RETRY_COUNT = "x-stainless-retry-count"
 # Headers of the body as it was sent; it is handed on decoded.
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 # The last event of a stream: nothing comes after it, and a reader may act on it.
@@ -52,8 +52,8 @@ class _Recording:
 
     def marked(self, request: Any, taken: int) -> None:
         """Tell the server which attempt it is, as the SDK does."""
-        if taken and _RETRY_COUNT in request.headers:
-            request.headers[_RETRY_COUNT] = str(taken)
+        if taken and RETRY_COUNT in request.headers:
+            request.headers[RETRY_COUNT] = str(taken)
 
     def handed_on(self, response: Any, **body: Any) -> Any:
         """A live response with another body: its bytes, or a stream of them."""
@@ -89,7 +89,8 @@ class SyncRecording(_Recording):
                 return call.recorded(begun)
             return self._performed(request, call, begun)
         except TurnledgerError as error:
-            raise self.wrapping.through_sdk(error) from None
+            self.wrapping.through_sdk(error)
+            raise
 
     def _performed(self, request: Any, call: WireCall, step: OpenStep) -> Any:
         try:
@@ -129,7 +130,7 @@ class SyncRecording(_Recording):
             call.broke(step, last)
             raise last
         if is_streamed(last):
-            kind = _stream_class(SyncTee, self.wrapping.http.SyncByteStream)
+            kind = stream_class(SyncTee, self.wrapping.http.SyncByteStream)
             return self.handed_on(last, stream=kind(Tee(call, step, last)))
         raise_if_unrecordable(call.answered(step, whole_answer(last)))
         return self.handed_on(last, content=last.content)
@@ -154,7 +155,8 @@ class AsyncRecording(_Recording):
                 return await off_loop(partial(call.recorded, begun))
             return await self._performed(request, call, begun)
         except TurnledgerError as error:
-            raise self.wrapping.through_sdk(error) from None
+            self.wrapping.through_sdk(error)
+            raise
 
     async def _performed(self, request: Any, call: WireCall, step: OpenStep) -> Any:
         try:
@@ -193,7 +195,7 @@ class AsyncRecording(_Recording):
             await off_loop(partial(call.broke, step, last))
             raise last
         if is_streamed(last):
-            kind = _stream_class(AsyncTee, self.wrapping.http.AsyncByteStream)
+            kind = stream_class(AsyncTee, self.wrapping.http.AsyncByteStream)
             return self.handed_on(last, stream=kind(Tee(call, step, last)))
         raise_if_unrecordable(await off_loop(partial(call.answered, step, whole_answer(last))))
         return self.handed_on(last, content=last.content)
@@ -330,13 +332,7 @@ class AsyncTee:
         await self._tee.response.aclose()
 
 
-@cache
-def _stream_class(kind: type, base: type) -> type:
-    """The class of a stream, of the HTTP module that reads it: that one checks its own base."""
-    return type(kind.__name__, (kind, base), {})
-
-
 def recording_class(kind: type, http: Any) -> type:
     """The class of a transport, of the client's HTTP module."""
     base = http.BaseTransport if kind is SyncRecording else http.AsyncBaseTransport
-    return _stream_class(kind, base)
+    return stream_class(kind, base)

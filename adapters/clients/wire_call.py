@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -19,6 +20,7 @@ from turnledger.adapters.clients.recorded_answer import (
     RecordedStream,
     answer_of,
     error_of,
+    stream_class,
 )
 from turnledger.adapters.clients.replies import (
     ReadReply,
@@ -35,6 +37,7 @@ from turnledger.runtime.steps.request_delta import RequestDeltas
 from turnledger.runtime.steps.spec import step_id
 
 _MEMORY = "turnledger.clients"
+RETRY_COUNT = "x-stainless-retry-count"
 # Digits of a digest in a step's key: enough to tell the requests of a run from each other.
 _KEY_DIGITS = 16
 # Requests that change nothing: repeated whatever the policy.
@@ -59,8 +62,8 @@ class Wrapping:
     on_interrupt: OnInterrupt = "retry"
     error_base: type[Exception] | None = None
 
-    def through_sdk(self, error: TurnledgerError) -> TurnledgerError:
-        """The same error, also of the SDK's base class: any other is taken for the network's.
+    def through_sdk(self, error: TurnledgerError) -> None:
+        """Make an error one of the SDK's base class too: any other is taken for the network's.
 
         The SDKs of OpenAI and Anthropic make an APIConnectionError of what a transport raises,
         and hand on their own errors as they are.
@@ -68,7 +71,6 @@ class Wrapping:
         kind = type(error)
         if self.error_base is not None and not issubclass(kind, self.error_base):
             error.__class__ = type(kind.__name__, (kind, self.error_base), {})
-        return error
 
 
 @dataclass
@@ -89,16 +91,22 @@ class _Memory:
         assert isinstance(known, cls)
         return known
 
-    def key(self, parent: str, request: WireRequest) -> str:
+    def key(self, parent: str, request: WireRequest, *, again: bool) -> str:
         """The request's digest; the second one of the same digest has "-2" after it.
 
         Equal requests are interchangeable, so that their order of arrival may decide: each of
         them gets one of the recorded answers, and none gets another's.
+
+        Args:
+            parent: The id of the step that it is in.
+            request: The request.
+            again: Whether it is one more attempt of the last equal one.
         """
         short = request.digest[:_KEY_DIGITS]
+        place = parent, request.name, short
         with self.lock:
-            self.asked[parent, request.name, short] += 1
-            number = self.asked[parent, request.name, short]
+            self.asked[place] += 0 if again and self.asked[place] else 1
+            number = self.asked[place]
         return short if number == 1 else f"{short}-{number}"
 
 
@@ -124,11 +132,15 @@ class WireCall:
     def step(self) -> tuple[StepSpec, tuple[Event, ...]]:
         """The step to ask for, and the messages that are new in it; to be begun at once."""
         asked, wrapping = self.asked, self._wrapping
-        key = self._memory.key(self.scope.place.parent, asked)
+        # The SDK counts its own retries, of a copy of the client that has some.
+        again = self._request.headers.get(RETRY_COUNT, "0") != "0"
+        key = self._memory.key(self.scope.place.parent, asked, again=again)
         policy = "retry" if asked.method in _SAFE else wrapping.on_interrupt
         if not self.is_model:
             given = {"method": asked.method, "path": asked.path, "body": asked.short_body}
-            return StepSpec(name=asked.name, key=key, arguments=given, on_interrupt=policy), ()
+            return StepSpec(
+                name=asked.name, key=key, arguments=given, on_interrupt=policy, again=again
+            ), ()
         spec = StepSpec(
             name=asked.name,
             key=key,
@@ -138,12 +150,15 @@ class WireCall:
             model=asked.model,
             client=f"{wrapping.sdk} {wrapping.version}",
             request=self._memory.deltas.recorded(asked.path, asked.short_body),
+            again=again,
         )
-        return spec, self._new_messages(step_id(self.scope.place.parent, asked.name, key, 0))
+        return spec, self._new_messages(spec)
 
-    def _new_messages(self, call_id: str) -> tuple[Event, ...]:
+    def _new_messages(self, spec: StepSpec) -> tuple[Event, ...]:
+        call_id = step_id(self.scope.place.parent, spec.name, spec.key, 0)
         entry = self.scope.recorder.index.entries.get(call_id)
-        if self.scope.is_replay or (entry is not None and entry.outcome is not None):
+        is_answered = entry is not None and entry.outcome is not None and not spec.again
+        if self.scope.is_replay or is_answered:
             return ()
         wire = self.asked.endpoint.format if self.asked.endpoint else ""
         read = read_conversation(wire, self.asked.body)
@@ -165,25 +180,22 @@ class WireCall:
 
     def recorded(self, outcome: StepOutcome) -> Any:
         """The recorded outcome as a response, or raised as the error that it was."""
-        http = self._wrapping.http
-        error = error_of(outcome, http, self._request) if outcome.failed else None
-        if outcome.failed and outcome.value is None:
-            if error is not None:
-                raise error
+        http, request = self._wrapping.http, self._request
+        error = error_of(outcome, http, request) if outcome.failed else None
+        if outcome.failed and outcome.value is None and error is not None:
+            raise error
+        if outcome.unrecordable or (outcome.failed and outcome.value is None):
             raise_outcome(outcome)
-        raise_if_unrecordable(outcome)
         answer = answer_of(outcome.value, self.scope.ledger.blob)
         headers = {"content-type": answer.type}
         if answer.status >= 400:
             headers["x-should-retry"] = "false"
-        if answer.left:
-            error = http.ReadError(_LEFT, request=self._request)
-        if error is None:
+        if error is None and not answer.left:
             return http.Response(answer.status, headers=headers, content=answer.body)
-        kind = type(
-            "RecordedStream", (RecordedStream, http.SyncByteStream, http.AsyncByteStream), {}
-        )
-        return http.Response(answer.status, headers=headers, stream=kind(answer.body, error))
+        kind = stream_class(RecordedStream, http.SyncByteStream, http.AsyncByteStream)
+        end = partial(self.scope.recorder.read_on, outcome.call_id)
+        stream = kind(answer.body, end if error is None else lambda: error)
+        return http.Response(answer.status, headers=headers, stream=stream)
 
     # --- after ---
 

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
-from turnledger.adapters.frameworks.messages import MessageWriter
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
@@ -31,6 +30,7 @@ from turnledger.adapters.frameworks.sessions import (
     transcript_of,
     usage_in,
 )
+from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     CustomEvent,
     Draft,

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from turnledger.adapters.frameworks.messages import MessageWriter
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
@@ -24,6 +23,7 @@ from turnledger.adapters.frameworks.sessions import (
     session_run,
     transcript_of,
 )
+from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     ConcurrentAppendError,
     CustomEvent,
