@@ -12,7 +12,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, TypeVar
 
 from turnledger.adapters.frameworks.openai_agents.model import DurableModel
 from turnledger.adapters.frameworks.packages import framework
@@ -100,10 +101,9 @@ class _Copies:
         # A class of its own: copies that the SDK makes of the copy are durable as well.
         own = {"policies": self._policies, "__module__": type(agent).__module__}
         kind = type(type(agent).__name__, (DurableTools, type(agent)), own)
-        twin = copy.copy(agent)
-        twin.__class__ = kind
-        self._made[id(agent)] = twin
-        twin.model = DurableModel(agent.name, agent.model, self._provider)
+        given = {one.name: getattr(agent, one.name) for one in fields(agent) if one.init}
+        given["model"] = DurableModel(agent.name, agent.model, self._provider)
+        twin = self._made[id(agent)] = kind(**{**given, "handoffs": []})
         twin.handoffs = [self._handoff(one) for one in agent.handoffs]
         return twin
 
@@ -123,7 +123,7 @@ class _Copies:
 class DurableTools:
     """Makes steps of the tools of the agent class that follows it among the bases."""
 
-    policies: Mapping[str, OnInterrupt] = {}
+    policies: ClassVar[Mapping[str, OnInterrupt]] = {}
 
     async def get_all_tools(self, run_context: Any) -> list[Any]:
         """All tools that are enabled, each of this machine's as a step."""
