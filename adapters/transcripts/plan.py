@@ -17,21 +17,19 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from turnledger.adapters.transcripts.messages import MessageWriter
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 from turnledger.ledger import (
     Draft,
     EvaluationFinished,
     EvaluationStarted,
     Event,
-    InnerMessage,
-    MessageAppended,
     ModelReplied,
     RunCompleted,
     RunStarted,
 )
 from turnledger.projections import ChatTurn, MessageHistory, Repair
 from turnledger.projections.history.blocks import SYNTHETIC_LEAD
-from turnledger.projections.history.message_fields import turn_fields
 from turnledger.projections.history.validate import well_formed
 from turnledger.runtime.journal.loop_progress import provider_data
 
@@ -124,15 +122,19 @@ def _digest(wire: str, model: str, history: MessageHistory, beyond: Mapping[int,
 
 
 class _EventWriter:
-    """Writes the events of one run, and numbers its messages."""
+    """Writes the events of one run."""
 
     def __init__(self, plan: Plan, moment: datetime) -> None:
         self._plan = plan
         self._moment = moment
         self._evaluation = str(uuid5(plan.run_id, "evaluation"))
-        self._sequence = 0
-        self._turn = 0
-        self._names: dict[str, str] = {}
+        self._messages = MessageWriter(
+            self._evaluation,
+            moment,
+            lambda number: uuid5(plan.run_id, f"message {number}"),
+            prompt_ns=PROMPT_NS,
+            prompt_key=plan.format,
+        )
         self._reply: UUID | None = None
 
     def events(self) -> Iterator[Event]:
@@ -153,42 +155,26 @@ class _EventWriter:
             prompt_digest=plan.digest,
         )
         if plan.history.system:
-            yield self._message("system", content=plan.history.system)
+            yield self._messages.system(plan.history.system)
         for place, turn in enumerate(plan.history.to_list(), 1):
-            yield from self._said(turn, place)
+            if turn.role == "assistant":
+                yield from self._assistant(turn, place)
+            elif not turn.synthetic:
+                yield from self._messages.user(turn)
         if plan.ended:
             yield EvaluationFinished(evaluation_id=self._evaluation, message_id=self._reply)
             yield RunCompleted(message_id=self._reply)
 
-    def _said(self, turn: ChatTurn, place: int) -> Iterator[Event]:
-        is_reply = turn.role == "assistant"
-        self._turn += is_reply
-        for fields in turn_fields(turn, self._names):
-            message = self._message(**fields)
-            if is_reply:
-                self._reply = message.message.message_id
+    def _assistant(self, turn: ChatTurn, place: int) -> Iterator[Event]:
+        for message in self._messages.assistant(turn):
+            self._reply = message.message.message_id
             yield message
-        beyond = self._plan.beyond.get(place) if is_reply else None
+        beyond = self._plan.beyond.get(place)
         if beyond is not None and self._reply is not None:
             yield ModelReplied(
                 evaluation_id=self._evaluation,
-                turn=self._turn,
+                turn=self._messages.turn,
                 message_id=self._reply,
                 model=self._plan.model,
                 provider_data=provider_data({self._plan.format: beyond}, None, place),
             )
-
-    def _message(self, role: Any, **more: Any) -> MessageAppended:
-        message = InnerMessage(
-            role=role,
-            evaluation_id=self._evaluation,
-            sequence=self._sequence,
-            turn=self._turn,
-            prompt_ns=PROMPT_NS,
-            prompt_key=self._plan.format,
-            created_at=self._moment,
-            message_id=uuid5(self._plan.run_id, f"message {self._sequence}"),
-            **more,
-        )
-        self._sequence += 1
-        return MessageAppended(message=message)

@@ -7,10 +7,9 @@ asynchronous driver (`runtime.steps.scope`) call the same functions, the latter 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from threading import Lock, get_ident
+from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.errors import DecisionRequiredError
+from turnledger.runtime.journal.tool_scope import Strand, is_strand
 from turnledger.runtime.loop.perform.tool_in_doubt import INTERRUPTED
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
@@ -54,7 +54,6 @@ from turnledger.runtime.steps.spec import (
 _CAREFUL = ("", "retry", "fail", "ask")
 UNKNOWN_OUTCOME = "OutcomeUnknown"
 DECIDED_FAILED = "DecidedFailed"
-Strand: TypeAlias = tuple[int, int]
 # Performs steps; answers from the record of a run that has ended; replays.
 Mode: TypeAlias = Literal["live", "ended", "replay"]
 
@@ -615,26 +614,6 @@ def _started(reserved: Reserved, attempt: int) -> Event:
         on_interrupt=spec.on_interrupt,
         aside=reserved.aside,
     )
-
-
-def strand() -> Strand:
-    """The thread and the asyncio task that this code runs in."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return get_ident(), id(task) if task is not None else 0
-
-
-def is_strand(opener: Strand | None) -> bool:
-    """Whether this code runs where its parent was opened, and not beside it.
-
-    An event loop that was started by synchronous code, with a single task, is where that code is.
-    """
-    here = strand()
-    if opener is None or here == opener:
-        return opener is not None
-    return here[0] == opener[0] and opener[1] == 0 and len(asyncio.all_tasks()) == 1
 
 
 def text_of(error: BaseException) -> str:

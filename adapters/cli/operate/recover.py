@@ -9,12 +9,19 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.begun_by import refuse_block, tell_blocks
 from turnledger.adapters.cli.operate.changed_prompt import (
     changed_prompt_options,
     choice_of,
     showing_difference,
 )
 from turnledger.adapters.cli.operate.decide import user_name
+from turnledger.adapters.cli.operate.workflow import (
+    recover_workflow,
+    recover_workflows,
+    refuse_options,
+    workflow_of,
+)
 from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
@@ -79,9 +86,9 @@ def recover(
     """Continue interrupted runs and forks, to their end.
 
     Calls the model and runs tools from the run's last event on, with your code: only runs of
-    the agent that --app names. Exits with 7 if another worker holds the run, with 8 if it waits
-    for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C stop it and leave
-    the run resumable.
+    the agent, or of the workflow, that --app names. Exits with 7 if another worker holds the run,
+    with 8 if it waits for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C
+    stop it and leave the run resumable.
 
     A tool call that was open where a fork was made may have happened already: unless it is
     decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
@@ -92,6 +99,9 @@ def recover(
     difference is shown: its text, and its tools. --recorded-prompt goes on with the recorded
     one, --accept-prompt with that of your code, after what was said so far. The choice and who
     made it are recorded.
+
+    A block, `with turnledger.run(name)`, is continued by running its script again: RUN may not be
+    one, and --all leaves blocks alone and names them.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
@@ -100,11 +110,25 @@ def recover(
     prompt, chosen_by = choice_of(
         recorded=recorded_prompt, accept=accept_prompt, by=by, one_run=run is not None
     )
+    workflow = workflow_of(app)
+    if workflow is not None:
+        refuse_options(
+            max_turns=max_turns, recorded_prompt=recorded_prompt, accept_prompt=accept_prompt
+        )
+        with open_ledger() as ledger, ending_on_sigterm():
+            if run is None:
+                finish(recover_workflows(workflow, ledger, telling_repeats))
+                return
+            refuse_block(ledger, run)
+            with telling_repeats(ledger, run):
+                recover_workflow(workflow, ledger, run, yes=yes)
+        return
     with open_ledger() as ledger, ending_on_sigterm():
         if run is None:
             finish(_recover_all(load_loop(app, ledger), ledger, max_turns))
             return
         is_fork = ledger.run(run).kind == "fork"
+        refuse_block(ledger, run)
         loop = load_loop(app, ledger)
         if not yes and is_fork and ledger.worker_of(run) is None:
             _refuse_doubts(run, _in_doubt(ledger, run))
@@ -168,6 +192,7 @@ def _recover_all(loop: MainLoop[Any, Any], ledger: Ledger, max_turns: int | None
     out.many(each(), show, flush=True)
     if not tried:
         say("Nothing to recover.")
+    tell_blocks(ledger)
     return max(worst, skipped.code)
 
 
