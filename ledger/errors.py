@@ -160,9 +160,12 @@ class UnknownEventTypeError(EventDecodeError):
 class RunNotFoundError(TurnledgerError, LookupError):
     """The run is not in the ledger."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, looked_for: str = "") -> None:
         self.run_id = run_id
-        super().__init__(f"There is no run {run_id} in this ledger. `turnledger runs` lists them.")
+        how = f": looked for {looked_for}" if looked_for else ""
+        super().__init__(
+            f"There is no run {run_id} in this ledger{how}. `turnledger runs` lists them."
+        )
 
 
 class RecordNotFoundError(TurnledgerError, LookupError):

@@ -100,12 +100,13 @@ SECTIONS = {
     "Exchange": {
         "export": (
             "exchange.export_import:export",
-            "Export runs as JSON lines, provider requests or a test.",
+            "Export runs as JSON lines, provider requests, spans or a test.",
         ),
         "import": (
             "exchange.export_import:import_",
             "Import runs from an export or from transcripts.",
         ),
+        "mcp": ("exchange.mcp:mcp", "Serve the ledger to coding agents over MCP, read-only."),
     },
 }
 
@@ -148,9 +149,9 @@ def _version() -> str:
 def turnledger() -> None:
     """An append-only, event-sourced ledger for LLM agent runs.
 
-    A RUN is its id, the beginning or end of it if no other run has the same, @last, @-2 (the
-    one before the last), or a tag: customer=acme. Ids begin with the time, so people are shown
-    their last 8 characters.
+    A RUN is its id, the beginning or end of it if no other run has the same, its name
+    (order-17), @last, @-2 (the one before the last), or a tag: customer=acme. A name goes before
+    part of an id. Ids begin with the time, so people are shown their last 8 characters.
 
     Data goes to stdout, messages go to stderr. On a terminal tables fit its width: ids and
     times are short and long cells are cut. In a pipe everything is whole. With -o json or
@@ -171,8 +172,8 @@ turnledger completion fish > ~/.config/fish/completions/turnledger.fish""",
 def completion(shell: str) -> None:
     """Print a shell's completion script.
 
-    It completes commands, options, event types, and runs of the ledger: by the beginning or end
-    of their ids, @last and @-2, and tags.
+    It completes commands, options, event types, and runs of the ledger: by their names, the
+    beginning or end of their ids, @last and @-2, and tags.
     """
     from click.shell_completion import get_completion_class
 

@@ -3,7 +3,9 @@
 Two runs that did the same have other ids (of runs, sessions, requests, evaluations, messages),
 times, workers and `state_digest`s, and other versions, turns and sequence numbers, which one
 event more shifts for all that follow. These are left out. A call is identified by its place
-among the calls of the message that asked for it, and its arguments are compared by value.
+among the calls of the message that asked for it, and its arguments are compared by value. A step
+is identified by its path of names and keys, and aligned by it; a model call as a step by its name
+alone, as its key is made of the request.
 
 The rest is compared, but some of it is **bookkeeping**: it differs though the runs did the same,
 or repeats what other events have in full. A difference in bookkeeping never makes two runs
@@ -16,10 +18,10 @@ different.
 - Fields: those that only describe an event (`since(describes=True)`), digests of what other
   events have in full (of a prompt, a request; both also cover the ids of calls), epochs and
   attempts, a run's tags and agent, the author of a decision, and the tokens, ids and signatures
-  of a provider's reply.
+  of a provider's reply. Also a reply as a step's caller got it, if a message has its content.
 
 The digest of the tools is compared: no other event has the descriptions that a model was sent.
-So are the adapter and the model.
+So are the adapter and the model, and the digest of a step's arguments where it has nothing else.
 """
 
 from __future__ import annotations
@@ -40,11 +42,13 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     ModelCallFailed,
+    ModelReplied,
     Record,
     RunClaimed,
     RunResumed,
     RunStarted,
     SliceEventApplied,
+    ToolCallStarted,
     ToolMessageAmended,
 )
 from turnledger.ledger.events.types import undescribed
@@ -65,7 +69,7 @@ BOOKKEEPING_FIELDS: Final = frozenset(
     {
         *("prompt_digest", "request_digest", "outcome_digest", "digest"),
         *("epoch", "attempt", "attempts", "tags", "agent", "decided_by"),
-        *("usage", "provider_data"),
+        *("usage", "provider_data", "blobs"),
         # In short what an error's text says, since catalogue 2.
         *("step", "reply_error"),
     }
@@ -107,12 +111,15 @@ class Normalizer:
         # By the id of a call and of a tool's message: the place of the call in its message.
         self._calls: dict[str, int] = {}
         self._messages: dict[str, int | None] = {}
+        # By the id of a step: its path, without ids that a provider made.
+        self._steps: dict[str, str] = {}
         self._kinds: dict[bytes, bytes] = {}
 
     def copy(self) -> Normalizer:
         """A copy, for the events of a fork from here on."""
         other = Normalizer()
         other._calls, other._messages = dict(self._calls), dict(self._messages)
+        other._steps = dict(self._steps)
         return other
 
     def normalize(self, records: Iterable[Record]) -> list[NormalizedEvent]:
@@ -124,7 +131,7 @@ class Normalizer:
         compared = {
             name: value for name, value in content.items() if name not in BOOKKEEPING_FIELDS
         }
-        kind = canonical(_kind(event))
+        kind = canonical(_kind(event, content))
         return NormalizedEvent(
             record.version,
             event.tag,
@@ -136,7 +143,7 @@ class Normalizer:
 
     def _content(self, event: Event) -> dict[str, Any]:
         values = msgspec.to_builtins(undescribed(event))
-        call: int | None = None
+        call: int | str | None = None
         if isinstance(event, MessageAppended):
             values = values["message"]
             calls = values.get("tool_calls", ())
@@ -146,27 +153,71 @@ class Normalizer:
                 self._messages[values["message_id"]] = call
         elif isinstance(event, ToolMessageAmended):
             call = self._messages.get(values["message_id"])
+        elif isinstance(event, ToolCallStarted | ModelCalled) and _is_step(event):
+            call = self._steps[event.call_id] = self._path(event)
         elif isinstance(values.get("call_id"), str):
-            call = self._calls.get(values["call_id"])
+            call = self._named(values["call_id"])
         content = {name: value for name, value in values.items() if name not in LEFT_OUT}
         if call is not None:
             content["call"] = call
         if "call_ids" in values:
-            content["calls"] = [self._calls.get(one) for one in values["call_ids"]]
+            content["calls"] = [self._named(one) for one in values["call_ids"]]
         if "tool_calls" in content:
             content["tool_calls"] = [_asked(one) for one in content["tool_calls"]]
+        if _is_step(event):
+            _compare_by_value(event, content)
         return content
+
+    def _named(self, call_id: str) -> int | str | None:
+        """How a call is identified: a step by its path, any other by its place."""
+        return self._steps.get(call_id, self._calls.get(call_id))
+
+    def _path(self, event: ToolCallStarted | ModelCalled) -> str:
+        """The names and keys of a step and of those that it is in.
+
+        Where the id of a tool call is a key, the call's place stands for it.
+        """
+        inside = self._named(event.parent) or event.parent
+        own = event.call_id.removeprefix(f"{event.parent}/") if event.parent else event.call_id
+        if isinstance(event, ModelCalled):
+            own = event.name or own
+        else:
+            place = self._calls.get(own.removeprefix(f"{event.name}:"))
+            own = own if place is None else f"{event.name}:{place}"
+        return f"{inside}/{own}" if event.parent else own
+
+
+def _is_step(event: Event) -> bool:
+    """Whether it is of a durable step: a call that no message asked for."""
+    return getattr(event, "evaluation_id", None) == "" and bool(getattr(event, "call_id", ""))
+
+
+def _compare_by_value(event: Event, content: dict[str, Any]) -> None:
+    """Have a step's arguments compared by value, by digest only if they are not on record."""
+    if isinstance(event, ToolCallStarted):
+        if event.arguments:
+            content["arguments"] = _arguments(event.arguments)
+        elif event.digest:
+            content["arguments_digest"] = event.digest
+    elif isinstance(event, ModelCalled) and event.request is None:
+        content["arguments_digest"] = event.request_digest
+    elif isinstance(event, ModelReplied) and event.message_id is not None:
+        # The message has its content; ids and times are made by the provider.
+        content["provider_data"] = [content.pop(name, None) for name in ("value", "provider_data")]
 
 
 def _asked(call: dict[str, Any]) -> dict[str, Any]:
     """A call without its id, with arguments that compare by value where they are JSON."""
-    arguments = call["arguments"]
+    arguments = _arguments(call["arguments"])
+    return {**{k: v for k, v in call.items() if k != "call_id"}, "arguments": arguments}
+
+
+def _arguments(text: str) -> Any:
     try:
-        value = msgspec.json.decode(arguments)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        value = arguments
-    shown = value if _is_shallow(value) else arguments
-    return {**{k: v for k, v in call.items() if k != "call_id"}, "arguments": shown}
+        return text
+    return value if _is_shallow(value) else text
 
 
 def _is_shallow(value: Any) -> bool:
@@ -185,7 +236,9 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _kind(event: Event) -> list[str]:
+def _kind(event: Event, content: dict[str, Any]) -> list[str]:
+    if _is_step(event) and "call" in content:
+        return [event.tag, str(content["call"])]
     match event:
         case MessageAppended():
             return [event.tag, event.message.role]
@@ -204,7 +257,7 @@ def _is_bookkeeping(event: Event) -> bool:
         case ModelCalled():
             return event.attempt > 1
         case ModelCallFailed():
-            return event.retryable
+            return not event.final if event.call_id else event.retryable
         case _:
             return isinstance(event, BOOKKEEPING_EVENTS)
 

@@ -90,11 +90,13 @@ class UsageByDay(Table[Open]):
         event = record.event
         assert isinstance(event, ModelCalled | ModelReplied | ModelCallFailed)
         under_way = dict(carry or {})
-        call = f"{event.evaluation_id}\n{event.turn}"
+        call = event.call_id or f"{event.evaluation_id}\n{event.turn}"
         if isinstance(event, ModelCalled):
             under_way[call] = event.model
             return under_way, ()
-        model = under_way.pop(call, "")
+        model = under_way.get(call, "")
+        if not isinstance(event, ModelCallFailed) or event.final or not event.call_id:
+            under_way.pop(call, None)  # or a step, which tries again
         if isinstance(event, ModelCallFailed):
             part = NO_USAGE | {"failed_calls": 1}
         else:

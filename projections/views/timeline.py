@@ -43,7 +43,9 @@ SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
 class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A model call or a tool call, from its start to its end.
 
-    `step_num` is the step of the last message before it in its evaluation.
+    `step_num` is the step of the last message before it in its evaluation. A durable step has its
+    `call_id`, and the call that it is in as `parent`; `failed_attempts` are those of a model call
+    that were tried again before it ended.
     """
 
     kind: SpanKind
@@ -55,6 +57,9 @@ class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     outcome: SpanOutcome = "running"
     attempt: int = 1
     step_num: int | None = None
+    call_id: str = ""
+    parent: str = ""
+    failed_attempts: int = 0
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
@@ -202,13 +207,11 @@ class _Folding(Folding[TimelineState]):
         self._evaluation_id = message.evaluation_id
 
     def _model_called(self, event: ModelCalled, record: Record) -> None:
-        name = event.model or event.adapter or "model"
-        self._begin(f"model\n{event.evaluation_id}\n{event.turn}", "model", name, event, record)
+        name = event.model or event.adapter or event.name or "model"
+        self._begin(_model_key(event), "model", name, event, record)
 
     def _tool_started(self, event: ToolCallStarted, record: Record) -> None:
-        self._begin(
-            f"tool\n{event.evaluation_id}\n{event.call_id}", "tool", event.name, event, record
-        )
+        self._begin(_tool_key(event), "tool", event.name, event, record)
 
     def _begin(
         self,
@@ -225,6 +228,8 @@ class _Folding(Folding[TimelineState]):
             record.recorded_at,
             attempt=event.attempt,
             step_num=self._step_num if event.evaluation_id == self._evaluation_id else None,
+            call_id="" if event.evaluation_id else event.call_id,
+            parent=event.parent,
         )
         lost = self._running.get(key)
         if lost is not None:
@@ -239,12 +244,24 @@ class _Folding(Folding[TimelineState]):
         self._ended.append(ended)
 
     def _model_ended(self, event: ModelReplied | ModelCallFailed, record: Record) -> None:
+        if isinstance(event, ModelCallFailed) and event.call_id and not event.final:
+            self._attempt_failed(_model_key(event))
+            return
         outcome: SpanOutcome = "ok" if type(event) is ModelReplied else "failed"
-        self._end(f"model\n{event.evaluation_id}\n{event.turn}", outcome, record)
+        self._end(_model_key(event), outcome, record)
+
+    def _attempt_failed(self, key: str) -> None:
+        """A step's request is sent again: its span goes on."""
+        running = self._running.get(key)
+        if running is not None:
+            failed = running.span.failed_attempts + 1
+            span = msgspec.structs.replace(running.span, failed_attempts=failed)
+            self._spans.replace(running.place, span)
+            again = Running(running.place, span)
+            self._running = with_item(self._running, key, again, _plain_running)
 
     def _tool_ended(self, event: _ToolEnd, record: Record) -> None:
-        key = f"tool\n{event.evaluation_id}\n{event.call_id}"
-        self._end(key, _TOOL_OUTCOMES[type(event)], record)
+        self._end(_tool_key(event), _TOOL_OUTCOMES[type(event)], record)
 
     def _end(self, key: str, outcome: SpanOutcome, record: Record) -> None:
         running = self._running.get(key)
@@ -262,6 +279,9 @@ class _Folding(Folding[TimelineState]):
             outcome,
             span.attempt,
             span.step_num,
+            span.call_id,
+            span.parent,
+            span.failed_attempts,
         )
         self._put(place, ended)
 
@@ -273,6 +293,17 @@ class _Folding(Folding[TimelineState]):
             self._running = {}
         else:
             self.__init__(TimelineState())  # type: ignore[misc]
+
+
+def _model_key(event: ModelCalled | ModelReplied | ModelCallFailed) -> str:
+    """What the events of a model call have in common; a step is one of the calls of its run."""
+    if event.call_id:
+        return f"tool\n\n{event.call_id}"
+    return f"model\n{event.evaluation_id}\n{event.turn}"
+
+
+def _tool_key(event: ToolCallStarted | _ToolEnd) -> str:
+    return f"tool\n{event.evaluation_id}\n{event.call_id}"
 
 
 _ToolEnd = ToolCallCompleted | ToolCallFailed | ToolCallInDoubt

@@ -15,6 +15,8 @@ from turnledger.projections.persistent.containers import PersistentList, Persist
 from turnledger.projections.persistent.hashed import HashedList, OpenItems
 
 CallStatus = Literal["pending", "started", "completed", "failed", "in_doubt"]
+# What a step calls: a function, or a model.
+CallKind = Literal["tool", "model"]
 # Whether a call needs a person's approval, and what the person decided about its next attempt;
 # empty if nothing is recorded about that.
 ApprovalState = Literal["", "not_needed", "needed", "approved", "denied", "edited"]
@@ -65,6 +67,11 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     edited_arguments: str = ""
     # Of a step, the call that it is in; empty if it is in none.
     parent: str = ""
+    kind: CallKind = "tool"
+    # Of a step, the digest of its arguments, which are left out if they are long.
+    digest: str = ""
+    # Why the result of a step that happened can't be recorded; empty if it can.
+    unrecordable: str = ""
 
     @property
     def is_step(self) -> bool:
@@ -130,12 +137,17 @@ def plain_call(call: ToolCallView) -> tuple[object, ...]:
         *(call.decision_changes and (msgspec.to_builtins(call.decision_changes),)),
         *(("until_resumed",) if call.until_resumed else ()),
         *((_plain_approval(call),) if call.approval else ()),
+        *((_plain_step(call),) if call.is_step and call.digest else ()),
     )
 
 
 def _plain_approval(call: ToolCallView) -> tuple[str, ...]:
     words = (call.approval, call.approval_text, call.approval_by, call.edited_arguments)
     return ("approval", *words)
+
+
+def _plain_step(call: ToolCallView) -> tuple[str, ...]:
+    return ("step", call.kind, call.parent, call.digest, call.unrecordable)
 
 
 def add_call(running: bytes, call: ToolCallView) -> bytes:
@@ -182,8 +194,16 @@ class ToolsState(msgspec.Struct, frozen=True):
         return None
 
     def pending(self) -> tuple[ToolCallView, ...]:
-        """The calls that are not completed, failed or superseded."""
-        return tuple(call for call in self.open.values() if not call.superseded)
+        """The calls that are not completed, failed or superseded.
+
+        Without inner steps of a call that has ended: it is not performed again, so they aren't.
+        """
+        left = [call for call in self.open.values() if not call.superseded]
+        if any(call.parent for call in left):
+            under_way = {"", *(call.call_id for call in left)}
+            while len(kept := [call for call in left if call.parent in under_way]) < len(left):
+                left, under_way = kept, {"", *(call.call_id for call in kept)}
+        return tuple(left)
 
     def get(self, call_id: str, evaluation_id: str | None = None) -> ToolCallView | None:
         """A call by its id, the latest if it was used several times."""

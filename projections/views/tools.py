@@ -4,6 +4,9 @@ A call is pending until its handler starts, and in doubt if its start is the las
 recorded. A tool message alone closes its call, with or without a status event. The calls of a
 superseded evaluation are not pending. With the assistant's message of another turn, ended
 calls are settled: the same id then means another call.
+
+A step is a call that no message asks for, so its outcome settles it. A model call as a step has
+no `ToolCallStarted`: its request and its reply are what begins and ends it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,9 @@ from turnledger.ledger import (
     EvaluationSuperseded,
     InnerMessage,
     MessageAppended,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
     Record,
     RunResumed,
     RunStarted,
@@ -60,6 +66,9 @@ class PendingTools(BulkProjection[ToolsState]):
         RunResumed,
         EvaluationStarted,
         MessageAppended,
+        ModelCalled,
+        ModelReplied,
+        ModelCallFailed,
         ToolCallStarted,
         ToolCallCompleted,
         ToolCallFailed,
@@ -225,7 +234,7 @@ class _Folding(Folding[ToolsState]):
         if call is None:
             call = ToolCallView(
                 event.call_id,
-                event.name,
+                getattr(event, "name", ""),  # a model's reply has none
                 evaluation_id=event.evaluation_id,
                 number=len(self._calls) + 1,
                 superseded=event.evaluation_id in self._superseded,
@@ -235,26 +244,42 @@ class _Folding(Folding[ToolsState]):
 
     def _started(self, event: ToolCallStarted, record: Record) -> None:
         key, call = self._known(event)
-        # A decision was about an earlier attempt, and an approval is used up by this one.
-        started = msgspec.structs.replace(
-            _unapproved(call),
-            arguments=event.arguments or call.arguments,
-            parent=event.parent,
-            status="started",
-            attempts=event.attempt,
-            started_at=record.recorded_at,
-            on_interrupt=event.on_interrupt,
-            doubt="",
-            **_UNDECIDED,
-        )
-        self._put(key, started)
+        # A step's start has its arguments, if they are short; any other call has its message's.
+        more = {"arguments": event.arguments} if event.arguments or event.digest else {}
+        self._put(key, _begun(call, event, record, digest=event.digest, **more))
 
-    def _completed(self, event: ToolCallCompleted, record: Record) -> None:
+    def _model_called(self, event: ModelCalled, record: Record) -> None:
+        if event.call_id:
+            key, call = self._known(event)
+            more = {"arguments": "", "digest": event.request_digest}
+            self._put(key, _begun(call, event, record, kind="model", **more))
+
+    def _completed(self, event: ToolCallCompleted | ModelReplied, record: Record) -> None:
         key, call = self._known(event)
         completed = msgspec.structs.replace(
             call, status="completed", value=event.value, ended_at=record.recorded_at
         )
+        if type(event) is ToolCallCompleted and event.unrecordable:
+            completed = msgspec.structs.replace(completed, unrecordable=event.unrecordable)
         self._put(key, completed)
+
+    def _model_replied(self, event: ModelReplied, record: Record) -> None:
+        if event.call_id:
+            self._completed(event, record)
+
+    def _model_failed(self, event: ModelCallFailed, record: Record) -> None:
+        """The last failure is what the step's caller got; those before it were tried again."""
+        if event.call_id and event.final:
+            key, call = self._known(event)
+            failed = msgspec.structs.replace(
+                call,
+                status="failed",
+                value=event.value,
+                error_type=event.error_type,
+                error_message=event.error_message,
+                ended_at=record.recorded_at,
+            )
+            self._put(key, failed)
 
     def _failed(self, event: ToolCallFailed, record: Record) -> None:
         key, call = self._known(event)
@@ -347,7 +372,7 @@ class _Folding(Folding[ToolsState]):
         if not event.accepted:
             return
         for key, call in list(self._open.items()):
-            if call.evaluation_id == event.after and not call.superseded:
+            if call.evaluation_id == event.after and not call.superseded and not call.is_step:
                 self._open = without_item(self._open, key)
                 moved = msgspec.structs.replace(call, evaluation_id=event.evaluation_id)
                 self._put(call_key(event.evaluation_id, call.call_id), moved)
@@ -378,12 +403,23 @@ _UNDECIDED: dict[str, Any] = {
 }
 # Approvals that a person decided about, and that no attempt has used yet.
 _DECIDED = ("approved", "denied", "edited")
-_StatusEvent = ToolCallStarted | ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
+_StatusEvent = (
+    ToolCallStarted
+    | ToolCallCompleted
+    | ToolCallFailed
+    | ToolCallInDoubt
+    | ModelCalled
+    | ModelReplied
+    | ModelCallFailed
+)
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
     RunResumed: _Folding._resumed,
     EvaluationStarted: _Folding._evaluation_started,
     MessageAppended: _Folding._message,
+    ModelCalled: _Folding._model_called,
+    ModelReplied: _Folding._model_replied,
+    ModelCallFailed: _Folding._model_failed,
     ToolCallStarted: _Folding._started,
     ToolCallCompleted: _Folding._completed,
     ToolCallFailed: _Folding._failed,
@@ -394,6 +430,32 @@ _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     ToolMessageAmended: _Folding._amend,
     EvaluationSuperseded: _Folding._supersede,
 }
+
+
+def _begun(
+    call: ToolCallView, event: ToolCallStarted | ModelCalled, record: Record, **more: Any
+) -> ToolCallView:
+    """The call as an attempt begins.
+
+    A decision was about an earlier attempt, and an approval is used up by this one.
+
+    Args:
+        call: The call.
+        event: The start.
+        record: Its record.
+        more: What only a start of its kind says.
+    """
+    return msgspec.structs.replace(
+        _unapproved(call),
+        parent=event.parent,
+        status="started",
+        attempts=event.attempt,
+        started_at=record.recorded_at,
+        on_interrupt=event.on_interrupt,
+        doubt="",
+        **_UNDECIDED,
+        **more,
+    )
 
 
 def _doubted(call: ToolCallView) -> ToolCallView:

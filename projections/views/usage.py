@@ -37,13 +37,15 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class TurnUsage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of one model reply."""
+class TurnUsage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Tokens of one model reply: of an evaluation's turn, or to a durable step."""
 
     evaluation_id: str
     turn: int
     model: str
     usage: TokenUsage
+    # Of a step; it has no evaluation.
+    call_id: str = ""
 
 
 @final
@@ -106,7 +108,8 @@ class _Folding(Folding[UsageState]):
             usage, model = event.usage, event.model
             self._total = self._total.plus(usage)
             self._models[model] = self._models.get(model, _NONE).plus(usage)
-            self._turns.append(TurnUsage(event.evaluation_id, event.turn, model, usage))
+            one = TurnUsage(event.evaluation_id, event.turn, model, usage, event.call_id)
+            self._turns.append(one)
         elif isinstance(event, ModelCallFailed):
             self._failed += 1
         else:
@@ -124,6 +127,7 @@ def _turn_json(turn: TurnUsage) -> dict[str, Any]:
     return {
         "evaluation_id": turn.evaluation_id,
         "turn": turn.turn,
+        **({"call_id": turn.call_id} if turn.call_id else {}),
         "model": turn.model,
         **_json(_NONE.plus(turn.usage)),
     }

@@ -190,7 +190,8 @@ class Progress(Projection[ProgressState]):
             case MessageAppended():
                 return _message_appended(state, event)
             case ToolCallCompleted():
-                done = state.tool_calls_completed + 1
+                # The steps inside of a tool are not calls of the loop.
+                done = state.tool_calls_completed + bool(event.evaluation_id)
                 return change(state, tool_calls_completed=done, steps=state.steps + 1)
             case ToolCallFailed() | ApprovalDecided():
                 # A person's decision brings the run on as a result does.
@@ -214,6 +215,8 @@ class Progress(Projection[ProgressState]):
                     prompt_choice=event.prompt,
                     prompt_by=event.prompt_by,
                 )
+            case ModelReplied() if event.call_id:  # a step inside of a tool, no turn of the loop
+                return change(state, steps=state.steps + 1)
             case ModelReplied():
                 return _of_evaluation(change(state, replies=state.replies + 1), event)
             case _:

@@ -21,9 +21,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from turnledger.ledger import (
-    ANY,
     Claim,
-    Draft,
     Event,
     InvalidInputError,
     Ledger,
@@ -34,7 +32,6 @@ from turnledger.ledger import (
     RunResumed,
     RunStarted,
     StaleEpochError,
-    StoreUnavailableError,
 )
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.clock import to_datetime
@@ -47,15 +44,15 @@ from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
-from turnledger.runtime.journal.journal import ATTEMPTS
+from turnledger.runtime.journal.tool_scope import SCOPE, strand
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.decorator import acall_step, call_step
 from turnledger.runtime.steps.divergence import missing_step, other_end
 from turnledger.runtime.steps.errors import StepsOpenError
 from turnledger.runtime.steps.index import StepIndex
 from turnledger.runtime.steps.outcome import NO_OUTCOME
-from turnledger.runtime.steps.recorder import Mode, OpenStep, Place, StepRecorder, strand
-from turnledger.runtime.steps.scope import SCOPE, StepScope, current_scope, off_loop
+from turnledger.runtime.steps.recorder import Mode, OpenStep, Place, StepRecorder
+from turnledger.runtime.steps.scope import StepScope, append_claimed, current_scope, off_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -160,7 +157,7 @@ class RunBlock:
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
         self._replay, self._max_attempts = replay, max_attempts
         self._heartbeat: LeaseHeartbeat | None = None
-        self._token: Token[StepScope | None] | None = None
+        self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
         self.output: Any = None
@@ -299,7 +296,7 @@ class RunBlock:
                 found = ledger.run(self.run_id).epoch
                 raise StaleEpochError(str(self.run_id), epoch=claim.epoch, found=found)
 
-        append = partial(_append, ledger, self.run_id, claim.epoch)
+        append = partial(append_claimed, ledger, self.run_id, claim)
         return StepRecorder(ledger, self.run_id, index, append, check_claim=check_claim)
 
     # --- leaving ---
@@ -335,6 +332,8 @@ class RunBlock:
             elif isinstance(error, Exception):
                 self._fail(recorder, error)
         finally:
+            for stream in list(recorder.streams.values()):
+                stream.abandon()
             self._release()
 
     def _release(self) -> None:
@@ -343,12 +342,13 @@ class RunBlock:
 
     def _complete(self, recorder: StepRecorder) -> None:
         recorder.check()  # code may have caught what the run was halted by
+        recorder.settle_streams(all_of_them=True)
         still_open = recorder.open_steps
         if still_open:
             raise StepsOpenError(str(self.run_id), still_open)
         missing = recorder.index.unasked()
         if missing is not None:
-            raise ReplayDivergedError(str(self.run_id), missing_step(missing))
+            raise ReplayDivergedError(str(self.run_id), missing_step(recorder.index.whole(missing)))
         if recorder.mode == "live":
             recorder.append([RunCompleted(output=self.output)])
             return
@@ -408,32 +408,6 @@ def run(
 def opened(ledger: AnyLedger) -> Ledger:
     """An open ledger as it is; that at a path or URL, opened once in a process."""
     return ledger if isinstance(ledger, Ledger) else shared_ledger(ledger)
-
-
-def _append(
-    ledger: Ledger,
-    run_id: UUID,
-    epoch: int,
-    events: Sequence[Event | Entry],
-    blobs: Iterable[bytes] = (),
-) -> Sequence[Record]:
-    """Append at any version: the epoch keeps other workers out, and others may only comment."""
-    content = list(blobs)
-    entries = [
-        one if isinstance(one, Entry) else ledger.prepare(Draft(one, ledger.clock.new_id()))
-        for one in events
-    ]
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            with at_the_disk():
-                return ledger.append(
-                    run_id, entries, expected_version=ANY, epoch=epoch, blobs=content
-                ).records
-        except StoreUnavailableError:
-            # It may have been written: the same ids with the same bytes are safe to append again.
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
 
 
 def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:

@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from tests import step_runs
 from tests.e2e.driving import NOBODY, InProcess, Processes, on_a_terminal
 from tests.e2e.test_cli_help import completions
-from turnledger.ledger import NEW, CustomEvent, Ledger, RunStarted
+from tests.step_runs import record_run
+from turnledger.ledger import NEW, CustomEvent, Ledger, RunStarted, run_id_for
 
 OLD = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 NEWER = UUID("01890a5d-ac97-774b-bcce-b302099a01ab")
@@ -82,7 +84,20 @@ def test_many_candidates_are_cut(cli: InProcess) -> None:
     assert "and more" in done.err
 
 
-@pytest.mark.parametrize("name", ["99", NOBODY[:-1] + "8", "@-4", "customer=nobody", "nokey=1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "99",
+        NOBODY[:-1] + "8",
+        "@-4",
+        "customer=nobody",
+        "nokey=1",
+        "xyz",
+        "last",
+        "a" * 37,
+        "Order 17/β",
+    ],
+)
 def test_an_unknown_name_exits_3(cli: InProcess, runs: list[UUID], name: str) -> None:
     """What fits no run is not found, and nothing else is tried."""
     done = cli("log", name)
@@ -90,7 +105,7 @@ def test_an_unknown_name_exits_3(cli: InProcess, runs: list[UUID], name: str) ->
     assert name in done.err
 
 
-@pytest.mark.parametrize("name", ["", "xyz", "@first", "@-0", "@", "=acme", "a" * 37, "last"])
+@pytest.mark.parametrize("name", ["", "@first", "@-0", "@", "=acme", "a" * 513])
 def test_what_can_be_no_name_exits_2(cli: InProcess, runs: list[UUID], name: str) -> None:
     """The message says what a run can be named by."""
     done = cli("log", name)
@@ -149,3 +164,64 @@ def test_all_names_are_completed(processes: Processes, cli: InProcess, runs: lis
     assert completions(processes, "turnledger log @l") == ["@last"]
     assert completions(processes, "turnledger log cust") == ["customer=globex", "customer=acme"]
     assert completions(processes, "turnledger log customer=g") == ["customer=globex"]
+
+
+# --- names that a program gave ---------------------------------------------------------
+
+
+@pytest.fixture
+def order(cli: InProcess) -> UUID:
+    """A run under a name of its program's."""
+    with cli.ledger() as ledger:
+        return record_run(ledger, step_runs.order())
+
+
+def test_a_run_is_found_by_the_name_that_its_program_gave_it(cli: InProcess, order: UUID) -> None:
+    """Whole, in every command that takes a run."""
+    assert chosen(cli, "order-17") == str(order) == str(run_id_for("order-17"))
+    for words in (("tools",), ("log",), ("timeline",), ("usage",), ("state",)):
+        assert cli(*words, "order-17").code == 0, words
+    assert cli("log", "order-1").code == 3
+
+
+def test_an_unknown_name_says_what_was_looked_for(cli: InProcess, order: UUID) -> None:
+    """A name, part of an id, a tag: whatever the text could be."""
+    assert "'order-18'" not in (said := cli("log", "order-18").err)
+    assert "no run order-18" in said
+    assert "looked for a run of this name." in said
+    assert "a run of this name, and an id that begins" in cli("log", "abc").err
+    assert "a run of this name, and one with this tag" in cli("log", "name=order-18").err
+    assert "number 9, counted from the newest" in cli("log", "@-9").err
+
+
+@pytest.mark.parametrize("name", ["1ab", "customer=acme"])
+def test_a_name_goes_before_part_of_an_id_and_a_tag(
+    cli: InProcess, runs: list[UUID], name: str
+) -> None:
+    """And the other run that the text fits is named, so that nobody looks at the wrong one."""
+    with cli.ledger() as ledger:
+        named = record_run(ledger, [step_runs.block(name)])
+    done = cli("show", name, "-o", "json")
+    assert done.json["run_id"] == str(named) == str(run_id_for(name))
+    assert f"{name!r} is the name of run {named}; it fits run {NEWER}" in done.err
+    assert chosen(cli, f"name={name}") == str(named)
+
+
+def test_a_name_is_listed_and_completed(
+    processes: Processes, cli: InProcess, runs: list[UUID], order: UUID
+) -> None:
+    """On a terminal in place of the id; the tag stands in JSON, a workflow under PROMPT."""
+    with cli.ledger() as ledger:
+        record_run(ledger, [step_runs.workflow("orders/pay", 17)])
+        record_run(ledger, [step_runs.block("a-name-that-is-longer-than-a-column")])
+        borrowed = record_run(ledger, [step_runs.block()], UUID(int=5))
+    code, shown = on_a_terminal(processes, "runs", NO_COLOR="1")
+    lines = [line.split() for line in shown.decode().split("\r\n")]
+    assert code == 0
+    assert [line[0] for line in lines if line[:1] == ["order-17"]] == ["order-17"]
+    assert any(line[1:3] == ["running", "orders/pay"] for line in lines)
+    assert any(line[:1] == [str(borrowed)[-8:]] for line in lines)
+    assert not any(line[:1] == ["a-name-that-is-longer-than-a-column"] for line in lines)
+    assert str(order) in cli("runs").out
+    assert completions(processes, "turnledger log order") == ["order-17"]
+    assert "order-17" in completions(processes, "turnledger log ")

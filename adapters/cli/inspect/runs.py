@@ -23,7 +23,7 @@ from turnledger.adapters.cli.shared.output import (
     seconds_text,
     terminal_width,
 )
-from turnledger.adapters.cli.shared.parameters import as_moment, number_from, tag_option
+from turnledger.adapters.cli.shared.parameters import as_moment, name_of, number_from, tag_option
 from turnledger.ledger import Ledger, ModelReplied, RunFailed, RunInfo
 from turnledger.ledger.clock import moment_text, to_micros
 from turnledger.ledger.errors import DAMAGE
@@ -37,6 +37,8 @@ ENDED = ("completed", "failed", "abandoned", "parked")
 MOST_READ_OF_ONE, MOST_READ = 2_000, 20_000
 # Width of a terminal from which tags are listed.
 WITH_TAGS = 100
+# A longer name of a run is not listed in place of its id.
+LONGEST_NAME = 24
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -108,14 +110,16 @@ def runs(
 ) -> None:
     """List runs, newest first.
 
+    On a terminal a run that has a name is listed under it; in a pipe and in JSON ids are whole,
+    and the name is the tag `name`. PROMPT of a workflow is the workflow's name.
+
     A run that was killed is "running" as well: nothing was recorded since. One that is "quiet
     25m" has had no event for that long: a tool may be at work (see `turnledger pending`), or its
     worker is gone. EVENTS are the run's own, without those before a fork or in earlier turns of a
-    chat. TOKENS are those of the run's own
-    model calls, where it has few events; `turnledger usage RUN` tells them of any run. TOOK is
-    the time from the first to the last event of a run that has ended. -o json has more fields,
-    and neither of these two. A run whose row in the index is damaged is skipped and named, and
-    the exit code is 5.
+    chat. TOKENS are those of the run's own model calls, where it has few events; `turnledger
+    usage RUN` tells them of any run. TOOK is the time from the first to the last event of a run
+    that has ended. -o json has more fields, and neither of these two. A run whose row in the
+    index is damaged is skipped and named, and the exit code is 5.
     """
     out, skipped = printer(), SkippedRuns()
     with open_ledger() as ledger:
@@ -140,9 +144,9 @@ def _print_table(out: Printer, ledger: Ledger, found: Iterator[RunInfo], limit: 
     headings = ("run", "status", "prompt", "started", "events", "tokens", "took", "tags")
     rows = (
         (
-            run.run_id,
+            _named(run) if out.fits else run.run_id,
             _status(run, now),
-            run.prompt,
+            run.prompt or run.agent,
             moment_text(to_micros(run.started_at)),
             run.version - run.parent_version,
             tokens.of(run),
@@ -156,6 +160,12 @@ def _print_table(out: Printer, ledger: Ledger, found: Iterator[RunInfo], limit: 
     out.rows(headings[:count], (row[:count] for row in rows), nothing="No runs found.")
     if next(found, None) is not None:
         say(f"There are more than {limit} runs: see --limit.")
+
+
+def _named(run: RunInfo) -> str:
+    """A run for people: its name, or its id if it has none or a long one."""
+    name = name_of(run)
+    return name if 0 < len(name) <= LONGEST_NAME else str(run.run_id)
 
 
 class _Tokens:

@@ -18,6 +18,7 @@ from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.output import (
     Format,
     Printer,
+    json_text,
     line_width,
     print_traceback,
     say,
@@ -31,7 +32,7 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
 )
 from turnledger.adapters.cli.shared.tables import up_to_date
-from turnledger.adapters.cli.shared.views import records_until, view_at
+from turnledger.adapters.cli.shared.views import arguments_text, records_until, view_at
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Event, Record, RunFailed, RunStarted, ToolCallFailed
 from turnledger.ledger.clock import moment_text, to_micros
@@ -43,6 +44,8 @@ CELL = 60
 COUNTS = ("started", "completed", "failed", "in_doubt")
 # Width of a bar without a terminal, and the least; characters by outcome.
 BAR, SHORTEST_BAR = 40, 8
+# Steps inside of steps are indented up to this depth.
+DEEPEST = 8
 MARKS = {"running": "▒", "ok": "█", "failed": "▓", "in_doubt": "▒", "": "·"}
 
 
@@ -62,8 +65,12 @@ turnledger tools --all""",
 def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> None:
     """List a run's tool calls and their status.
 
-    A call is pending, started, completed, failed or in_doubt. With --all, records that can't
-    be read are not counted: their runs are named, and the exit code is 5.
+    A call is pending, started, completed, failed or in_doubt. A durable step is listed after the
+    step that it is in, and named by its path. Of model calls that are steps, those that have not
+    ended are listed; -o json, `timeline` and `usage` have all of them.
+
+    With --all, records that can't be read are not counted: their runs are named, and the exit
+    code is 5.
     """
     if everything:
         if run is not None or at is not None or pending:
@@ -78,33 +85,56 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        amended = len(known.amended) > 0
+        amended, shown = len(known.amended) > 0, list(_nested(calls))
         out.rows(
             (*headings, "amended") if amended else headings,
-            map(_amended_row if amended else _call_row, calls),
+            map(_amended_row if amended else _call_row, shown),
             nothing="No tool call is open." if pending else "The run has called no tool.",
         )
-        for call in calls:
+        for call in shown:
             print_traceback(out, f"Call {call.call_id} ({call.name}):", call.traceback)
     else:
         # Every field, also those with their default value.
         out.many(map(msgspec.structs.asdict, calls))
 
 
+def _nested(calls: Iterable[ToolCallView]) -> Iterator[ToolCallView]:
+    """Calls in their order, each followed by the steps inside of it; no model call that ended."""
+    shown = [call for call in calls if call.kind == "tool" or not call.is_over]
+    # A step's call began before it: an id that is used again means the latest one.
+    known, inside = dict[str, int](), dict[int, list[ToolCallView]]()
+    for call in shown:
+        inside.setdefault(known.get(call.parent, 0) if call.parent else 0, []).append(call)
+        known[call.call_id] = call.number
+    left = inside.pop(0, [])[::-1]
+    while left:
+        call = left.pop()
+        yield call
+        left.extend(inside.pop(call.number, ())[::-1])
+
+
 def _call_row(call: ToolCallView) -> tuple[Any, ...]:
     decided = f" (decided: {call.decision})" if call.decision else ""
     begun = call.started_at or call.asked_at
     took = (call.ended_at - begun).total_seconds() if call.ended_at and begun else None
-    result = call.result if call.result is not None else call.error_message
     return (
         call.call_id,
         call.name,
         call.status + decided,
         call.attempts,
         seconds_text(took) if took is not None else None,
-        shortened(visible(call.arguments), CELL),
-        shortened(visible(result or ""), CELL),
+        shortened(visible(arguments_text(call)), CELL),
+        shortened(visible(_result_text(call)), CELL),
     )
+
+
+def _result_text(call: ToolCallView) -> str:
+    """What came of a call: what the model was told, an error, or a step's value."""
+    if call.unrecordable:
+        return f"not recorded: {call.unrecordable}"
+    if call.result is not None or call.error_message is not None:
+        return call.result if call.result is not None else call.error_message or ""
+    return json_text(call.value) if call.is_step and call.is_over else ""
 
 
 def _amended_row(call: ToolCallView) -> tuple[Any, ...]:
@@ -148,6 +178,10 @@ class TimelineRow(msgspec.Struct, frozen=True):
     to_version: int | None
     started_at: str
     ended_at: str | None
+    # Of a durable step: its call, the one that it is in, and how often a request failed before.
+    call_id: str = ""
+    parent: str = ""
+    failed_attempts: int = 0
 
 
 class _Timed:
@@ -196,7 +230,8 @@ def timeline(run: UUID, at: int | None, verbose: bool) -> None:
 
     Times count from the run's first event, of a fork from its parent's. A gap is a time
     without any model or tool call. A call that has not ended has no duration. If messages have
-    step numbers, calls are grouped by the step of the message before them.
+    step numbers, calls are grouped by the step of the message before them. A durable step is
+    indented under the call that it is in.
     """
     with open_ledger() as ledger:
         records = _Timed(records_until(ledger, run, at))
@@ -231,6 +266,9 @@ def _rows(known: TimelineState, start: datetime | None) -> Iterator[TimelineRow]
             to_version=span.to_version if span else None,
             started_at=moment_text(to_micros(begun)),
             ended_at=moment_text(to_micros(ended)) if ended is not None else None,
+            call_id=span.call_id if span else "",
+            parent=span.parent if span else "",
+            failed_attempts=span.failed_attempts if span else 0,
         )
 
 
@@ -240,11 +278,14 @@ def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> 
 
     def lines() -> Iterator[tuple[TimelineRow, tuple[str, ...]]]:
         step: int | None = None
+        depths: dict[str, int] = {}
         for row in _rows(known, start):
+            depth = depths.get(row.parent, 0) + 1 if row.parent else 0
+            depths[row.call_id] = depth
             begins = row.kind != "gap" and row.step_num != step
             step = row.step_num if begins else step
             mark = (str(step or "") if begins else "",) if has_steps else ()
-            yield row, (*mark, *_cells(row))
+            yield row, (*mark, *_cells(row, depth))
 
     width = _bar_width(chain([headings], (cells for _, cells in lines())))
     if width:
@@ -254,14 +295,15 @@ def _draw(out: Printer, known: TimelineState, start: datetime, total: float) -> 
         out.rows(headings, (cells for _, cells in lines()))
 
 
-def _cells(row: TimelineRow) -> tuple[str, ...]:
+def _cells(row: TimelineRow, depth: int) -> tuple[str, ...]:
     again = f" (attempt {row.attempt})" if row.attempt > 1 else ""
+    failed = f", {row.failed_attempts} failed before" if row.failed_attempts else ""
     return (
         f"+{seconds_text(row.offset)}",
         seconds_text(row.seconds) if row.seconds is not None else "",
         row.kind,
-        shortened(visible(row.name), CELL),
-        row.outcome + again,
+        "  " * min(depth, DEEPEST) + shortened(visible(row.name), CELL),
+        row.outcome + again + failed,
     )
 
 

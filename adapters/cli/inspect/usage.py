@@ -41,10 +41,10 @@ turnledger usage -o json""",
 def usage(run: UUID | None, by_day: bool, lineage: bool) -> None:
     """Add up the tokens used by a run, or by all runs.
 
-    For one run by model and by turn, for all runs by model. What a fork or a chat turn shares
-    with the runs before it counts for those. Cached tokens are part of the input, reasoning
-    tokens of the output. For all runs, records that can't be read are not counted: their runs
-    are named, and the exit code is 5.
+    For one run by model and by turn or step, for all runs by model. What a fork or a chat turn
+    shares with the runs before it counts for those. Cached tokens are part of the input,
+    reasoning tokens of the output. For all runs, records that can't be read are not counted:
+    their runs are named, and the exit code is 5.
     """
     if by_day:
         if run is not None:
@@ -124,13 +124,22 @@ def _print(out: Printer, value: dict[str, Any]) -> None:
     first = next(turns, None)
     if first is not None:
         out.line("")
+        # A run whose first reply is a step's is made of steps, though one of them may be an agent.
+        is_step = "call_id" in first
         out.rows(
-            ("evaluation", "turn", "model", *COUNTS),
+            (*(("step",) if is_step else ("evaluation", "turn")), "model", *COUNTS),
             (
-                (turn["evaluation_id"], turn["turn"], turn["model"], *_counts(turn))
+                (*_whose(turn, is_step), turn["model"], *_counts(turn))
                 for turn in chain([first], turns)
             ),
         )
+
+
+def _whose(turn: dict[str, Any], is_step: bool) -> tuple[Any, ...]:
+    """What a reply was to: a step, or a turn of an evaluation."""
+    if is_step:
+        return (turn.get("call_id") or turn["evaluation_id"],)
+    return (turn.get("call_id") or turn["evaluation_id"], turn["turn"] or None)
 
 
 def _counts(sums: dict[str, Any]) -> tuple[int, ...]:

@@ -10,16 +10,19 @@ from uuid import UUID
 import click
 import msgspec
 
+from turnledger.adapters.cli.operate.begun_by import how_to_continue, is_block
 from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode
 from turnledger.adapters.cli.shared.output import run_name, say, shortened
 from turnledger.adapters.cli.shared.parameters import (
     flag,
+    name_of,
     optional_run_argument,
     run_argument,
     version_option,
 )
+from turnledger.adapters.cli.shared.views import arguments_text
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
     ConcurrentAppendError,
@@ -49,14 +52,20 @@ def pending(run: UUID | None) -> None:
     Of one run, or of all runs that have not ended. A call that needs approval runs only when a
     person approved it. A call in doubt was started and its outcome is unknown; if its run waits,
     a person has to decide. Both are decided with `turnledger resolve`. -o json has more fields,
-    such as how often a call was started.
+    such as how often a call was started. A step of a block goes on when the block's script is run
+    again.
     Of all runs, damaged ones are skipped and named, and the exit code is 5.
     """
     skipped = SkippedRuns()
     with open_ledger() as ledger:
         found = [_shown(*one) for one in _unfinished(ledger, run, skipped)]
+        steps = dict.fromkeys(UUID(call["run_id"]) for call in found if call["is_step"])
+        blocks = [one for one in steps if is_block(ledger, one)]
+        names = [name_of(ledger.run(one)) or str(one) for one in blocks]
     headings = ("run", "version", "call", "tool", "state", "since", "arguments")
     printer().listing(found, headings, _row, nothing="No tool call is open.")
+    if names:
+        say(f"Continued when their scripts are run again: {visible(', '.join(names))}.")
     finish(skipped.code)
 
 
@@ -91,7 +100,7 @@ def _unfinished(
 
 
 def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[str, Any]:
-    names = ("call_id", "name", "attempts")
+    names = ("call_id", "name", "kind", "is_step", "parent", "attempts")
     decided = call.approval if call.approval in ("approved", "denied", "edited") else None
     return {
         "run_id": str(run_id),
@@ -99,7 +108,7 @@ def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[
         "version": version,
         **{name: getattr(call, name) for name in names},
         "status": "needs approval" if call.awaits_approval else call.status,
-        "arguments": call.given_arguments,
+        "arguments": arguments_text(call),
         "started_at": call.started_at and moment_text(to_micros(call.started_at)),
         "decision": call.lasting_decision or decided,
     }
@@ -178,6 +187,9 @@ def resolve(
     Not carried: files and other resources, which stay as they were before the call, and messages
     that the tool would have added. A change is checked when the run is recovered, as its types
     are your program's.
+
+    A durable step has no model that is told anything, and no session: the JSON of --completed or
+    --value is what your code gets as the step's value, null without one.
     """
     approval = approve + (deny is not None) + (edit is not None)
     if (completed is not None) + (failed is not None) + retry + approval != 1:
@@ -209,6 +221,11 @@ def resolve(
                     ExitCode.VERSION_CONFLICT,
                 )
             _check_in_doubt(ledger, run, call)
+            if call.is_step and (text is not None or changes):
+                raise click.UsageError(
+                    f"Call {call_id} is a step: it has no text for a model and changes no session. "
+                    "Give its value as JSON, with --completed."
+                )
             shown = call
             decision = ToolCallDecided(
                 call_id=call_id,
@@ -224,12 +241,14 @@ def resolve(
                 break
             except ConcurrentAppendError:
                 pass  # perhaps only a comment: look at the call again
-        if completed is not None:
+        if completed is not None and not call.is_step:
             _say_not_carried(ledger, run, carried)
+        continuing = f"turnledger recover {run_name(run)} --app module:agent"
+        if call.is_step:
+            continuing = how_to_continue(ledger, run)
     say(
         f"Recorded for call {visible(call_id)} ({visible(call.name)}), attempt {call.attempts}: "
-        f"{decision.decision}. Continue the run: turnledger recover {run_name(run)} "
-        "--app module:agent"
+        f"{decision.decision}. Continue the run: {visible(continuing)}"
     )
 
 
@@ -326,11 +345,13 @@ def _check_in_doubt(ledger: Ledger, run: UUID, call: ToolCallView) -> None:
             f"Call {call.call_id!r} of run {run} is not in doubt but pending: it was never "
             "started, and runs when the run continues."
         )
-    if call.is_over or call.superseded:
-        status = "superseded" if call.superseded else call.status
+    tools = fold(ledger.read(run), PendingTools())
+    if call.is_over or call.superseded or call.number not in {c.number for c in tools.pending()}:
+        over = call.status if call.is_over else "over, as the call that it is in has ended"
+        status = "superseded" if call.superseded else over
         fail(
             f"Call {visible(call.call_id)} of run {run} is not in doubt but {status}. "
-            + _open_in(fold(ledger.read(run), PendingTools())),
+            + _open_in(tools),
             ExitCode.NOT_FOUND,
         )
     worker = ledger.worker_of(run)

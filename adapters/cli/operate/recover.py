@@ -9,6 +9,7 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.begun_by import refuse_block, tell_blocks
 from turnledger.adapters.cli.operate.changed_prompt import (
     changed_prompt_options,
     choice_of,
@@ -92,6 +93,9 @@ def recover(
     difference is shown: its text, and its tools. --recorded-prompt goes on with the recorded
     one, --accept-prompt with that of your code, after what was said so far. The choice and who
     made it are recorded.
+
+    A block, `with turnledger.run(name)`, is continued by running its script again: RUN may not be
+    one, and --all leaves blocks alone and names them.
     """
     if (run is not None) == everything:
         raise click.UsageError("Give either a run or --all.")
@@ -105,6 +109,7 @@ def recover(
             finish(_recover_all(load_loop(app, ledger), ledger, max_turns))
             return
         is_fork = ledger.run(run).kind == "fork"
+        refuse_block(ledger, run)
         loop = load_loop(app, ledger)
         if not yes and is_fork and ledger.worker_of(run) is None:
             _refuse_doubts(run, _in_doubt(ledger, run))
@@ -168,6 +173,7 @@ def _recover_all(loop: MainLoop[Any, Any], ledger: Ledger, max_turns: int | None
     out.many(each(), show, flush=True)
     if not tried:
         say("Nothing to recover.")
+    tell_blocks(ledger)
     return max(worst, skipped.code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -16,11 +17,21 @@ import click
 from click.shell_completion import CompletionItem
 
 from turnledger.adapters.cli.shared.command import open_ledger
-from turnledger.adapters.cli.shared.output import age_text, short_id
-from turnledger.ledger import ANY, NEW, Ledger, RunInfo, RunNotFoundError, TurnledgerError
+from turnledger.adapters.cli.shared.output import age_text, say, short_id
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    InvalidInputError,
+    Ledger,
+    RunInfo,
+    RunNotFoundError,
+    TurnledgerError,
+    run_id_for,
+)
 from turnledger.ledger.events.types import EVENT_TYPES
 from turnledger.ledger.events.upcasters import UPCASTERS
 from turnledger.ledger.runs.append_request import Expected
+from turnledger.ledger.runs.names import NAME_TAG
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -36,7 +47,6 @@ OFFERED = 500
 MOST_NAMED = 10
 _BACK = re.compile(r"@(?:last|-([1-9][0-9]{0,5}))")
 _HEXADECIMAL = re.compile(r"[0-9a-fA-F-]{1,36}")
-_REFERENCE = re.compile(rf"{_BACK.pattern}|{_HEXADECIMAL.pattern}|[^=]+=.*", re.DOTALL)
 # More digits than any version has; Python refuses to convert very long numbers.
 LONGEST_NUMBER = 40
 
@@ -59,7 +69,9 @@ class AmbiguousRunError(click.BadParameter):
 
 
 def find_run(ledger: Ledger, given: str) -> UUID:
-    """The one run that a person names: part of its id, `@last`, `@-2` or a tag.
+    """The one run that a person means: its name, part of its id, `@last`, `@-2` or a tag.
+
+    A whole name goes before part of an id and before a tag; if another run fits too, that is said.
 
     Raises:
         AmbiguousRunError: There are several.
@@ -69,20 +81,56 @@ def find_run(ledger: Ledger, given: str) -> UUID:
     if back is not None:
         place = int(back[1] or 1)
         found = list(islice(ledger.runs(limit=place), place - 1, None))
+        looked_for = f"number {place}, counted from the newest"
     elif "=" in given:
         key, _, value = given.partition("=")
         found = list(ledger.runs(tags={key: value}, limit=MOST_NAMED + 1))
-    else:
+        looked_for = "a run of this name, and one with this tag"
+    elif _HEXADECIMAL.fullmatch(given):
         found = list(ledger.runs(id_part=given, limit=MOST_NAMED + 1))
+        looked_for = "a run of this name, and an id that begins or ends with it"
+    else:
+        found, looked_for = [], "a run of this name"
+    named = run_id_for(given) if back is None else None
+    if named is not None and ledger.head(named):
+        _tell_others(given, named, found)
+        return named
     if not found:
-        raise RunNotFoundError(given)
+        raise RunNotFoundError(given, looked_for)
     if len(found) > 1:
         raise AmbiguousRunError(given, found, ledger.clock.micros())
     return found[0].run_id
 
 
+def _tell_others(given: str, named: UUID, found: Sequence[RunInfo]) -> None:
+    """Say which run was meant, if what was given fits others too."""
+    others = [str(run.run_id) for run in found if run.run_id != named]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        say(f"{given!r} is the name of run {named}; it fits run {others[0]}{more} too.")
+
+
+def name_of(run: RunInfo) -> str:
+    """The name that a run is found by; empty if it has none."""
+    name = run.tags.get(NAME_TAG, "")
+    try:
+        return name if run_id_for(name) == run.run_id else ""
+    except InvalidInputError:
+        return ""
+
+
+def _can_be_named(given: str) -> bool:
+    """Whether a run may be meant; what begins with "@" or "=" is never a name."""
+    if given.startswith(("@", "=")):
+        return _BACK.fullmatch(given) is not None
+    try:
+        return bool(run_id_for(given))
+    except InvalidInputError:
+        return False
+
+
 class RunParam(ParamType):
-    """A run: its id, a unique beginning or end of it, @last, @-2, or a tag (customer=acme)."""
+    """A run: its id, a unique beginning or end of it, its name, @last, @-2, or a tag."""
 
     name = "run"
 
@@ -92,15 +140,15 @@ class RunParam(ParamType):
             return UUID(given)  # a whole id is not looked up
         except ValueError:
             pass
-        if not _REFERENCE.fullmatch(given):
+        if not _can_be_named(given):
             raise click.BadParameter(
-                f"Invalid run {given!r:.80}: expected a run id, the beginning or end of one, "
-                "@last, @-2 or a tag like customer=acme."
+                f"Invalid run {given!r:.80}: expected a run id, the beginning or end of one, a "
+                "name, @last, @-2 or a tag like customer=acme."
             )
         with self.open(ctx) as ledger:
             return find_run(ledger, given)
 
-    def open(self, ctx: click.Context | None) -> Ledger:
+    def open(self, ctx: click.Context | None) -> AbstractContextManager[Ledger]:
         """The ledger that the run is looked for in."""
         return open_ledger()
 
@@ -118,22 +166,21 @@ class RunParam(ParamType):
 
 
 def _offered(ledger: Ledger, incomplete: str) -> Iterator[tuple[str, RunInfo]]:
-    """Names of runs that begin like this, and the runs: ids, `@last` and the like, tags."""
+    """What begins like this and means a run, with the run: names, ids, `@last`, tags."""
     if incomplete.startswith("@"):
         for place, run in enumerate(ledger.runs(limit=MOST_NAMED), start=1):
             name = "@last" if place == 1 else f"@-{place}"
             if name.startswith(incomplete):
                 yield name, run
         return
+    recent = list(ledger.runs(limit=OFFERED))
+    names = ((name_of(run), run) for run in recent)
+    yield from ((name, run) for name, run in names if name and name.startswith(incomplete))
     if not incomplete or _HEXADECIMAL.fullmatch(incomplete):
         part = incomplete.strip("-") or None
         yield from ((str(run.run_id), run) for run in ledger.runs(id_part=part, limit=OFFERED))
     if incomplete:
-        tags = {
-            f"{key}={value}": run
-            for run in ledger.runs(limit=OFFERED)
-            for key, value in run.tags.items()
-        }
+        tags = {f"{key}={value}": run for run in recent for key, value in run.tags.items()}
         yield from ((tag, run) for tag, run in tags.items() if tag.startswith(incomplete))
 
 
@@ -147,7 +194,7 @@ class NewRunParam(RunParam):
 class OtherRunParam(RunParam):
     """A run of the ledger that `--other-db` names, which is an eager option."""
 
-    def open(self, ctx: click.Context | None) -> Ledger:
+    def open(self, ctx: click.Context | None) -> AbstractContextManager[Ledger]:
         url = ctx.params.get("other_db") if ctx is not None else None
         return open_ledger(url=url) if isinstance(url, str) else super().open(ctx)
 

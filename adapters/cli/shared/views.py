@@ -12,7 +12,7 @@ from turnledger.ledger import Ledger, Record, RecordNotFoundError
 from turnledger.ledger.clock import moment_text
 
 if TYPE_CHECKING:  # slow to import, and `log` and `append` need no view
-    from turnledger.projections import Projection
+    from turnledger.projections import Projection, ToolCallView
 
 S = TypeVar("S")
 
@@ -58,3 +58,8 @@ def view_at(ledger: Ledger, run: UUID, at: int | None, view: Projection[S]) -> S
     from turnledger.projections import fold
 
     return fold(records_until(ledger, run, at), view)
+
+
+def arguments_text(call: ToolCallView) -> str:
+    """A call's arguments; of a step with long ones, which are not recorded, their digest."""
+    return call.given_arguments or (f"digest {call.digest[:12]}" if call.digest else "")

@@ -154,10 +154,57 @@ snapshots = st.fixed_dictionaries(
 )
 of_call = {"evaluation_id": evaluations, "call_id": calls, "name": st.just("search")}
 of_model = {"evaluation_id": evaluations, "turn": turns}
+# Durable steps: no evaluation, and an inner one is in a step or in a tool call.
+of_step = {
+    "evaluation_id": st.just(""),
+    "call_id": st.sampled_from(["s#1", "s#2", "s#1/t:k", "c1/s#1"]),
+}
+of_model_step = {**of_step, "turn": st.just(0)}
+begun = {"parent": st.sampled_from(["", "s#1", "c1"]), "attempt": st.integers(1, 2)}
+steps: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        ToolCallStarted,
+        **of_step,
+        **begun,
+        name=st.just("s"),
+        digest=texts,
+        arguments=st.sampled_from(["", '{"a":1}']),
+    ),
+    st.builds(ToolCallCompleted, **of_step, name=st.just("s"), value=texts, unrecordable=texts),
+    st.builds(ToolCallFailed, **of_step, name=st.just("s"), error_type=texts, error_message=texts),
+    st.builds(ToolCallInDoubt, **of_step, name=st.just("s")),
+    st.builds(
+        ToolCallDecided,
+        call_id=of_step["call_id"],
+        decision=st.sampled_from(["completed", "failed", "retry"]),
+        attempt=st.integers(0, 2),
+    ),
+    st.builds(
+        ModelCalled,
+        **of_model_step,
+        **begun,
+        request_digest=st.just("r"),
+        request=texts,
+        model=texts,
+        name=texts,
+    ),
+    st.builds(ModelReplied, **of_model_step, value=texts, model=texts),
+    st.builds(
+        ModelCallFailed,
+        **of_model_step,
+        error_type=texts,
+        error_message=texts,
+        retryable=st.booleans(),
+        final=st.booleans(),
+        value=texts,
+    ),
+)
 # What a ledger takes after a run's first event, with ids that meet again and again.
 small_world: st.SearchStrategy[Event] = st.one_of(
     messages,
     messages,
+    steps,
+    steps,
     st.builds(
         EvaluationStarted,
         evaluation_id=evaluations,

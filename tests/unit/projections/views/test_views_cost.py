@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests import step_runs
 from tests.unit.projections.given import (
     START,
     amends,
@@ -137,6 +138,25 @@ def many_at_once() -> Iterator[Event]:
         yield starts(f"c{turn}")
         if turn > 5_000:
             yield completes(f"c{turn - 5_000}", message=2 * turn + 1)
+
+
+def durable_steps() -> Iterator[Event]:
+    """One step after the other, each with an inner one and a model call that is tried twice."""
+    yield step_runs.block()
+    number = 0
+    while True:
+        number += 1
+        outer, chat = f"settle#{number}", f"{step_runs.CHAT}:{number}"
+        yield step_runs.begins(outer, {"order": number})
+        yield step_runs.asks_model(f"{outer}/{chat}", parent=outer)
+        yield step_runs.refuses(f"{outer}/{chat}", final=False)
+        yield step_runs.answers(f"{outer}/{chat}")
+        yield step_runs.begins(f"{outer}/pay:{number}", parent=outer)
+        if number % 10 == 0:
+            yield step_runs.doubts(f"{outer}/pay:{number}")
+            yield step_runs.begins(f"{outer}/pay:{number}", parent=outer, attempt=2)
+        yield step_runs.ends(f"{outer}/pay:{number}", number)
+        yield step_runs.ends(outer, number)
 
 
 def talk_after_one_tool() -> Iterator[Event]:
@@ -305,6 +325,8 @@ def test_a_step_of_a_long_run_costs_what_one_of_a_short_run_costs(name: str) -> 
     [
         (PromptOverrides, edited_prompt),
         (PendingTools, never_answered),
+        (PendingTools, durable_steps),
+        pytest.param(Timeline, durable_steps, marks=pytest.mark.full),
         pytest.param(PendingTools, many_at_once, marks=pytest.mark.full),
         pytest.param(Timeline, never_answered, marks=pytest.mark.full),
         (Timeline, many_at_once),
