@@ -80,7 +80,7 @@ class StepOperationBackend(JournalCallableOperationBackend[OnInterrupt]):
         if scope is None:
             return await body()
         asked = Asked(self._agent, scope, operation_id, name, cache_key, config, self._raises)
-        begun = await scope.abegin(asked.spec())
+        begun = await asked.begin()
         if isinstance(begun, StepOutcome):
             return _answer(asked, begun)
         try:
@@ -119,7 +119,7 @@ def policy_of(operation_id: Any, tool: Any, tool_name: str) -> OnInterrupt:
 
 def _complete(asked: Asked, step: OpenStep, payload: object) -> StepOutcome:
     if step.spec.kind == "model":
-        return complete(step, payload)
+        return complete(asked, step, payload)
     return step.complete(recorded_result(payload) if asked.is_tool_call else payload)
 
 

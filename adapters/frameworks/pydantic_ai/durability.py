@@ -27,6 +27,7 @@ from pydantic_ai.tools import AgentDepsT
 
 from turnledger.adapters.frameworks.pydantic_ai.backend import NotJsonError, StepOperationBackend
 from turnledger.adapters.frameworks.pydantic_ai.operations import RunMemory
+from turnledger.runtime.journal.tool_scope import is_strand
 from turnledger.runtime.steps import current_scope
 
 _UNNAMED = "agent"
@@ -97,7 +98,13 @@ class TurnledgerDurability(BaseDurabilityCapability[AgentDepsT]):
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
         """An id that is the same on every resume, too."""
-        return conversation_id_from_run_id(run_id) if self.in_durable_context else None
+        scope = current_scope()
+        if scope is None:
+            return None
+        # The one hook that is called in the task of the agent's caller, in every run.
+        if is_strand(scope.place.strand):
+            RunMemory.of(scope).in_order.add(run_id)
+        return str(conversation_id_from_run_id(run_id))
 
     def get_durable_operation_backend(self) -> StepOperationBackend:
         """The backend that performs operations as steps."""

@@ -29,7 +29,11 @@ from pydantic_ai.messages import ModelResponse
 from turnledger.adapters.frameworks.pydantic_ai import projection
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
-from turnledger.runtime.steps import StepScope, StepSpec
+from turnledger.runtime.journal.tool_scope import strand
+from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec
+from turnledger.runtime.steps.conversation import Conversation
+from turnledger.runtime.steps.recorder import Place
+from turnledger.runtime.steps.request_delta import RequestDeltas
 
 CLIENT = f"pydantic-ai {version('pydantic-ai-slim')}"
 _MEMORY = "turnledger.pydantic_ai"
@@ -38,15 +42,31 @@ _KEY_DIGITS = 16
 
 @dataclass
 class RunMemory:
-    """What this integration remembers of a run in this process."""
+    """What this integration remembers of a run in this process.
 
+    Attributes:
+        conversation: The messages that are on record.
+        deltas: The last requests, which the next ones are recorded against.
+        asked: How often a name and key were asked for in a place.
+        agent_runs: How many runs of agents began in a place.
+        in_order: The agent's runs that were begun where their place's own code runs, and not
+            beside it: the order of their requests is known.
+    """
+
+    conversation: Conversation
+    deltas: RequestDeltas = field(default_factory=RequestDeltas)
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     agent_runs: Counter[str] = field(default_factory=Counter)
+    in_order: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, scope: StepScope) -> RunMemory:
-        found: RunMemory = scope.memory.setdefault(_MEMORY, cls())
-        return found
+        known = scope.memory.get(_MEMORY)
+        if known is None:
+            said = Conversation(() if scope.is_replay else scope.ledger.read(scope.run_id))
+            known = scope.memory.setdefault(_MEMORY, cls(said))
+        assert isinstance(known, cls)
+        return known
 
     def key(self, scope: StepScope, name: str, key: str) -> str:
         """A step's key; the second step of that name and key in a place has "~2" after it.
@@ -65,7 +85,7 @@ class Asked:
 
     Attributes:
         agent: The agent's name.
-        scope: Where it is asked for.
+        scope: Where pydantic-ai asks for it, in a task of its own.
         operation: Its typed id.
         name: pydantic-ai's own name for it.
         cache_key: Its inputs.
@@ -85,10 +105,20 @@ class Asked:
     def is_tool_call(self) -> bool:
         return isinstance(self.operation, ToolsetCallToolId)
 
-    def spec(self) -> StepSpec:
-        """The operation as a step."""
-        make = _STEPS.get(type(self.operation), _other)
-        return make(self)
+    async def begin(self) -> StepOutcome | OpenStep:
+        """Ask for the operation as a step."""
+        spec = _STEPS.get(type(self.operation), _other)(self)
+        begun = await self._place(spec).abegin(spec)
+        if spec.kind == "model":
+            RunMemory.of(self.scope).deltas.add(begun.call_id, spec.arguments)
+        return begun
+
+    def _place(self, spec: StepSpec) -> StepScope:
+        """Where the step is: an agent's requests follow each other, whatever task they are in."""
+        scope = self.scope
+        if spec.kind == "tool" or self.cache_key[-1].run_id not in RunMemory.of(scope).in_order:
+            return scope
+        return StepScope(scope.recorder, Place(scope.place.parent, strand()), scope.step)
 
     def keyed(self, name: str, key: str | None, arguments: Any = None) -> StepSpec:
         """A step that is known by its key; by its ordinal if it has none."""
@@ -128,6 +158,7 @@ def _model_step(asked: Asked, what: str, model: str, sent: Any) -> StepSpec:
         name=f"{asked.agent}.{what}",
         kind="model",
         arguments=sent,
+        request=RunMemory.of(asked.scope).deltas.recorded(model, sent),
         model=model,
         client=CLIENT,
         on_interrupt=asked.on_interrupt,

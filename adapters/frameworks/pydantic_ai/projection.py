@@ -31,6 +31,7 @@ LEFT_OUT_OF_MESSAGES = {
     },
 }
 LEFT_OUT_OF_PARTS = {"timestamp", "metadata"}
+LEFT_OUT_OF_EVENTS = {"timestamp", "run_id", "conversation_id"}
 # Tool call ids that pydantic-ai makes up, where a provider sends none.
 MADE_UP_ID, ANY_ID = "pyd_ai_", "made up"
 # Settings of the connection; headers may hold keys.
@@ -84,9 +85,7 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    kept = _without(part, LEFT_OUT_OF_PARTS)
-    if str(kept.get("tool_call_id", "")).startswith(MADE_UP_ID):
-        kept["tool_call_id"] = ANY_ID
+    kept = _with_any_id(_without(part, LEFT_OUT_OF_PARTS))
     if "content" in kept:
         kept["content"] = _short(kept["content"])
     return kept
@@ -130,10 +129,10 @@ def _scrubbed(value: Any) -> Any:
         return [_scrubbed(one) for one in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: ANY_ID
-        if name == "tool_call_id" and str(one).startswith(MADE_UP_ID)
-        else _scrubbed(one)
-        for name, one in value.items()
-        if name not in LEFT_OUT_OF_MESSAGES["request"]
-    }
+    kept = {name: _scrubbed(one) for name, one in value.items() if name not in LEFT_OUT_OF_EVENTS}
+    return _with_any_id(kept)
+
+
+def _with_any_id(fields: dict[str, Any]) -> dict[str, Any]:
+    made_up = str(fields.get("tool_call_id", "")).startswith(MADE_UP_ID)
+    return {**fields, "tool_call_id": ANY_ID} if made_up else fields
