@@ -11,11 +11,11 @@ failure; anything else, Ctrl-C say, leaves it as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import Token
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ from turnledger.ledger import (
     RunResumed,
     RunStarted,
     StaleEpochError,
+    ToolCallDecided,
 )
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.clock import to_datetime
@@ -132,6 +133,20 @@ def current_run() -> Run | None:
     return Run(scope) if scope is not None else None
 
 
+class Resuming(TypedDict, total=False):
+    """How a run is gone on with.
+
+    Attributes:
+        retry_in_doubt: Perform steps in doubt again, whatever their policy; it is recorded.
+        decided_by: Who consents to that.
+        max_attempts: Park the run after so many attempts without progress.
+    """
+
+    retry_in_doubt: bool
+    decided_by: str
+    max_attempts: int | None
+
+
 class RunBlock:
     """A context manager around the steps of one run, for `with` and `async with`."""
 
@@ -142,7 +157,7 @@ class RunBlock:
         started: RunStarted,
         *,
         replay: bool = False,
-        max_attempts: int | None = None,
+        **resuming: Unpack[Resuming],
     ) -> None:
         """Prepare a block; entering it opens the run.
 
@@ -152,10 +167,10 @@ class RunBlock:
             started: Its first event, if it is new. If it is not, it must have been begun by an
                 event of the same request type, agent and request.
             replay: Whether to perform nothing, and compare with the record.
-            max_attempts: Park the run after so many attempts without progress.
+            resuming: How it is gone on with, if it was interrupted.
         """
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
-        self._replay, self._max_attempts = replay, max_attempts
+        self._replay, self._resuming = replay, resuming
         self._heartbeat: LeaseHeartbeat | None = None
         self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
@@ -206,7 +221,7 @@ class RunBlock:
         reader = ledger.checked(self.run_id)
         for record in reader.read_on():
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         info = ledger.run(self.run_id)
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
@@ -236,38 +251,31 @@ class RunBlock:
     def _count_attempt(self, recorder: StepRecorder) -> None:
         index = recorder.index
         attempt = index.attempts + 1 if index.progress_at_resume == index.progress else 1
-        if self._max_attempts is not None and attempt > self._max_attempts:
+        most = self._resuming.get("max_attempts")
+        if most is not None and attempt > most:
             recorder.append([RunParked(reason="it got nowhere", attempts=attempt - 1)])
             raise RecoveryError(
                 f"Run {self.run_id} is parked now: {attempt - 1} attempts made no progress.",
                 run_id=str(self.run_id),
             )
-        recorder.append(
-            [RunResumed(attempt=attempt, from_version=index.version, catalogue=CATALOGUE)]
-        )
+        resumed = RunResumed(attempt=attempt, from_version=index.version, catalogue=CATALOGUE)
+        recorder.append([resumed, *self._consent(index)])
 
-    def _check_begun_by(self, index: StepIndex) -> None:
-        """Refuse a run that something else began: another workflow, an agent, another input."""
-        found, mine = index.started, self._started
-        run = str(self.run_id)
-        if found is None:
-            raise RecoveryError(f"Run {run} has no beginning: its first event is another.")
-        if (found.request_type, found.agent) != (mine.request_type, mine.agent):
-            raise RecoveryError(
-                f"Run {run} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
-                "another name, or what began the run.",
-                run_id=run,
-            )
-        if mine.request_type == WORKFLOW and found.request != mine.request:
-            raise RecoveryError(
-                f"Run {run} was begun with another input: {short_repr(found.request)}, got "
-                f"{short_repr(mine.request)}. Use another run id, or recover the run.",
-                run_id=run,
-            )
+    def _consent(self, index: StepIndex) -> Iterator[ToolCallDecided]:
+        """Consent to perform the steps in doubt again, if it was given: for this attempt only."""
+        for entry in index.entries.values() if self._resuming.get("retry_in_doubt") else ():
+            if entry.outcome is None and entry.decision is None:
+                yield ToolCallDecided(
+                    call_id=entry.call_id,
+                    decision="retry",
+                    attempt=entry.attempts,
+                    decided_by=self._resuming.get("decided_by", ""),
+                    until_resumed=True,
+                )
 
     def _check_status(self, status: str, index: StepIndex) -> None:
         run = str(self.run_id)
-        if status == "waiting":
+        if status == "waiting" and not self._resuming.get("retry_in_doubt"):
             waits = [e.call_id for e in index.entries.values() if e.in_doubt and not e.outcome]
             raise DecisionRequiredError(run, waits)
         if status in ("parked", "abandoned"):
@@ -281,7 +289,7 @@ class RunBlock:
         index = StepIndex()
         for record in ledger.read(self.run_id):
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         return index
 
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
@@ -412,6 +420,30 @@ def opened(ledger: AnyLedger) -> Ledger:
 
 def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:
     raise AssertionError("a replay writes nothing")
+
+
+def check_begun_by(run_id: UUID, found: RunStarted | None, mine: RunStarted) -> None:
+    """Refuse a run that something else began: another workflow, an agent, another input.
+
+    Args:
+        run_id: The run.
+        found: Its first event; None if that is another.
+        mine: The first event of such a run as it would be begun here.
+    """
+    if found is None:
+        raise RecoveryError(f"Run {run_id} has no beginning: its first event is another.")
+    if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+        raise RecoveryError(
+            f"Run {run_id} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
+            "another name, or what began the run.",
+            run_id=str(run_id),
+        )
+    if mine.request_type == WORKFLOW and found.request != mine.request:
+        raise RecoveryError(
+            f"Run {run_id} was begun with another input: {short_repr(found.request)}, got "
+            f"{short_repr(mine.request)}. Use another run id, or recover the run.",
+            run_id=str(run_id),
+        )
 
 
 def _beginner(started: RunStarted) -> str:
