@@ -40,7 +40,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     new_run_id,
 )
-from turnledger.telemetry import export_spans
+from turnledger.telemetry import export_spans, otlp_json
 
 
 @pytest.fixture
@@ -137,6 +137,20 @@ def test_contents_have_the_shape_of_the_conventions(ledger: Ledger) -> None:
     assert read("gen_ai.input.messages", second) == told
     assert tool["gen_ai.tool.call.arguments"] == '{"euros": 5}'
     assert tool["gen_ai.tool.call.result"] == "Paid 5."
+
+
+@pytest.mark.parametrize(
+    ("data", "sent"), [(2**63 - 1, 2**63 - 1), (2**64, str(2**64)), ({"a": [1]}, '{"a":[1]}')]
+)
+def test_a_note_of_any_json_can_be_encoded(ledger: Ledger, data: Any, sent: Any) -> None:
+    """As a number if OTLP has room for it, else as JSON text; nothing is dropped."""
+    note = CustomEvent(kind="acme.note", data=data)
+    run = tell(ledger, [RunStarted()], [note], [RunCompleted()])
+    (whole,) = export_spans(ledger, run, content=True)
+    (event,) = whole.events
+    assert (event.attributes or {})["turnledger.data"] == sent
+    (encoded,) = otlp_json([whole])["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"]
+    assert len(encoded["attributes"]) == len(event.attributes or {})
 
 
 def test_steps_are_inside_the_step_that_they_belong_to(ledger: Ledger) -> None:
