@@ -140,7 +140,7 @@ def test_contents_have_the_shape_of_the_conventions(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "sent"), [(2**63 - 1, 2**63 - 1), (2**64, str(2**64)), ({"a": [1]}, '{"a":[1]}')]
+    ("data", "sent"), [(2**63 - 1, 2**63 - 1), (2**63, str(2**63)), ({"a": [1]}, '{"a":[1]}')]
 )
 def test_a_note_of_any_json_can_be_encoded(ledger: Ledger, data: Any, sent: Any) -> None:
     """As a number if OTLP has room for it, else as JSON text; nothing is dropped."""
@@ -280,6 +280,14 @@ def test_what_comes_after_the_end_takes_no_time(ledger: Ledger) -> None:
     assert parent(parked) == parent(noted) == whole.context.span_id
     assert parked.start_time == parked.end_time
     assert parked.status.status_code is StatusCode.ERROR
+
+
+def test_a_run_without_a_start_has_spans_too(ledger: Ledger) -> None:
+    """Notes of a mirror, and a call among them: nothing stands above a note."""
+    run = tell(ledger, [CustomEvent(kind="acme.note")], [step("pay#1")], [done("pay#1")])
+    note, call = export_spans(ledger, run)
+    assert (note.name, note.parent) == ("custom", None)
+    assert call.parent == run_context(run, 2)
 
 
 def test_open_spans_are_left_out(ledger: Ledger) -> None:
