@@ -201,10 +201,13 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "export {triage} -O run.jsonl",
         "export {triage} -O run.jsonl -o json",
         "export {triage} --format openai-chat -O chat.json",
+        "export {triage} --format otlp -O spans.json",
+        "export {waiting} --format otlp > spans.json",
         "import run.jsonl --db copy.db",
         "import run.jsonl --check",
         "import chat.json --format openai-chat --db copy.db",
         "import note.json",
+        "mcp --db nowhere.db",
     ),
 }
 

@@ -100,12 +100,13 @@ SECTIONS = {
     "Exchange": {
         "export": (
             "exchange.export_import:export",
-            "Export runs as JSON lines, provider requests or a test.",
+            "Export runs as JSON lines, provider requests, spans or a test.",
         ),
         "import": (
             "exchange.export_import:import_",
             "Import runs from an export or from transcripts.",
         ),
+        "mcp": ("exchange.mcp:mcp", "Serve the ledger to coding agents over MCP, read-only."),
     },
 }
 

@@ -17,6 +17,7 @@ from turnledger.adapters.transcripts.import_ import (
     import_transcripts,
     read_transcripts,
 )
+from turnledger.adapters.transcripts.messages import MessageWriter
 from turnledger.adapters.transcripts.plan import Plan, plan_of
 from turnledger.adapters.transcripts.readers.registry import reader_of
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
@@ -25,6 +26,7 @@ __all__ = [
     "EvaluationNotFoundError",
     "FORMATS",
     "ImportedRun",
+    "MessageWriter",
     "NotExportedError",
     "Note",
     "NothingSaidError",

@@ -7,7 +7,7 @@ from what is said: the same conversation is the same run, however often it is im
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -17,31 +17,18 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from turnledger.adapters.transcripts.messages import MessageWriter
 from turnledger.adapters.transcripts.transcript import Note, Transcript, TranscriptError
 from turnledger.ledger import (
     Draft,
     EvaluationFinished,
     EvaluationStarted,
     Event,
-    InnerMessage,
-    MediaContent,
-    MessageAppended,
     ModelReplied,
     RunCompleted,
     RunStarted,
-    TextContent,
-    ToolCallRecord,
 )
-from turnledger.projections import (
-    Block,
-    ChatTurn,
-    MediaBlock,
-    MessageHistory,
-    Repair,
-    TextBlock,
-    ToolResultBlock,
-    ToolUseBlock,
-)
+from turnledger.projections import ChatTurn, MessageHistory, Repair
 from turnledger.projections.history.blocks import SYNTHETIC_LEAD
 from turnledger.projections.history.validate import well_formed
 from turnledger.runtime.journal.loop_progress import provider_data
@@ -135,15 +122,19 @@ def _digest(wire: str, model: str, history: MessageHistory, beyond: Mapping[int,
 
 
 class _EventWriter:
-    """Writes the events of one run, and numbers its messages."""
+    """Writes the events of one run."""
 
     def __init__(self, plan: Plan, moment: datetime) -> None:
         self._plan = plan
         self._moment = moment
         self._evaluation = str(uuid5(plan.run_id, "evaluation"))
-        self._sequence = 0
-        self._turn = 0
-        self._names: dict[str, str] = {}
+        self._messages = MessageWriter(
+            self._evaluation,
+            moment,
+            lambda number: uuid5(plan.run_id, f"message {number}"),
+            prompt_ns=PROMPT_NS,
+            prompt_key=plan.format,
+        )
         self._reply: UUID | None = None
 
     def events(self) -> Iterator[Event]:
@@ -164,105 +155,26 @@ class _EventWriter:
             prompt_digest=plan.digest,
         )
         if plan.history.system:
-            yield self._message("system", content=plan.history.system)
+            yield self._messages.system(plan.history.system)
         for place, turn in enumerate(plan.history.to_list(), 1):
             if turn.role == "assistant":
                 yield from self._assistant(turn, place)
             elif not turn.synthetic:
-                yield from self._user(turn)
+                yield from self._messages.user(turn)
         if plan.ended:
             yield EvaluationFinished(evaluation_id=self._evaluation, message_id=self._reply)
             yield RunCompleted(message_id=self._reply)
 
-    def _user(self, turn: ChatTurn) -> Iterator[Event]:
-        said: list[Block] = []
-        for block in turn.blocks:
-            if isinstance(block, ToolResultBlock):
-                yield self._message(
-                    "tool",
-                    content=block.content,
-                    tool_call_id=block.call_id,
-                    tool_name=self._names.get(block.call_id),
-                    is_error=block.is_error,
-                )
-            else:
-                said.append(block)
-        if said:
-            yield self._message("user", **_said(said))
-
     def _assistant(self, turn: ChatTurn, place: int) -> Iterator[Event]:
-        """One message, or several where text stands between calls: they are one turn again."""
-        self._turn += 1
-        self._names = {}
-        for said, calls in _pieces(turn.blocks):
-            self._names.update((call.call_id, call.name) for call in calls)
-            asked = tuple(ToolCallRecord(c.call_id, c.name, c.arguments) for c in calls)
-            message = self._message("assistant", tool_calls=asked, **_said(said))
+        for message in self._messages.assistant(turn):
             self._reply = message.message.message_id
             yield message
         beyond = self._plan.beyond.get(place)
         if beyond is not None and self._reply is not None:
             yield ModelReplied(
                 evaluation_id=self._evaluation,
-                turn=self._turn,
+                turn=self._messages.turn,
                 message_id=self._reply,
                 model=self._plan.model,
                 provider_data=provider_data({self._plan.format: beyond}, None, place),
             )
-
-    def _message(self, role: Any, **more: Any) -> MessageAppended:
-        message = InnerMessage(
-            role=role,
-            evaluation_id=self._evaluation,
-            sequence=self._sequence,
-            turn=self._turn,
-            prompt_ns=PROMPT_NS,
-            prompt_key=self._plan.format,
-            created_at=self._moment,
-            message_id=uuid5(self._plan.run_id, f"message {self._sequence}"),
-            **more,
-        )
-        self._sequence += 1
-        return MessageAppended(message=message)
-
-
-def _pieces(blocks: Sequence[Block]) -> Iterator[tuple[list[Block], list[ToolUseBlock]]]:
-    """An assistant's blocks as messages can hold them: first what it says, then its calls."""
-    said: list[Block] = []
-    calls: list[ToolUseBlock] = []
-    for block in blocks:
-        if isinstance(block, ToolUseBlock):
-            calls.append(block)
-            continue
-        if calls:
-            yield said, calls
-            said, calls = [], []
-        said.append(block)
-    yield said, calls
-
-
-def _said(blocks: Sequence[Block]) -> dict[str, Any]:
-    """The content of a message: one text by itself, anything else in parts too."""
-    if not blocks:
-        return {"content": ""}
-    first = blocks[0]
-    if len(blocks) == 1 and isinstance(first, TextBlock):
-        return {"content": first.text}
-    parts = tuple(_part(block) for block in blocks)
-    return {"content": "\n\n".join(map(_shown, blocks)), "parts": parts}
-
-
-def _part(block: Block) -> TextContent | MediaContent:
-    if isinstance(block, MediaBlock):
-        return MediaContent(
-            block.modality, block.url, block.blob, block.mime, block.prompt_hint, block.id
-        )
-    assert isinstance(block, TextBlock)
-    return TextContent(block.text)
-
-
-def _shown(block: Block) -> str:
-    if isinstance(block, TextBlock):
-        return block.text
-    assert isinstance(block, MediaBlock)
-    return f"[{block.modality}{f': {block.prompt_hint}' if block.prompt_hint else ''}]"

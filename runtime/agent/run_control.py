@@ -34,6 +34,17 @@ class RunCancelled(BaseException):
     """The run was cancelled: it begins nothing further, and can be recovered."""
 
 
+class RunHalted(BaseException):
+    """A step in a tool's handler ended the run for now: it waits, say. `error` says so.
+
+    Not an Exception, so that no handler takes it for a failure of its call: that is in doubt.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Permits:
     """So many runs at work at once; the others wait in the order in which they came."""
 

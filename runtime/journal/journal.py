@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from threading import Lock, RLock
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -159,6 +159,8 @@ class Journal:
         self.is_lost: Callable[[], bool] = bool
         # The most replies of the model, while a loop runs the run; None means no limit.
         self.turn_limit: TurnLimit | None = None
+        # The `runtime.steps.recorder.StepRecorder` of steps in tools, once there was one.
+        self.steps: Any = None
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()
         self._pending: list[_Pending] = []

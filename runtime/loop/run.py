@@ -39,6 +39,7 @@ from turnledger.runtime.agent.models.limits import (
 )
 from turnledger.runtime.agent.models.retry import RetryCancelledError
 from turnledger.runtime.agent.prompts.prompt import Prompt
+from turnledger.runtime.agent.run_control import RunHalted
 from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.agent.visibility import (
     SetVisibilityOverride,
@@ -164,6 +165,9 @@ def run_to_end(work: RunWork) -> PromptResponse[Any]:
     except Exception as error:
         _fail(work, error)
         raise
+    except RunHalted as halted:
+        journal.discard()
+        raise halted.error from None
     except BaseException:
         # Ctrl-C and the like: what is not on disk did not happen, the rest can be resumed.
         journal.discard()

@@ -15,13 +15,21 @@ from turnledger.ledger import (
     CheckpointStored,
     CustomEvent,
     Event,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
     Record,
     ResourceSnapshotted,
     RunAbandoned,
     RunClaimed,
     RunParked,
     RunResumed,
+    RunWaiting,
+    ToolCallCompleted,
     ToolCallDecided,
+    ToolCallFailed,
+    ToolCallInDoubt,
+    ToolCallStarted,
 )
 from turnledger.projections.projection import tags_of
 
@@ -34,6 +42,17 @@ _INPUTS = tags_of(
     ResourceSnapshotted,
     CheckpointStored,
 )
+# Events of durable steps in a tool, which is not run again. They have no evaluation.
+_STEPS = tags_of(
+    RunWaiting,
+    ModelCalled,
+    ModelCallFailed,
+    ModelReplied,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallInDoubt,
+    ToolCallStarted,
+)
 # An attempt ended before one of these: what it was about to do next was never done.
 _ENDS = tags_of(RunResumed, RunAbandoned, RunParked)
 
@@ -44,6 +63,8 @@ class RecordCursor:
     def __init__(self, records: Iterable[Record]) -> None:
         self._source: Iterator[Record] = iter(records)
         self._ahead: deque[Record] = deque()
+        # The steps that were taken so far: one may have made the run wait.
+        self._steps: set[str] = set()
 
     def peek(self, place: int = 0) -> Record | None:
         """The record that comes next, or `place` records later; None past the end."""
@@ -64,9 +85,22 @@ class RecordCursor:
     def inputs(self) -> list[Record]:
         """Take the records from outside that come before the loop's next step."""
         taken: list[Record] = []
-        while (record := self.peek()) is not None and record.tag in _INPUTS:
+        while (record := self.peek()) is not None and self._is_input(record):
             taken.append(self._ahead.popleft())
         return taken
+
+    def _is_input(self, record: Record) -> bool:
+        if record.tag in _INPUTS:
+            return True
+        if record.tag not in _STEPS:
+            return False
+        event = record.event
+        if isinstance(event, RunWaiting):
+            return bool(event.call_ids) and self._steps.issuperset(event.call_ids)
+        if getattr(event, "evaluation_id", None) != "":
+            return False
+        self._steps.add(getattr(event, "call_id", ""))
+        return True
 
     def ends_an_attempt(self) -> bool:
         """Whether the attempt is over here: it was resumed, abandoned or parked."""

@@ -17,15 +17,13 @@ from contextvars import Token
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from turnledger.ledger import (
-    ANY,
     Claim,
-    Draft,
     Event,
     InvalidInputError,
     Ledger,
@@ -36,7 +34,7 @@ from turnledger.ledger import (
     RunResumed,
     RunStarted,
     StaleEpochError,
-    StoreUnavailableError,
+    ToolCallDecided,
 )
 from turnledger.ledger.arguments import explain_arguments
 from turnledger.ledger.clock import to_datetime
@@ -49,7 +47,7 @@ from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
-from turnledger.runtime.journal.journal import ATTEMPTS
+from turnledger.runtime.journal.tool_scope import SCOPE, strand
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.decorator import acall_step, call_step
@@ -57,8 +55,8 @@ from turnledger.runtime.steps.divergence import missing_step, other_end
 from turnledger.runtime.steps.errors import StepsOpenError
 from turnledger.runtime.steps.index import StepIndex
 from turnledger.runtime.steps.outcome import NO_OUTCOME
-from turnledger.runtime.steps.recorder import Mode, OpenStep, Place, StepRecorder, strand
-from turnledger.runtime.steps.scope import SCOPE, StepScope, current_scope, off_loop
+from turnledger.runtime.steps.recorder import Mode, OpenStep, Place, StepRecorder
+from turnledger.runtime.steps.scope import StepScope, append_claimed, current_scope, off_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,6 +136,20 @@ def current_run() -> Run | None:
     return Run(scope) if scope is not None else None
 
 
+class Resuming(TypedDict, total=False):
+    """How a run is gone on with.
+
+    Attributes:
+        retry_in_doubt: Perform steps in doubt again, whatever their policy; it is recorded.
+        decided_by: Who consents to that.
+        max_attempts: Park the run after so many attempts without progress.
+    """
+
+    retry_in_doubt: bool
+    decided_by: str
+    max_attempts: int | None
+
+
 class RunBlock:
     """A context manager around the steps of one run, for `with` and `async with`."""
 
@@ -148,7 +160,7 @@ class RunBlock:
         started: RunStarted,
         *,
         replay: bool = False,
-        max_attempts: int | None = None,
+        **resuming: Unpack[Resuming],
     ) -> None:
         """Prepare a block; entering it opens the run.
 
@@ -158,12 +170,12 @@ class RunBlock:
             started: Its first event, if it is new. If it is not, it must have been begun by an
                 event of the same request type, agent and request.
             replay: Whether to perform nothing, and compare with the record.
-            max_attempts: Park the run after so many attempts without progress.
+            resuming: How it is gone on with, if it was interrupted.
         """
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
-        self._replay, self._max_attempts = replay, max_attempts
+        self._replay, self._resuming = replay, resuming
         self._heartbeat: LeaseHeartbeat | None = None
-        self._token: Token[StepScope | None] | None = None
+        self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
         self.output: Any = None
@@ -213,7 +225,7 @@ class RunBlock:
         reader = ledger.checked(self.run_id)
         for record in reader.read_on():
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         info = ledger.run(self.run_id)
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
@@ -243,38 +255,31 @@ class RunBlock:
     def _count_attempt(self, recorder: StepRecorder) -> None:
         index = recorder.index
         attempt = index.attempts + 1 if index.progress_at_resume == index.progress else 1
-        if self._max_attempts is not None and attempt > self._max_attempts:
+        most = self._resuming.get("max_attempts")
+        if most is not None and attempt > most:
             recorder.append([RunParked(reason="it got nowhere", attempts=attempt - 1)])
             raise RecoveryError(
                 f"Run {self.run_id} is parked now: {attempt - 1} attempts made no progress.",
                 run_id=str(self.run_id),
             )
-        recorder.append(
-            [RunResumed(attempt=attempt, from_version=index.version, catalogue=CATALOGUE)]
-        )
+        resumed = RunResumed(attempt=attempt, from_version=index.version, catalogue=CATALOGUE)
+        recorder.append([resumed, *self._consent(index)])
 
-    def _check_begun_by(self, index: StepIndex) -> None:
-        """Refuse a run that something else began: another workflow, an agent, another input."""
-        found, mine = index.started, self._started
-        run = str(self.run_id)
-        if found is None:
-            raise RecoveryError(f"Run {run} has no beginning: its first event is another.")
-        if (found.request_type, found.agent) != (mine.request_type, mine.agent):
-            raise RecoveryError(
-                f"Run {run} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
-                "another name, or what began the run.",
-                run_id=run,
-            )
-        if mine.request_type == WORKFLOW and found.request != mine.request:
-            raise RecoveryError(
-                f"Run {run} was begun with another input: {short_repr(found.request)}, got "
-                f"{short_repr(mine.request)}. Use another run id, or recover the run.",
-                run_id=run,
-            )
+    def _consent(self, index: StepIndex) -> Iterator[ToolCallDecided]:
+        """Consent to perform the steps in doubt again, if it was given: for this attempt only."""
+        for entry in index.entries.values() if self._resuming.get("retry_in_doubt") else ():
+            if entry.outcome is None and entry.decision is None:
+                yield ToolCallDecided(
+                    call_id=entry.call_id,
+                    decision="retry",
+                    attempt=entry.attempts,
+                    decided_by=self._resuming.get("decided_by", ""),
+                    until_resumed=True,
+                )
 
     def _check_status(self, status: str, index: StepIndex) -> None:
         run = str(self.run_id)
-        if status == "waiting":
+        if status == "waiting" and not self._resuming.get("retry_in_doubt"):
             waits = [e.call_id for e in index.entries.values() if e.in_doubt and not e.outcome]
             raise DecisionRequiredError(run, waits)
         if status in ("parked", "abandoned"):
@@ -288,7 +293,7 @@ class RunBlock:
         index = StepIndex()
         for record in ledger.read(self.run_id):
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         return index
 
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
@@ -303,7 +308,7 @@ class RunBlock:
                 found = ledger.run(self.run_id).epoch
                 raise StaleEpochError(str(self.run_id), epoch=claim.epoch, found=found)
 
-        append = partial(_append, ledger, self.run_id, claim.epoch)
+        append = partial(append_claimed, ledger, self.run_id, claim)
         return StepRecorder(ledger, self.run_id, index, append, check_claim=check_claim)
 
     # --- leaving ---
@@ -342,6 +347,8 @@ class RunBlock:
             self.divergence = differs.divergence
             raise
         finally:
+            for stream in list(recorder.streams.values()):
+                stream.abandon()
             self._release()
 
     def _release(self) -> None:
@@ -350,12 +357,13 @@ class RunBlock:
 
     def _complete(self, recorder: StepRecorder) -> None:
         recorder.check()  # code may have caught what the run was halted by
+        recorder.settle_streams(all_of_them=True)
         still_open = recorder.open_steps
         if still_open:
             raise StepsOpenError(str(self.run_id), still_open)
         missing = recorder.index.unasked()
         if missing is not None:
-            raise ReplayDivergedError(str(self.run_id), missing_step(missing))
+            raise ReplayDivergedError(str(self.run_id), missing_step(recorder.index.whole(missing)))
         if recorder.mode == "live":
             recorder.append([RunCompleted(output=self.output)])
             return
@@ -447,34 +455,32 @@ def opened(ledger: AnyLedger) -> Ledger:
     return ledger if isinstance(ledger, Ledger) else shared_ledger(ledger)
 
 
-def _append(
-    ledger: Ledger,
-    run_id: UUID,
-    epoch: int,
-    events: Sequence[Event | Entry],
-    blobs: Iterable[bytes] = (),
-) -> Sequence[Record]:
-    """Append at any version: the epoch keeps other workers out, and others may only comment."""
-    content = list(blobs)
-    entries = [
-        one if isinstance(one, Entry) else ledger.prepare(Draft(one, ledger.clock.new_id()))
-        for one in events
-    ]
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            with at_the_disk():
-                return ledger.append(
-                    run_id, entries, expected_version=ANY, epoch=epoch, blobs=content
-                ).records
-        except StoreUnavailableError:
-            # It may have been written: the same ids with the same bytes are safe to append again.
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
-
-
 def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:
     raise AssertionError("a replay writes nothing")
+
+
+def check_begun_by(run_id: UUID, found: RunStarted | None, mine: RunStarted) -> None:
+    """Refuse a run that something else began: another workflow, an agent, another input.
+
+    Args:
+        run_id: The run.
+        found: Its first event; None if that is another.
+        mine: The first event of such a run as it would be begun here.
+    """
+    if found is None:
+        raise RecoveryError(f"Run {run_id} has no beginning: its first event is another.")
+    if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+        raise RecoveryError(
+            f"Run {run_id} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
+            "another name, or what began the run.",
+            run_id=str(run_id),
+        )
+    if mine.request_type == WORKFLOW and found.request != mine.request:
+        raise RecoveryError(
+            f"Run {run_id} was begun with another input: {short_repr(found.request)}, got "
+            f"{short_repr(mine.request)}. Use another run id, or recover the run.",
+            run_id=str(run_id),
+        )
 
 
 def _beginner(started: RunStarted) -> str:

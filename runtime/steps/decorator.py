@@ -21,8 +21,9 @@ from turnledger.runtime.agent.schema.schema import decode, json_schema
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.errors import SchemaError
+from turnledger.runtime.journal.tool_scope import SCOPE
 from turnledger.runtime.steps.errors import StepDefinitionError
-from turnledger.runtime.steps.scope import SCOPE, StepScope, aperform, current_scope, perform
+from turnledger.runtime.steps.scope import StepScope, aperform, current_scope, perform
 from turnledger.runtime.steps.spec import StepSpec
 
 P = ParamSpec("P")

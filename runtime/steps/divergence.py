@@ -59,6 +59,12 @@ def missing_step(entry: StepEntry) -> Divergence:
     return _of(entry, "step removed", recorded, None, entry.call_id)
 
 
+def read_on(entry: StepEntry) -> Divergence:
+    """The code reads on in a stream that the recorded run left before its end."""
+    detail = f"the recorded run left the stream of {entry.call_id} here, and the code reads on"
+    return _of(entry, "step changed", "left before its end", "read on", detail)
+
+
 def added_step(index: StepIndex, found_id: str, found: Any) -> Divergence:
     """A run that has ended never had this step."""
     tag = RunCompleted.tag if index.completed is not None else RunFailed.tag

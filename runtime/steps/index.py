@@ -7,7 +7,7 @@ searched through, so that a step costs the same whatever came before it.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from turnledger.ledger import (
@@ -26,6 +26,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.events.types import OnInterruptName
+from turnledger.runtime.steps.request_delta import whole_request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,16 @@ class StepIndex:
                 return entry
         return None
 
+    def whole_request(self, request: Any) -> Any:
+        """A model's request, whole: it may be recorded as what differs from an earlier call."""
+        return whole_request(request, lambda call_id: self.entries[call_id].arguments)
+
+    def whole(self, entry: StepEntry) -> StepEntry:
+        """A step with its whole request."""
+        if entry.kind == "tool":
+            return entry
+        return replace(entry, arguments=self.whole_request(entry.arguments))
+
     # --- folding ---
 
     def _run_started(self, event: RunStarted, record: Record) -> None:
@@ -188,6 +199,8 @@ class StepIndex:
             entry.version, entry.tag = record.version, record.tag
             if not entry.aside:
                 self.expected.setdefault(entry.parent, deque()).append(entry)
+        # An attempt after a failure that was handed on: what came of it is open again.
+        entry.outcome = None
         entry.attempts, entry.in_doubt, entry.decision = attempt, False, None
 
     def _end(self, outcome: StepOutcome) -> None:

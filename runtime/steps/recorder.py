@@ -7,10 +7,9 @@ asynchronous driver (`runtime.steps.scope`) call the same functions, the latter 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from threading import Lock, get_ident
+from threading import Lock
 from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.errors import DecisionRequiredError
+from turnledger.runtime.journal.tool_scope import Strand, is_strand
 from turnledger.runtime.loop.perform.tool_in_doubt import INTERRUPTED
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
@@ -54,7 +54,6 @@ from turnledger.runtime.steps.spec import (
 _CAREFUL = ("", "retry", "fail", "ask")
 UNKNOWN_OUTCOME = "OutcomeUnknown"
 DECIDED_FAILED = "DecidedFailed"
-Strand: TypeAlias = tuple[int, int]
 # Performs steps; answers from the record of a run that has ended; replays.
 Mode: TypeAlias = Literal["live", "ended", "replay"]
 
@@ -65,6 +64,27 @@ class Appending(Protocol):
     def __call__(
         self, events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()
     ) -> Sequence[Record]: ...
+
+
+class OpenStream(Protocol):
+    """A step whose value is read piece by piece, by a reader that may leave before its end.
+
+    That it was left is its outcome as soon as the run goes on: before the next step begins, or
+    when the run completes. If the run ends otherwise, nothing came of it.
+    """
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its reader has left it."""
+        ...
+
+    def settle(self) -> None:
+        """Record it as far as it came."""
+        ...
+
+    def abandon(self) -> None:
+        """Leave it without an outcome."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -288,6 +308,8 @@ class StepRecorder:
         self._keyless_ids: dict[str, tuple[str, str]] = {}
         # Why the run goes no further in this process.
         self.halted: Exception | None = None
+        # Streams that are not at their end, by the ids of their steps.
+        self.streams: dict[str, OpenStream] = {}
         # For integrations: what they remember of the run in this process.
         self.memory: dict[str, Any] = {}
 
@@ -351,6 +373,7 @@ class StepRecorder:
 
     def _begin(self, reserved: Reserved, events: list[Event]) -> StepOutcome | OpenStep:
         self.check()
+        self.settle_streams()
         entry = self.index.entries.get(reserved.call_id)
         if entry is not None and entry.digest != reserved.digest:
             if entry.asked:
@@ -360,13 +383,15 @@ class StepRecorder:
                     "key.",
                 )
             found, client = self._found(reserved), reserved.spec.client
-            raise self.halt(diverging.changed_arguments(entry, found, client))
+            raise self.halt(diverging.changed_arguments(self.index.whole(entry), found, client))
         self._check_place(reserved, entry)
         if entry is None:
             return self._new(reserved, events)
         entry.asked = True
         if entry.outcome is not None:
-            return entry.outcome
+            if not (reserved.spec.again and entry.performed and entry.outcome.failed):
+                return entry.outcome
+            return self._start(reserved, entry.attempts + 1, events)
         if self.mode != "live":
             error = RecordEndedError(str(self.run_id), self.index.version, entry.call_id)
             raise self._halt_with(error)
@@ -386,8 +411,9 @@ class StepRecorder:
             raise self.halt(diverging.other_order(following, reserved.call_id))
         found = self._found(reserved)
         spec = reserved.spec
+        expected = self.index.whole(following)
         raise self.halt(
-            diverging.other_step(following, reserved.call_id, spec.name, found, spec.client)
+            diverging.other_step(expected, reserved.call_id, spec.name, found, spec.client)
         )
 
     def _new(self, reserved: Reserved, events: list[Event]) -> OpenStep:
@@ -501,6 +527,12 @@ class StepRecorder:
                 self.index.take(record)
         return records
 
+    def settle_streams(self, *, all_of_them: bool = False) -> None:
+        """Record the streams that their readers have left, or all that are not at their end."""
+        for stream in list(self.streams.values()):
+            if all_of_them or stream.is_left:
+                stream.settle()
+
     def closed(self, call_id: str) -> None:
         """A step is not under way any more."""
         with self._lock:
@@ -528,7 +560,13 @@ class StepRecorder:
 
     def _found(self, reserved: Reserved) -> Any:
         spec = reserved.spec
-        return reserved.arguments if spec.kind == "tool" else spec.request or reserved.arguments
+        if spec.kind == "tool" or spec.request is None:
+            return reserved.arguments
+        return self.index.whole_request(spec.request)
+
+    def read_on(self, call_id: str) -> Exception:
+        """The error of code that reads on in a stream that the recorded run left."""
+        return self.halt(diverging.read_on(self.index.entries[call_id]))
 
     # --- checks ---
 
@@ -576,26 +614,6 @@ def _started(reserved: Reserved, attempt: int) -> Event:
         on_interrupt=spec.on_interrupt,
         aside=reserved.aside,
     )
-
-
-def strand() -> Strand:
-    """The thread and the asyncio task that this code runs in."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
-    return get_ident(), id(task) if task is not None else 0
-
-
-def is_strand(opener: Strand | None) -> bool:
-    """Whether this code runs where its parent was opened, and not beside it.
-
-    An event loop that was started by synchronous code, with a single task, is where that code is.
-    """
-    here = strand()
-    if opener is None or here == opener:
-        return opener is not None
-    return here[0] == opener[0] and opener[1] == 0 and len(asyncio.all_tasks()) == 1
 
 
 def text_of(error: BaseException) -> str:

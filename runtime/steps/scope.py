@@ -13,15 +13,18 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
-from turnledger.ledger import Event, Ledger, Record
-from turnledger.runtime.steps.index import StepOutcome
+from turnledger.ledger import ANY, Claim, Draft, Event, Ledger, Record, StoreUnavailableError
+from turnledger.ledger.runs.append import Entry
+from turnledger.runtime.agent.run_control import at_the_disk
+from turnledger.runtime.journal.journal import ATTEMPTS, Journal
+from turnledger.runtime.journal.tool_scope import SCOPE, ToolScope, strand
+from turnledger.runtime.steps.index import StepIndex, StepOutcome
 from turnledger.runtime.steps.outcome import NO_OUTCOME, raise_outcome, raised_live
-from turnledger.runtime.steps.recorder import OpenStep, Place, StepRecorder, strand
+from turnledger.runtime.steps.recorder import OpenStep, Place, StepRecorder
 from turnledger.runtime.steps.spec import StepCodec, StepSpec
 
 T = TypeVar("T")
@@ -96,12 +99,85 @@ class StepScope:
             SCOPE.reset(token)
 
 
-SCOPE: ContextVar[StepScope | None] = ContextVar("turnledger_steps", default=None)
-
-
 def current_scope() -> StepScope | None:
     """Where steps of this code are recorded; None outside of a run."""
-    return SCOPE.get()
+    found = SCOPE.get()
+    if isinstance(found, ToolScope):
+        return _in_tool(found)
+    scope: StepScope | None = found
+    return scope
+
+
+def _in_tool(tool: ToolScope) -> StepScope:
+    """The scope of a handler: steps in it are inner steps of its call."""
+    journal = tool.journal
+    with journal.lock:
+        if journal.steps is None:
+            journal.steps = StepRecorder(
+                journal.ledger,
+                journal.run_id,
+                _index_of(journal),
+                partial(_append_beside, journal),
+                check_claim=journal.check_claim,
+            )
+        recorder: StepRecorder = journal.steps
+    return StepScope(recorder, Place(tool.call_id, tool.strand))
+
+
+def _index_of(journal: Journal) -> StepIndex:
+    index = StepIndex()
+    version = journal.committed.version
+    for record in journal.ledger.read(journal.run_id, until=version) if version else ():
+        index.take(record)
+    return index
+
+
+def _append_beside(
+    journal: Journal, events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()
+) -> Sequence[Record]:
+    """Append beside what the loop has pending; the journal folds it at once."""
+    with journal.lock:
+        records = append_claimed(journal.ledger, journal.run_id, journal.claim, events, blobs)
+        journal.refresh()
+    return records
+
+
+def append_claimed(
+    ledger: Ledger,
+    run_id: UUID,
+    claim: Claim | None,
+    events: Sequence[Event | Entry],
+    blobs: Iterable[bytes] = (),
+) -> Sequence[Record]:
+    """Append at any version: the epoch keeps other workers out, and others may only comment.
+
+    Args:
+        ledger: Where the run is.
+        run_id: The run.
+        claim: The worker's claim.
+        events: What to append.
+        blobs: Bytes that the events name.
+    """
+    content = list(blobs)
+    entries = [
+        one if isinstance(one, Entry) else ledger.prepare(Draft(one, ledger.clock.new_id()))
+        for one in events
+    ]
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with at_the_disk():
+                return ledger.append(
+                    run_id,
+                    entries,
+                    expected_version=ANY,
+                    epoch=claim.epoch if claim is not None else None,
+                    blobs=content,
+                ).records
+        except StoreUnavailableError:
+            # It may have been written: the same ids with the same bytes are safe to append again.
+            if attempt == ATTEMPTS:
+                raise
+    raise AssertionError("unreachable")
 
 
 def perform(spec: StepSpec, call: Callable[[], T], codec: StepCodec[T]) -> T:

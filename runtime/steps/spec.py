@@ -38,6 +38,8 @@ class StepSpec:
         model: Of a model's call, the model.
         client: What makes the call: a package and its version.
         request: Of a model's call, what is kept of the request.
+        again: Whether its caller tries again what failed before its eyes, in this process: one
+            more attempt of the same step. On resume and replay the last one is the outcome.
     """
 
     name: str
@@ -49,6 +51,7 @@ class StepSpec:
     model: str = ""
     client: str = ""
     request: Any = None
+    again: bool = False
 
 
 class StepCodec(Protocol[T]):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, update_wrapper
-from typing import Any, Generic, TypeAlias, TypeVar, cast, get_type_hints, overload
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, get_type_hints, overload
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -27,6 +27,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.arguments import explain_methods
 from turnledger.ledger.errors import error_message, short_repr
+from turnledger.ledger.ledger import OnDamage
 from turnledger.ledger.runs.names import NAME_TAG, run_id_for
 from turnledger.projections import state_at
 from turnledger.runtime.agent.schema.schema import decode, json_schema
@@ -34,7 +35,14 @@ from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, RecoveryError, SchemaError
 from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed
-from turnledger.runtime.steps.block import WORKFLOW, AnyLedger, RunBlock, opened
+from turnledger.runtime.steps.block import (
+    WORKFLOW,
+    AnyLedger,
+    Resuming,
+    RunBlock,
+    check_begun_by,
+    opened,
+)
 from turnledger.runtime.steps.decorator import TypedValue, value_of
 from turnledger.runtime.steps.errors import (
     RecordEndedError,
@@ -112,23 +120,23 @@ class Workflow(Generic[InputT, OutputT]):
         return await self._async(self._block(input, ledger, run_id, tags), input)
 
     def recover(
-        self, run: AnyRun, *, ledger: AnyLedger, max_attempts: int | None = None
+        self, run: AnyRun, *, ledger: AnyLedger, **options: Unpack[Resuming]
     ) -> WorkflowResult[OutputT]:
         """Run an interrupted run of this workflow to its end, with its recorded input.
 
         Args:
             run: The run, by id or name.
             ledger: Where it is recorded.
-            max_attempts: Park the run after so many attempts without progress.
+            options: As of `Resuming`: retry_in_doubt, decided_by, max_attempts.
         """
-        block, value = self._recorded(run, ledger, max_attempts=max_attempts)
+        block, value = self._recorded(run, ledger, **options)
         return self._sync(block, value)
 
     async def arecover(
-        self, run: AnyRun, *, ledger: AnyLedger, max_attempts: int | None = None
+        self, run: AnyRun, *, ledger: AnyLedger, **options: Unpack[Resuming]
     ) -> WorkflowResult[OutputT]:
         """`recover` for an event loop; arguments as there."""
-        block, value = self._recorded(run, ledger, max_attempts=max_attempts)
+        block, value = self._recorded(run, ledger, **options)
         return await self._async(block, value)
 
     # --- looking back ---
@@ -153,18 +161,34 @@ class Workflow(Generic[InputT, OutputT]):
         state = state_at(book, block.run_id, version or None)
         return Replayed(block.run_id, "execute", state.version, state, divergence, 1)
 
-    def list_recoverable(self, *, ledger: AnyLedger) -> Sequence[RunInfo]:
-        """The interrupted runs of this workflow that no worker has claimed, oldest first."""
+    def list_recoverable(
+        self, *, ledger: AnyLedger, on_damage: OnDamage | None = None
+    ) -> Sequence[RunInfo]:
+        """The interrupted runs of this workflow that no worker has claimed, oldest first.
+
+        Args:
+            ledger: Where its runs are.
+            on_damage: Called with the id and the error of each damaged run, which is left out.
+        """
         book = opened(ledger)
         found = [
             info
             for status in ("running", "failed")
-            for info in book.runs(status=status, agent=self.name)
+            for info in book.runs(status=status, agent=self.name, on_damage=on_damage)
             if book.worker_of(info.run_id) is None
         ]
         return sorted(found, key=lambda info: (info.started_at, info.run_id))
 
     # --- inside ---
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether its input is text, and not JSON of another type."""
+        return self._input is str
+
+    def input_from(self, data: Any) -> Any:
+        """The input that JSON data stands for; DataDecodeError if it is none."""
+        return data if self._input is Any else decode(self._input, data)
 
     def _block(
         self,
@@ -175,7 +199,7 @@ class Workflow(Generic[InputT, OutputT]):
     ) -> RunBlock:
         try:
             request = to_plain(value)
-            decode(self._input, request) if self._input is not Any else None
+            self.input_from(request)
         except (DataEncodeError, DataDecodeError) as error:
             raise InvalidInputError(
                 f"Invalid input {short_repr(value)} for workflow {self.name!r}: {error}."
@@ -197,27 +221,20 @@ class Workflow(Generic[InputT, OutputT]):
         ledger: AnyLedger,
         *,
         replay: bool = False,
-        max_attempts: int | None = None,
+        **options: Unpack[Resuming],
     ) -> tuple[RunBlock, Any]:
         run_id = run.run_id if isinstance(run, WorkflowResult) else run_id_for(str(run))
         book = opened(ledger)
-        started = request_event(book, run_id)
-        if started is None or started.request_type != WORKFLOW:
-            raise RecoveryError(
-                f"Run {run_id} was not begun by a workflow; this is the workflow {self.name!r}.",
-                run_id=str(run_id),
-            )
-        mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=started.request)
-        block = RunBlock(
-            partial(opened, book), run_id, mine, replay=replay, max_attempts=max_attempts
-        )
-        return block, self._input_from(started.request, run_id)
+        found = request_event(book, run_id)  # a fork's is that of the run it was made from
+        request = found.request if found is not None else None
+        mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=request)
+        check_begun_by(run_id, found, mine)
+        block = RunBlock(partial(opened, book), run_id, mine, replay=replay, **options)
+        return block, self._input_of(request, run_id)
 
-    def _input_from(self, request: Any, run_id: UUID) -> Any:
-        if self._input is Any:
-            return request
+    def _input_of(self, request: Any, run_id: UUID) -> Any:
         try:
-            return decode(self._input, request)
+            return self.input_from(request)
         except DataDecodeError as error:
             raise RecoveryError(
                 f"The recorded input of run {run_id} is not one of workflow {self.name!r} any "

@@ -3,6 +3,7 @@ from turnledger.adapters import AnthropicAdapter as AnthropicAdapter
 from turnledger.adapters import GeminiAdapter as GeminiAdapter
 from turnledger.adapters import LiteLLMAdapter as LiteLLMAdapter
 from turnledger.adapters import OpenAIAdapter as OpenAIAdapter
+from turnledger.adapters import wrap as wrap
 from turnledger.ledger import ANY as ANY
 from turnledger.ledger import NEW as NEW
 from turnledger.ledger import AsyncLedger as AsyncLedger

@@ -74,7 +74,7 @@ def draft(event: Event | None = None) -> Draft:
 def one_of_each() -> list[Event]:
     """Every kind of event but RunStarted (only ever first) and RunClaimed (made by `claim`).
 
-    Two of them name the blob PICTURE.
+    Some are of steps, which no message asked for. Four of them name the blob PICTURE.
     """
     return [
         RunResumed(attempt=2, from_version=1),
@@ -107,6 +107,34 @@ def one_of_each() -> list[Event]:
             usage=TokenUsage(input_tokens=10, output_tokens=5),
             provider_data={"id": "x"},
         ),
+        ModelCalled(
+            evaluation_id="",
+            turn=0,
+            request_digest="r2",
+            call_id="outer#1/ask:k",
+            parent="outer#1",
+            name="openai.chat.completions",
+            request={"messages": []},
+            client="openai 3",
+            on_interrupt="retry",
+        ),
+        ModelReplied(
+            evaluation_id="",
+            turn=0,
+            usage=TokenUsage(input_tokens=1, estimated=True),
+            call_id="outer#1/ask:k",
+            value={"status": 200, "body": blob_name(PICTURE)},
+            blobs=(blob_name(PICTURE),),
+        ),
+        ModelCallFailed(
+            evaluation_id="",
+            turn=0,
+            error_type="RateLimitError",
+            error_message="slow down",
+            call_id="ask#2",
+            final=True,
+            value={"status": 429},
+        ),
         ModelCallFailed(
             evaluation_id="e1", turn=2, error_type="Timeout", error_message="slow", status=504
         ),
@@ -122,6 +150,18 @@ def one_of_each() -> list[Event]:
             error_type="ValueError",
             error_message="bad",
             retryable=False,
+        ),
+        ToolCallStarted(
+            evaluation_id="",
+            call_id="outer#1/pay:k",
+            name="pay",
+            on_interrupt="ask",
+            parent="outer#1",
+            digest="d",
+            arguments='{"euros":5}',
+        ),
+        ToolCallCompleted(
+            evaluation_id="", call_id="outer#1/pay:k", name="pay", unrecordable="a generator"
         ),
         ToolCallInDoubt(evaluation_id="e1", call_id="c3", name="pay", reason="crash"),
         RunWaiting(reason="a call is in doubt", call_ids=("c3",)),
@@ -143,7 +183,11 @@ def one_of_each() -> list[Event]:
         CheckpointCleared(reason="done"),
         EvaluationSuperseded(evaluation_id="e1", reason="expanded", overrides={"a": "full"}),
         EvaluationFinished(evaluation_id="e1", message_id=SOME_ID, output={"answer": 42}),
-        CustomEvent(kind="acme.invoice_sent", data={"total": "12.50"}),
+        CustomEvent(
+            kind="acme.invoice_sent",
+            data={"total": "12.50", "scan": blob_name(PICTURE)},
+            blobs=(blob_name(PICTURE),),
+        ),
         RunFailed(error_type="ValueError", error_message="bad"),
         RunParked(reason="too often", attempts=3),
         RunAbandoned(reason="nobody cares"),

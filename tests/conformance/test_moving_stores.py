@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.conformance.samples import PICTURE, message, note, notes, one_of_each, started
 from tests.matrices import further
 from tests.postgres import new_database, new_schema
-from tests.unit.ledger.strategies import events
+from tests.unit.ledger.strategies import BLOBS, events
 from turnledger.ledger import (
     NEW,
     CustomEvent,
@@ -199,11 +199,11 @@ def build(ledger: Ledger, plan: list[tuple[str, int, Any]]) -> list[UUID]:
         if step == "begin" or not runs:
             content: list[Event] = what if isinstance(what, list) else [note()]
             runs.append(new_run_id())
-            ledger.append(runs[-1], content, NEW)
+            ledger.append(runs[-1], content, NEW, blobs=BLOBS)
             continue
         run = runs[number % len(runs)]
         if step == "append":
-            ledger.append(run, what, ledger.head(run))
+            ledger.append(run, what, ledger.head(run), blobs=BLOBS)
         elif step == "keep":
             kept = ResourceSnapshotted(resource="disk", files={"f": blob_name(what)})
             ledger.append(run, kept, ledger.head(run), blobs=[what])

@@ -11,6 +11,14 @@ from typing import Any
 from tests.servers.anthropic_rules import signature
 
 HELLO = {"role": "user", "content": "Hello"}
+CITED = {
+    "type": "char_location",
+    "cited_text": "a",
+    "document_index": 0,
+    "document_title": None,
+    "start_char_index": 0,
+    "end_char_index": 1,
+}
 LEAST = {"model": "claude-opus-4-5", "max_tokens": 100, "messages": [HELLO]}
 TOOL = {
     "name": "look",
@@ -61,12 +69,12 @@ def image(**source: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
-    "model: ": [{"model": None}],
+    "model: Input should be": [{"model": None}],
     "messages: at least one message is required": [{"messages": []}],
     "max_tokens: Input should be a valid integer": [{"max_tokens": "9"}],
     "max_tokens: Input should be greater": [{"max_tokens": 0}],
     "response_format: Extra inputs are not permitted": [{"response_format": {}}],
-    "messages.0.content.0.text.name: Extra inputs are not permitted": [said(user(text(name="x")))],
+    "messages.0.content.0.name: Extra inputs are not permitted": [said(user(text(name="x")))],
     "messages.0.name: Extra inputs are not permitted": [said({**HELLO, "name": "x"})],
     "temperature: Extra inputs are not permitted": [{"temperature": 1.0}],
     'messages: Unexpected role "system"': [said({"role": "system", "content": "Be kind"}, HELLO)],
@@ -75,7 +83,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     'roles must alternate between "user" and "assistant"': [said(HELLO, HELLO)],
     "messages.0: user messages must have non-empty content": [said(user())],
     "messages.1: all messages must have non-empty content": [said(HELLO, assistant(), HELLO)],
-    "messages.1.content: Input should be a valid list": [
+    "messages.1.content: Input should be a valid string": [
         said(HELLO, {"role": "assistant", "content": None}, HELLO)
     ],
     "messages: text content blocks must be non-empty": [said(user(text("")))],
@@ -129,11 +137,11 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
         )
     ],
     "`thinking` blocks can only be in `assistant`": [said(user(thought()))],
-    "`citations` are not permitted": [said(user(text(citations=[{"type": "char_location"}])))],
-    "messages.1.content.0.tool_use.input: Input should be a valid dictionary": [
+    "`citations` are not permitted": [said(user(text(citations=[CITED])))],
+    "messages.1.content.0.input: Input should be an object": [
         said(HELLO, assistant(use(input="{}")), user(result()))
     ],
-    "image.source.base64.media_type: Input should be 'image/jpeg'": [
+    "messages.0.content.0.source.media_type: Input should be 'image/jpeg'": [
         image(type="base64", media_type="image/bmp", data=PNG)
     ],
     "image.source.base64.data: invalid base64 data": [
@@ -150,8 +158,9 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
             )
         )
     ],
-    "Input tag 'audio'": [said(user({"type": "audio", "source": {}}))],
-    "Input tag 'video'": [said(user({"type": "video", "source": {}}))],
+    "messages.0.content.0.type: Input should be 'text', 'image', 'document'": [
+        said(user({"type": "audio", "source": {}}))
+    ],
     "system: text content blocks must be non-empty": [{"system": ""}],
     "system.0.type: Input should be 'text'": [{"system": [{"type": "image", "source": {}}]}],
     "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'": [
@@ -161,7 +170,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "tools.0.custom.input_schema.type: Input should be 'object'": [
         {"tools": [{"name": "look", "input_schema": {"type": "string"}}]}
     ],
-    "tools.0.custom.input_schema: Field required": [
+    "tools.0.input_schema: Field required": [
         {"tools": [{"name": "look", "parameters": {"type": "object"}}]}
     ],
     "does not support oneOf, allOf, or anyOf at the top level": [
@@ -175,7 +184,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Tool 'hear' not found in provided tools": [
         {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "hear"}}
     ],
-    "tool_choice.tool.name: Field required": [{"tools": [TOOL], "tool_choice": {"type": "tool"}}],
+    "tool_choice.name: Field required": [{"tools": [TOOL], "tool_choice": {"type": "tool"}}],
     "Thinking may not be enabled when tool_choice forces tool use.": [
         {"tools": [TOOL], "tool_choice": {"type": "any"}, "thinking": THINKING, "max_tokens": 2048}
     ],
@@ -194,7 +203,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Invalid `signature` in `thinking` block": [
         said(HELLO, assistant(thought(signed="x"), text()), HELLO)
     ],
-    "messages.1.content.0.thinking.signature: Field required": [
+    "messages.1.content.0.signature: Field required": [
         said(HELLO, assistant({"type": "thinking", "thinking": "Hm"}, text()), HELLO)
     ],
     "The final block in an assistant message cannot be `thinking`.": [

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from tests.servers.anthropic_rules import NEW, breakpoints, check_rules, refuse, signature
 from tests.servers.anthropic_shapes import shaped
+from tests.servers.sdk_types import violation_of
 from tests.servers.serving import Answer, Asked, Call, Refused, Wire
 
 OLD = "2023-06-01"
@@ -60,8 +61,8 @@ class AnthropicMessages(Wire):
                     'Unexpected role "system". The Messages API accepts a top-level `system` '
                     'parameter, not "system" as an input message role.',
                 )
-        if version == NEW and (removed := [name for name in SAMPLING if name in body]):
-            refuse(removed[0], "Extra inputs are not permitted")
+        sampling = SAMPLING if version == OLD else ()
+        _check_types({name: value for name, value in body.items() if name not in sampling})
         check_rules(shaped(body), version)
         if (found := breakpoints(body)) > 4:
             raise Refused(
@@ -109,6 +110,14 @@ class AnthropicMessages(Wire):
             "request_id": _made_up("req", status, message),
             **more,
         }
+
+
+def _check_types(body: dict[str, Any]) -> None:
+    """Refused, in Anthropic's words, where the SDK's types for a request refuse it."""
+    found = violation_of("anthropic", body)
+    if found is not None:
+        what = f"Input should be {found.expected}" if found.kind == "value" else found.expected
+        refuse(".".join(map(str, found.path)), what)
 
 
 # --- what an answer looks like ------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""What a request to Anthropic's Messages API may hold: its fields, their types and their values.
+"""What a request to Anthropic's Messages API may hold that the SDK's types do not say.
 
-What its parts may be to each other is not here but in `anthropic_rules`.
+Only what has a limit, or is looked at by `anthropic_rules`, is told here: of a request whose types
+are right. What its parts may be to each other is in `anthropic_rules`.
 """
 
 from __future__ import annotations
@@ -45,21 +46,11 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
 
 
 class Shape(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class CacheControl(Shape):
-    type: Literal["ephemeral"]
-    ttl: Literal["5m", "1h"] = "5m"
-
-
-class Cacheable(Shape):
-    cache_control: CacheControl | None = None
+    model_config = ConfigDict(extra="ignore")
 
 
 class Base64Source(Shape):
     type: Literal["base64"]
-    media_type: str
     data: str
 
     @field_validator("data")
@@ -74,17 +65,8 @@ class Base64Source(Shape):
         return data
 
 
-class Base64Image(Base64Source):
-    media_type: Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
-
-
-class Base64Pdf(Base64Source):
-    media_type: Literal["application/pdf"]
-
-
 class PlainText(Shape):
     type: Literal["text"]
-    media_type: Literal["text/plain"]
     data: Annotated[str, Field(min_length=1)]
 
 
@@ -100,50 +82,35 @@ class Url(Shape):
         return url
 
 
-class Text(Cacheable):
+class Text(Shape):
     type: Literal["text"]
     text: str
     citations: list[dict[str, Any]] | None = None
 
 
-class Image(Cacheable):
+class Image(Shape):
     type: Literal["image"]
-    source: Annotated[Base64Image | Url, Field(discriminator="type")]
+    source: Annotated[Base64Source | Url, Field(discriminator="type")]
 
 
-class Citations(Shape):
-    enabled: bool
-
-
-class Document(Cacheable):
+class Document(Shape):
     type: Literal["document"]
-    source: Annotated[Base64Pdf | PlainText | Url, Field(discriminator="type")]
-    title: str | None = None
-    context: str | None = None
-    citations: Citations | None = None
+    source: Annotated[Base64Source | PlainText | Url, Field(discriminator="type")]
 
 
-class Caller(Shape):
-    type: Literal["direct"]
-
-
-class ToolUse(Cacheable):
+class ToolUse(Shape):
     type: Literal["tool_use"]
     id: Id
     name: Name
-    input: dict[str, Any]
-    caller: Caller | None = None
-    toolset_name: None = None
 
 
-class ToolResult(Cacheable):
+class ToolResult(Shape):
     type: Literal["tool_result"]
     tool_use_id: Id
     content: Annotated[
         list[Annotated[Text | Image | Document, Field(discriminator="type")]],
         BeforeValidator(_as_result),
     ] = []
-    is_error: bool = False
 
 
 class Thinking(Shape):
@@ -169,10 +136,9 @@ class Message(Shape):
 
 
 class InputSchema(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow")
     type: Literal["object"]
     properties: dict[str, Any] | None = None
-    required: list[str] | None = None
 
     @field_validator("properties")
     @classmethod
@@ -183,32 +149,24 @@ class InputSchema(BaseModel):
         return properties
 
 
-class Tool(Cacheable):
+class Tool(Shape):
     type: Literal["custom"] | None = None
     name: Name
-    description: str = ""
     input_schema: InputSchema
     strict: bool = False
-    defer_loading: bool = False
-    eager_input_streaming: bool | None = None
-    input_examples: list[dict[str, Any]] = []
-    allowed_callers: list[Literal["direct"]] = ["direct"]
 
 
 class Auto(Shape):
     type: Literal["auto"]
-    disable_parallel_tool_use: bool = False
 
 
 class AnyTool(Shape):
     type: Literal["any"]
-    disable_parallel_tool_use: bool = False
 
 
 class OneTool(Shape):
     type: Literal["tool"]
     name: str
-    disable_parallel_tool_use: bool = False
 
 
 class NoTool(Shape):
@@ -218,12 +176,10 @@ class NoTool(Shape):
 class Enabled(Shape):
     type: Literal["enabled"]
     budget_tokens: Annotated[int, Field(ge=1024)]
-    display: Literal["summarized", "omitted"] | None = None
 
 
 class Adaptive(Shape):
     type: Literal["adaptive"]
-    display: Literal["summarized", "omitted"] | None = None
 
 
 class Disabled(Shape):
@@ -236,27 +192,19 @@ class JsonFormat(Shape):
 
 
 class OutputConfig(Shape):
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: JsonFormat | None = None
 
 
-class Metadata(Shape):
-    user_id: str | None = None
-
-
-class Request(Cacheable):
+class Request(Shape):
     model: Annotated[str, Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)]
     messages: list[Message]
     system: Annotated[list[Text], BeforeValidator(_as_blocks)] = []
-    metadata: Metadata | None = None
     stop_sequences: list[str] = []
-    stream: bool = False
-    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
-    service_tier: Literal["auto", "standard_only"] = "auto"
-    inference_geo: str | None = None
+    # Of the older version alone: the SDK's types no longer know these.
+    temperature: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1, strict=True)] | None = None
+    top_k: Annotated[int, Field(ge=0, strict=True)] | None = None
     output_config: OutputConfig | None = None
     thinking: Annotated[Enabled | Adaptive | Disabled, Field(discriminator="type")] | None = None
     tool_choice: (

@@ -56,7 +56,7 @@ class GeminiContents(Wire):
             )
         if self.streams(path, {}) and query.get("alt") != ["sse"]:
             raise Refused(400, "This server streams with alt=sse only.")
-        check_rules(shaped({} if body is None else body, asked["version"]), asked["model"])
+        check_rules(shaped({} if body is None else body), asked["model"])
 
     def streams(self, path: str, body: dict[str, Any]) -> bool:
         return urlsplit(path).path.endswith(":streamGenerateContent")

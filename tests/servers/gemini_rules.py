@@ -13,10 +13,20 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from tests.servers.gemini_shapes import PART_DATA, decoded
+from tests.servers.gemini_shapes import decoded
 from tests.servers.serving import Refused
 
 REQUEST = "GenerateContentRequest"
+# Of these a part has one.
+PART_DATA = (
+    "text",
+    "inline_data",
+    "function_call",
+    "function_response",
+    "file_data",
+    "executable_code",
+    "code_execution_result",
+)
 # What the documentation lets a client send where it has no signature of the model's.
 NO_SIGNATURE = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 MIME_TYPES = (
@@ -75,6 +85,10 @@ def _part(part: dict[str, Any], where: str, role: str) -> None:
     kinds = set(PART_DATA) & part.keys()
     if not kinds or (part.get("text") == "" and "thought_signature" not in part):
         refuse(f"{where}.data", "required oneof field 'data' must have one initialized field")
+    if len(kinds) > 1:
+        raise Refused(
+            400, f"Invalid value at '{where}' (oneof), oneof field 'data' is already set."
+        )
     (kind,) = kinds
     wanted = {"function_call": "model", "function_response": "user"}.get(kind, role)
     if role != wanted:
@@ -238,6 +252,8 @@ def _declared(function: dict[str, Any], where: str) -> None:
 
 def _schema(schema: dict[str, Any], where: str) -> None:
     kind, properties = schema.get("type"), schema.get("properties") or {}
+    if "additional_properties" in schema:
+        refuse(f"{where}.additional_properties", "not supported by the Gemini Developer API.")
     if kind is None and "any_of" not in schema:
         refuse(f"{where}.type", "must be specified.")
     if kind == "OBJECT" and not properties:

@@ -51,8 +51,16 @@ def thought(given: str = "rs_1", **more: Any) -> dict[str, Any]:
 
 
 def told(text: str = "fine", **more: Any) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "role": "assistant", "content": content, **more}
+    """What the model said: plain, or with an id as what is stored."""
+    said = {"type": "message", "role": "assistant", "content": text, **more}
+    if "id" in more:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        said |= {"content": content, "status": "completed"}
+    return said
+
+
+def image(url: Any) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def formatted(schema: Any, name: str = "report") -> dict[str, Any]:
@@ -79,24 +87,24 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Invalid type for 'input[0]': expected an object, but got a string instead.": [
         {"model": "m", "input": ["hello"]}
     ],
-    "Invalid value: 'note'. Supported values are: 'message', 'function_call'": [
+    "Invalid value: 'note'. Supported values are: 'message', ": [
         asks({"type": "note", "text": "a"})
     ],
     "Unknown parameter: 'input[1].parsed_arguments'.": [
         asks(SAID, called("a", parsed_arguments={}), result("a"))
     ],
     "Unknown parameter: 'input[0].tool_calls'.": [asks({**SAID, "tool_calls": []})],
-    "Invalid value: 'tool'. Supported values are: 'assistant', 'system', 'developer', and": [
+    "Invalid value: 'tool'. Supported values are: 'user', 'assistant', 'system' or 'developer'": [
         asks({"role": "tool", "content": "a"})
     ],
     "Missing required parameter: 'input[0].content'.": [asks({"role": "user"})],
-    "expected one of an array of objects or string, but got null instead.": [
+    "Invalid type for 'input[0].content': expected a string, but got null instead.": [
         asks({"role": "assistant", "content": None})
     ],
-    "Invalid value: 'text'. Supported values are: 'input_text', 'input_image', 'output_text'": [
+    "Invalid value: 'text'. Supported values are: 'input_text', 'input_image', 'input_file'": [
         heard({"type": "text", "text": "a"})
     ],
-    "Supported values are: 'input_text', 'input_image', and 'input_file'.": [
+    "Invalid value: 'output_text'. Supported values are: 'input_text', 'input_image'": [
         heard({"type": "output_text", "text": "a"})
     ],
     "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.": [
@@ -106,16 +114,22 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
         heard({"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "wav"}})
     ],
     "Invalid type for 'input[0].content[0].image_url': expected a string, but got an object": [
-        heard({"type": "input_image", "image_url": {"url": PNG}})
+        heard(image({"url": PNG}))
     ],
-    "Missing required parameter: 'input[0].content[0].image_url'.": [
-        heard({"type": "input_image"})
+    "Missing required parameter: 'input[0].content[0].detail'.": [
+        heard({"type": "input_image", "image_url": PNG})
     ],
-    "but got unsupported MIME type 'application/pdf'.": [
-        heard({"type": "input_image", "image_url": PDF})
+    "Missing required parameter: 'input[1].content[0].annotations'.": [
+        asks(
+            SAID,
+            {**told(id="msg_1"), "content": [{"type": "output_text", "text": "a"}]},
+            SAID,
+        )
     ],
+    "Missing required parameter: 'input[0].content[0].image_url'.": [heard(image(None))],
+    "but got unsupported MIME type 'application/pdf'.": [heard(image(PDF))],
     "Invalid 'input[0].content[0].image_url'. Expected a base64-encoded data URL with an image": [
-        heard({"type": "input_image", "image_url": "data:image/png;base64,a"})
+        heard(image("data:image/png;base64,a"))
     ],
     "Missing required parameter: 'input[0].content[0].filename'.": [
         heard({"type": "input_file", "file_data": PDF})
@@ -158,7 +172,9 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Missing required parameter: 'input[1].name'.": [
         asks(SAID, without(called("a"), "name"), result("a"))
     ],
-    "Invalid type for 'input[2].output'": [asks(SAID, called("a"), result("a", {"sky": "blue"}))],
+    "Missing required parameter: 'input[2].output.type'.": [
+        asks(SAID, called("a"), result("a", {"sky": "blue"}))
+    ],
     "Missing required parameter: 'input[2].output'.": [
         asks(SAID, called("a"), without(result("a"), "output"))
     ],
@@ -196,6 +212,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Invalid schema for function 'weather': schema must be a JSON Schema of 'type: \"object\"'": [
         asks(tools=[{**TOOL, "parameters": {"type": "array", "items": {}}}])
     ],
+    "Missing required parameter: 'tools[0].strict'.": [asks(tools=[without(TOOL, "strict")])],
     "In context=(), 'additionalProperties' is required to be supplied and to be false.": [
         asks(tools=[{**TOOL, "parameters": without(SCHEMA, "additionalProperties")}])
     ],
@@ -243,8 +260,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         {"role": "developer", "content": [{"type": "input_text", "text": "be kind"}]},
         SAID,
         {"role": "assistant", "content": "hm"},
-        told(id="msg_1", status="completed"),
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+        told(id="msg_1"),
+        {**told(id="msg_2"), "content": [{"type": "refusal", "refusal": "no"}]},
         SAID,
     ),
     "every part": heard(
@@ -276,8 +293,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         tool_choice={"type": "function", "name": "now"},
         parallel_tool_calls=False,
     ),
-    "a tool that says nothing of strict": asks(
-        tools=[without({**TOOL, "parameters": without(SCHEMA, "required")}, "strict")]
+    "a tool that is not strict": asks(
+        tools=[{**TOOL, "parameters": without(SCHEMA, "required"), "strict": None}]
     ),
     "no tools": asks(tools=[], tool_choice="auto", parallel_tool_calls=True),
     "a tool of OpenAI": asks(tools=[{"type": "web_search"}]),

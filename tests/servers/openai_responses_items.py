@@ -10,29 +10,18 @@ import re
 from typing import Any
 
 from tests.servers.openai_shared import (
-    Check,
-    anything,
     array,
     check_data_url,
-    check_fields,
     check_image_url,
-    fields,
-    function_name,
-    mapping,
-    nullable,
-    one_of,
+    limits,
     refuse,
-    refuse_type,
+    refuse_missing,
     refuse_value,
     string,
-    text,
 )
 from tests.servers.serving import Refused
 
-ITEMS = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
-PARTS = ("input_text", "input_image", "output_text", "refusal", "input_file", "summary_text")
 SAID = ("output_text", "refusal")
-HEARD = ("input_text", "input_image", "input_file")
 # What the model itself wrote: a run of these items is one turn.
 WRITTEN = ("reasoning", "function_call")
 DOCUMENTS = re.compile(
@@ -41,10 +30,12 @@ DOCUMENTS = re.compile(
 )
 DOCUMENT = "a document MIME type (e.g. 'data:application/pdf;base64,SGVsbG8sIFdvcmxkIQ==')"
 SEAL = "gAAAAAB"
-
-status = nullable(one_of("in_progress", "completed", "incomplete"))
-call_id_given = string(least=1, most=64)
-summarised = fields({"type": one_of("summary_text"), "text": text}, "type", "text")
+BEGINS = {
+    "message": "msg_",
+    "function_call": "fc_",
+    "function_call_output": "fc",
+    "reasoning": "rs_",
+}
 
 
 # --- ids of items ---------------------------------------------------------------------
@@ -79,71 +70,31 @@ def is_written(item: dict[str, Any]) -> bool:
     return kind in WRITTEN or (kind == "message" and item.get("role") == "assistant")
 
 
-def check_input(value: Any, path: str) -> None:
-    if isinstance(value, str):
-        return
-    if not isinstance(value, list):
-        refuse_type(value, path, "one of a string or array of input items")
-    array(_item)(value, path)
-
-
-def _item(value: Any, path: str) -> None:
-    mapping(value, path)
-    kind = value.get("type", "message")
-    one_of(*ITEMS)(kind, f"{path}.type")
+def item_limits(value: dict[str, Any], path: str) -> None:
+    """Refused if an item, whose type is right, is one that OpenAI does not take."""
+    kind = kind_of_item(value)
     if kind == "item_reference":
         raise Refused(404, f"Item with id '{value.get('id')}' not found.", param="input")
-    if kind == "message":
-        _message(value, path)
-        return
-    known, required = ITEM_FIELDS[kind]
-    check_fields(value, path, known, required)
+    limits(
+        id=string(least=1, most=64, begins=BEGINS.get(kind, "")),
+        call_id=string(least=1, most=64),
+        name=string(least=1, most=64, pattern="[a-zA-Z0-9_-]+"),
+        content=array(_said if value.get("role") == "assistant" else _heard),
+        output=array(_heard),
+    )(value, path)
 
 
-def _message(value: Any, path: str) -> None:
-    if "role" in value:
-        one_of("assistant", "system", "developer", "user")(value["role"], f"{path}.role")
-    written = value.get("role") == "assistant"
-    known = {
-        "type": text,
-        "role": text,
-        "content": _content(SAID if written else HEARD),
-        "status": status,
-        "id": string(least=1, most=64, begins="msg_"),
-    }
-    if written:
-        known["phase"] = nullable(one_of("commentary", "final_answer"))
-    check_fields(value, path, known, ("role", "content"))
+def _said(value: dict[str, Any], path: str) -> None:
+    # The type of a message that nobody stored takes these from every role.
+    if value["type"] not in SAID:
+        refuse_value(value["type"], path, "'output_text' and 'refusal'")
 
 
-def _content(allowed: tuple[str, ...]) -> Check:
-    def check(value: Any, path: str) -> None:
-        if isinstance(value, str):
-            return
-        if not isinstance(value, list):
-            refuse_type(value, path, "one of an array of objects or string")
-        array(_part(allowed))(value, path)
-
-    return check
-
-
-def _part(allowed: tuple[str, ...]) -> Check:
-    def check(value: Any, path: str) -> None:
-        mapping(value, path)
-        kind = value.get("type")
-        if kind is None:
-            where = f"{path}.type"
-            refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
-        if kind not in allowed:
-            refuse_value(kind, path, allowed if kind in PARTS else PARTS)
-        known, required = PART_FIELDS[kind]
-        check_fields(value, path, {"type": text, **known}, required)
-        if kind == "input_image":
-            _image(value, path)
-        if kind == "input_file":
-            _file(value, path)
-
-    return check
+def _heard(value: dict[str, Any], path: str) -> None:
+    if value["type"] == "input_image":
+        _image(value, path)
+    if value["type"] == "input_file":
+        _file(value, path)
 
 
 def _image(value: dict[str, Any], path: str) -> None:
@@ -152,14 +103,14 @@ def _image(value: dict[str, Any], path: str) -> None:
     if url is not None:
         check_image_url(url, f"Invalid '{where}'.", where)
     elif value.get("file_id") is None:
-        refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
+        refuse_missing(where)
 
 
 def _file(value: dict[str, Any], path: str) -> None:
     given = [name for name in ("file_id", "file_data", "file_url") if value.get(name) is not None]
     if not given:
         where = f"{path}.file_id"
-        refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
+        refuse_missing(where)
     if len(given) > 1:
         refuse(
             f"Mutually exclusive parameters: '{path}'. Ensure you are only providing one of: "
@@ -177,83 +128,12 @@ def _file(value: dict[str, Any], path: str) -> None:
     if given == ["file_data"]:
         if not value.get("filename"):
             where = f"{path}.filename"
-            refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
+            refuse_missing(where)
         where = f"{path}.file_data"
         allows = DOCUMENTS.fullmatch
         check_data_url(
             value["file_data"], f"Invalid '{where}'.", where, DOCUMENT, lambda v: bool(allows(v))
         )
-
-
-PART_FIELDS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
-    "input_text": ({"text": text, "prompt_cache_breakpoint": anything}, ("text",)),
-    "input_image": (
-        {
-            "image_url": nullable(text),
-            "file_id": nullable(text),
-            "detail": one_of("low", "high", "auto", "original"),
-            "prompt_cache_breakpoint": anything,
-        },
-        (),
-    ),
-    "input_file": (
-        {
-            "file_data": text,
-            "file_id": nullable(text),
-            "file_url": text,
-            "filename": text,
-            "detail": one_of("auto", "low", "high"),
-            "prompt_cache_breakpoint": anything,
-        },
-        (),
-    ),
-    "output_text": (
-        {"text": text, "annotations": array(mapping), "logprobs": nullable(array(mapping))},
-        ("text",),
-    ),
-    "refusal": ({"refusal": text}, ("refusal",)),
-}
-ITEM_FIELDS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
-    "function_call": (
-        {
-            "type": text,
-            "id": string(least=1, most=64, begins="fc_"),
-            "call_id": call_id_given,
-            "name": function_name,
-            "arguments": text,
-            "status": status,
-            "caller": anything,
-            "namespace": anything,
-        },
-        ("call_id", "name", "arguments"),
-    ),
-    "function_call_output": (
-        {
-            "type": text,
-            "id": nullable(string(least=1, most=64, begins="fc")),
-            "call_id": call_id_given,
-            "output": _content(HEARD),
-            "status": status,
-            "caller": anything,
-            "name": anything,
-            "namespace": anything,
-        },
-        ("call_id", "output"),
-    ),
-    "reasoning": (
-        {
-            "type": text,
-            "id": string(least=1, most=64, begins="rs_"),
-            "summary": array(
-                fields({"type": one_of("summary_text"), "text": text}, "type", "text")
-            ),
-            "content": nullable(array(mapping)),
-            "encrypted_content": nullable(text),
-            "status": status,
-        },
-        ("id", "summary"),
-    ),
-}
 
 
 # --- how the items go together --------------------------------------------------------

@@ -8,43 +8,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.servers.openai_responses_items import check_input, check_items
+from tests.servers.openai_responses_items import check_items, item_limits
 from tests.servers.openai_schemas import check_format, check_parameters
 from tests.servers.openai_shared import (
-    Check,
-    anything,
     array,
-    boolean,
-    check_fields,
     check_metadata,
-    fields,
+    check_types,
     function_name,
     integer,
-    mapping,
-    nullable,
+    limits,
     number,
-    one_of,
     refuse,
-    refuse_type,
+    refuse_missing,
     string,
-    text,
 )
 from tests.servers.serving import Refused
 
-HOSTED = (
-    "apply_patch",
-    "code_interpreter",
-    "computer",
-    "computer_use_preview",
-    "file_search",
-    "image_generation",
-    "local_shell",
-    "mcp",
-    "shell",
-    "tool_search",
-    "web_search",
-    "web_search_preview",
-)
 MOVED = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
@@ -58,7 +37,7 @@ MOVED = {
 
 
 def check_body(body: dict[str, Any]) -> None:
-    """Refused if OpenAI would refuse it: first the fields, then how they go together."""
+    """Refused if OpenAI would refuse it: its types, its limits, then how it goes together."""
     for old, new in MOVED.items():
         if old in body:
             refuse(
@@ -67,7 +46,10 @@ def check_body(body: dict[str, Any]) -> None:
                 old,
                 "unsupported_parameter",
             )
-    check_fields(body, "", FIELDS, ("model",))
+    if "model" not in body:
+        refuse_missing("model")
+    check_types("responses", body)
+    LIMITS(body, "")
     _check_stored(body)
     if body.get("input") in (None, []):
         refuse(
@@ -124,132 +106,31 @@ def _check_together(body: dict[str, Any]) -> None:
 # --- tools and formats ----------------------------------------------------------------
 
 
-def _tool(value: Any, path: str) -> None:
-    mapping(value, path)
-    if "type" not in value:
-        where = f"{path}.type"
-        refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
-    kind = value["type"]
-    one_of("function", "custom", *HOSTED)(kind, f"{path}.type")
-    if kind in HOSTED:
-        return
-    known: dict[str, Check] = {"type": text, "name": function_name, "description": nullable(text)}
-    if kind == "function":
-        known |= {
-            "parameters": nullable(mapping),
-            "strict": nullable(boolean),
-            "allowed_callers": anything,
-            "defer_loading": boolean,
-            "output_schema": anything,
-        }
-    else:
-        known |= {"format": mapping, "allowed_callers": anything, "defer_loading": boolean}
-    check_fields(value, path, known, ("name",))
-    if value.get("parameters") is not None:
+def _tool(value: dict[str, Any], path: str) -> None:
+    limits(name=function_name)(value, path)
+    if value["type"] == "function" and value["parameters"] is not None:
         # Without a word on `strict` OpenAI makes the schema strict itself.
-        strict = value.get("strict") is True
+        strict = value["strict"] is True
         check_parameters(value["parameters"], value["name"], f"{path}.parameters", strict=strict)
 
 
-def _tool_choice(value: Any, path: str) -> None:
-    if isinstance(value, str):
-        one_of("none", "auto", "required")(value, path)
+def _format(value: dict[str, Any], path: str) -> None:
+    if value["type"] != "json_schema":
         return
-    if not isinstance(value, dict):
-        refuse_type(value, path, "one of a string or an object")
-    if "type" not in value:
-        where = f"{path}.type"
-        refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
-    kind = value["type"]
-    one_of("function", "custom", "allowed_tools", *HOSTED)(kind, f"{path}.type")
-    if kind in ("function", "custom"):
-        check_fields(value, path, {"type": text, "name": function_name}, ("name",))
+    limits(name=function_name)(value, path)
+    strict, where = bool(value.get("strict")), f"{path}.schema"
+    check_format(value["schema"], value["name"], where, "invalid_json_schema", strict=strict)
 
 
-def _text(value: Any, path: str) -> None:
-    verbosity = nullable(one_of("low", "medium", "high"))
-    fields({"format": mapping, "verbosity": verbosity})(value, path)
-    if "format" not in value:
-        return
-    given, where = value["format"], f"{path}.format"
-    kind = given.get("type")
-    if kind is None:
-        refuse(
-            f"Missing required parameter: '{where}.type'.",
-            f"{where}.type",
-            "missing_required_parameter",
-        )
-    one_of("text", "json_object", "json_schema")(kind, f"{where}.type")
-    if kind != "json_schema":
-        check_fields(given, where, {"type": text}, ())
-        return
-    known = {
-        "type": text,
-        "name": function_name,
-        "schema": mapping,
-        "strict": nullable(boolean),
-        "description": text,
-    }
-    check_fields(given, where, known, ("name", "schema"))
-    strict = bool(given.get("strict"))
-    check_format(
-        given["schema"], given["name"], f"{where}.schema", "invalid_json_schema", strict=strict
-    )
-
-
-INCLUDABLE = (
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    "reasoning.encrypted_content",
-    "message.output_text.logprobs",
+LIMITS = limits(
+    input=array(item_limits),
+    max_output_tokens=integer(16),
+    max_tool_calls=integer(1),
+    metadata=check_metadata,
+    model=string(least=1),
+    temperature=number(0, 2),
+    text=limits(format=_format),
+    tools=array(_tool, most=128),
+    top_logprobs=integer(0, 20),
+    top_p=number(0, 1),
 )
-summary_kind = nullable(one_of("auto", "concise", "detailed"))
-FIELDS: dict[str, Check] = {
-    "background": nullable(boolean),
-    "context_management": anything,
-    "conversation": anything,
-    "include": nullable(array(one_of(*INCLUDABLE))),
-    "input": check_input,
-    "instructions": nullable(text),
-    "max_output_tokens": nullable(integer(16)),
-    "max_tool_calls": nullable(integer(1)),
-    "metadata": nullable(check_metadata),
-    "model": string(least=1),
-    "moderation": anything,
-    "parallel_tool_calls": nullable(boolean),
-    "previous_response_id": nullable(text),
-    "prompt": nullable(mapping),
-    "prompt_cache_key": nullable(text),
-    "prompt_cache_options": anything,
-    "prompt_cache_retention": nullable(text),
-    "reasoning": nullable(
-        fields(
-            {
-                "effort": nullable(
-                    one_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
-                ),
-                "summary": summary_kind,
-                "generate_summary": summary_kind,
-                "context": anything,
-                "mode": anything,
-            }
-        )
-    ),
-    "safety_identifier": nullable(text),
-    "service_tier": nullable(one_of("auto", "default", "flex", "scale", "priority")),
-    "store": nullable(boolean),
-    "stream": nullable(boolean),
-    "stream_options": nullable(fields({"include_obfuscation": boolean})),
-    "temperature": nullable(number(0, 2)),
-    "text": _text,
-    "tool_choice": _tool_choice,
-    "tools": array(_tool, most=128),
-    "top_logprobs": nullable(integer(0, 20)),
-    "top_p": nullable(number(0, 1)),
-    "truncation": nullable(one_of("auto", "disabled")),
-    "user": nullable(text),
-}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeAlias
 
+from tests.servers.sdk_types import Api, violation_of
 from tests.servers.serving import Refused
 
 CREATED = 1_767_225_600
@@ -20,6 +21,15 @@ KEY_MISSING = (
     "using Bearer auth (i.e. Authorization: Bearer YOUR_KEY)."
 )
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+# JSON types in OpenAI's words, by those of pydantic.
+EXPECTED = {
+    "a valid string": "a string",
+    "a valid array": "an array",
+    "a valid number": "a decimal",
+    "a valid integer": "an integer",
+    "a valid boolean": "a boolean",
+}
 
 Check: TypeAlias = Callable[[Any, str], None]
 
@@ -82,7 +92,29 @@ def check_request(
         refuse("We could not parse the JSON body of your request.")
 
 
-# --- checks of single values ----------------------------------------------------------
+# --- types ----------------------------------------------------------------------------
+
+
+def check_types(api: Api, body: dict[str, Any]) -> None:
+    """Refused, in OpenAI's words, where the SDK's types for a request refuse it."""
+    found = violation_of(api, body)
+    if found is None:
+        return
+    where = found.at()
+    match found.kind:
+        case "unknown":
+            refuse(f"Unknown parameter: '{where}'.", where, "unknown_parameter")
+        case "missing":
+            refuse_missing(where)
+        case "value":
+            refuse_value(found.given, where, found.expected)
+        case "type":
+            expected = found.expected.removeprefix("Input should be ")
+            refuse_type(found.given, where, EXPECTED.get(expected, expected))
+
+
+def refuse_missing(path: str) -> NoReturn:
+    refuse(f"Missing required parameter: '{path}'.", path, "missing_required_parameter")
 
 
 def kind_of(value: Any) -> str:
@@ -107,42 +139,17 @@ def refuse_type(value: Any, path: str, expected: str) -> NoReturn:
     )
 
 
-def refuse_value(value: Any, path: str, supported: tuple[str, ...]) -> NoReturn:
-    refuse(
-        f"Invalid value: '{value}'. Supported values are: {spoken(supported)}.",
-        path,
-        "invalid_value",
-    )
+def refuse_value(value: Any, path: str, supported: str) -> NoReturn:
+    refuse(f"Invalid value: '{value}'. Supported values are: {supported}.", path, "invalid_value")
 
 
-def spoken(names: tuple[str, ...]) -> str:
-    """'a', 'b', and 'c'."""
-    quoted = [f"'{name}'" for name in names]
-    if len(quoted) < 3:
-        return " and ".join(quoted)
-    return ", ".join(quoted[:-1]) + f", and {quoted[-1]}"
-
-
-def anything(value: Any, path: str) -> None:
-    """For what is known to exist, but is not looked into."""
-
-
-def boolean(value: Any, path: str) -> None:
-    if not isinstance(value, bool):
-        refuse_type(value, path, "a boolean")
-
-
-def mapping(value: Any, path: str) -> None:
-    if not isinstance(value, dict):
-        refuse_type(value, path, "an object")
+# --- limits: what the types do not say of values that they take -----------------------
 
 
 def string(
     *, least: int = 0, most: int | None = None, pattern: str | None = None, begins: str = ""
 ) -> Check:
     def check(value: Any, path: str) -> None:
-        if not isinstance(value, str):
-            refuse_type(value, path, "a string")
         if len(value) < least:
             refuse(
                 f"Invalid '{path}': empty string. Expected a string with minimum length {least}, "
@@ -175,24 +182,19 @@ def string(
     return check
 
 
-text = string()
 function_name = string(least=1, most=64, pattern="[a-zA-Z0-9_-]+")
 
 
 def number(low: float, high: float) -> Check:
-    return _ranged(low, high, (int, float), "decimal", "a decimal")
+    return _ranged(low, high, "decimal")
 
 
 def integer(low: int, high: int | None = None) -> Check:
-    return _ranged(low, high, (int,), "integer", "an integer")
+    return _ranged(low, high, "integer")
 
 
-def _ranged(
-    low: float, high: float | None, types: tuple[type, ...], word: str, expected: str
-) -> Check:
+def _ranged(low: float, high: float | None, word: str) -> Check:
     def check(value: Any, path: str) -> None:
-        if isinstance(value, bool) or not isinstance(value, types):
-            refuse_type(value, path, expected)
         if value < low:
             refuse(
                 f"Invalid '{path}': {word} below minimum value. Expected a value >= {low}, "
@@ -211,19 +213,12 @@ def _ranged(
     return check
 
 
-def one_of(*supported: str) -> Check:
-    def check(value: Any, path: str) -> None:
-        text(value, path)
-        if value not in supported:
-            refuse_value(value, path, supported)
+def array(check_item: Check | None = None, *, least: int = 0, most: int | None = None) -> Check:
+    """A list of so many, each within its own limits; what is no list is left alone."""
 
-    return check
-
-
-def array(check_item: Check, *, least: int = 0, most: int | None = None) -> Check:
     def check(value: Any, path: str) -> None:
         if not isinstance(value, list):
-            refuse_type(value, path, "an array")
+            return
         if len(value) < least:
             refuse(
                 f"Invalid '{path}': empty array. Expected an array with minimum length {least}, "
@@ -238,49 +233,25 @@ def array(check_item: Check, *, least: int = 0, most: int | None = None) -> Chec
                 path,
                 "array_above_max_length",
             )
-        for index, item in enumerate(value):
+        for index, item in enumerate(value if check_item else ()):
             check_item(item, f"{path}[{index}]")
 
     return check
 
 
-def nullable(check_value: Check) -> Check:
-    return lambda value, path: None if value is None else check_value(value, path)
+def limits(**known: Check) -> Check:
+    """An object whose fields of these names, where it has them, are within their limits."""
 
-
-def either(first: Check, second: Check, pick: Callable[[Any], bool]) -> Check:
-    """The first if `pick` says so, the second otherwise."""
-    return lambda value, path: (first if pick(value) else second)(value, path)
-
-
-def fields(known: Mapping[str, Check], *required: str) -> Check:
-    """An object with these fields and no others."""
-
-    def check(value: Any, path: str) -> None:
-        mapping(value, path)
-        check_fields(value, path, known, required)
+    def check(value: dict[str, Any], path: str) -> None:
+        prefix = f"{path}." if path else ""
+        for name, limit in known.items():
+            if value.get(name) is not None:
+                limit(value[name], prefix + name)
 
     return check
 
 
-def check_fields(
-    value: dict[str, Any], path: str, known: Mapping[str, Check], required: tuple[str, ...]
-) -> None:
-    prefix = f"{path}." if path else ""
-    for name in required:
-        if name not in value:
-            where = prefix + name
-            refuse(f"Missing required parameter: '{where}'.", where, "missing_required_parameter")
-    for name in value:
-        if name not in known:
-            where = prefix + name
-            refuse(f"Unknown parameter: '{where}'.", where, "unknown_parameter")
-    for name, given in value.items():
-        known[name](given, prefix + name)
-
-
 def check_metadata(value: Any, path: str) -> None:
-    mapping(value, path)
     if len(value) > 16:
         refuse(
             f"Invalid '{path}': too many properties. Expected an object with at most 16 "

@@ -207,7 +207,7 @@ class Chat(_OpenAI):
     hello = openai_chat_cases.SAID
     refused = openai_chat_cases.REFUSED
     params: ClassVar = {
-        "Unrecognized request argument supplied: top_k": (None, None),
+        "Unknown parameter: 'top_k'.": ("top_k", "unknown_parameter"),
         "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1": (
             "messages[1].tool_calls",
             "empty_array",
@@ -221,7 +221,7 @@ class Chat(_OpenAI):
             None,
         ),
         "did not have response messages: a, c": ("messages.[3].role", None),
-        "Invalid value for 'content': expected a string, got null.": ("messages.[0].content", None),
+        "Invalid value for 'content': expected a string, got null.": ("messages.[1].content", None),
         "In context=(), 'additionalProperties' is required to be supplied and to be false.": (
             "tools[0].function.parameters",
             "invalid_function_parameters",
@@ -287,7 +287,8 @@ class Chat(_OpenAI):
     def following(self, reply: Any) -> list[Any]:
         message = reply.choices[0].message
         results = [openai_chat_cases.result(call.id) for call in message.tool_calls or ()]
-        return [message, *results]
+        # The SDK's type of a message that is sent has no annotations.
+        return [message.model_dump(exclude={"annotations"}, exclude_none=True), *results]
 
 
 def _choice(choice: Any) -> tuple[Any, ...]:

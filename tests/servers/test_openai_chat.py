@@ -25,9 +25,10 @@ def test_a_whole_reply() -> None:
 def test_a_refusal_has_no_content_and_goes_back() -> None:
     """A refusal stands beside a content that is null, and is taken as a turn."""
     with connected(Chat, Answer(refusal="no"), Answer("done")) as sdk:
-        message = sdk.reply(SAID).choices[0].message
+        reply = sdk.reply(SAID)
+        message = reply.choices[0].message
         assert (message.content, message.refusal) == (None, "no")
-        assert sdk.text(sdk.reply(SAID, message, tools=[TOOL])) == "done"
+        assert sdk.text(sdk.reply(SAID, *sdk.following(reply), tools=[TOOL])) == "done"
 
 
 def test_other_choices_come_after_the_first() -> None:

@@ -29,6 +29,9 @@ from turnledger.ledger import ImportReport, NotAnExportError, export_runs, impor
 from turnledger.ledger.integrity.seal import Seal, read_seal, seal_lines
 from turnledger.ledger.integrity.signing import read_public_key
 
+# The format of OpenTelemetry's spans.
+OTLP = "otlp"
+
 
 @command(
     example="""\
@@ -36,6 +39,7 @@ turnledger export 099a8057 -O run.jsonl
 turnledger export --all | turnledger import --db copy.db -
 turnledger export --all --seal seal.json -O runs.jsonl
 turnledger export --format anthropic 099a8057 -O body.json
+turnledger export --format otlp 099a8057 -O spans.json
 turnledger export 099a8057 --test tests/test_bug.py --app shop:loop""",
 )
 @click.argument("runs", type=RUN, nargs=-1, metavar="RUN...")
@@ -55,8 +59,9 @@ turnledger export 099a8057 --test tests/test_bug.py --app shop:loop""",
 @click.option(
     "--format",
     "wire",
-    type=click.Choice(FORMATS),
-    help="Write conversations as requests of this API. Default: whole runs.",
+    type=click.Choice((*FORMATS, OTLP)),
+    help="Write conversations as requests of this API, or runs as OpenTelemetry spans (otlp). "
+    "Default: whole runs.",
 )
 @click.option(
     "--evaluation",
@@ -80,6 +85,10 @@ turnledger export 099a8057 --test tests/test_bug.py --app shop:loop""",
     metavar="NAME",
     help="With --format: model of the request. Default: the recorded one, if any.",
 )
+@flag(
+    "--with-content",
+    help="With --format otlp: add messages, arguments, results and notes to the spans.",
+)
 @file_option(
     "--test",
     exists=False,
@@ -97,12 +106,13 @@ def export(
     output_file: Path | None,
     seal_file: Path | None,
     wire: str | None,
+    with_content: bool,
     test: Path | None,
     app: str | None,
     force: bool,
     **wishes: str | None,
 ) -> None:
-    """Export runs as JSON lines, provider requests or a test.
+    """Export runs as JSON lines, provider requests, spans or a test.
 
     An export includes digests, ancestors and blobs. The same runs give the same bytes from
     any ledger: positions are left out, since an import assigns new ones. With -o json the
@@ -119,6 +129,10 @@ def export(
     document for one run, one line each for several. Tool declarations are not recorded: add
     them yourself.
 
+    With --format otlp, runs are written as OpenTelemetry spans in OTLP/JSON, as a collector
+    takes them: one document for one run, one line each for several. Spans that have not ended
+    are left out. The ids follow from runs and versions: a second export is the same.
+
     With --test, the run becomes a test of your code. The test is run once, and the result is
     printed: a bug that is still there may make it fail. Existing files are not overwritten
     without --force.
@@ -128,6 +142,8 @@ def export(
     given = {name: value for name, value in wishes.items() if value is not None}
     if seal_file is not None and (test is not None or wire is not None):
         raise click.UsageError("--seal can't be combined with --format or --test.")
+    if with_content and wire != OTLP:
+        raise click.UsageError("--with-content needs --format otlp.")
     if test is not None:
         if len(runs) != 1 or wire is not None or output_file is not None or given:
             raise click.UsageError(
@@ -138,6 +154,14 @@ def export(
         return
     if app is not None or force:
         raise click.UsageError(f"--{'force' if app is None else 'app'} needs --test.")
+    if wire == OTLP:
+        if given:
+            option = next(iter(given)).replace("_", "-")
+            raise click.UsageError(f"--{option} can't be combined with --format otlp.")
+        from turnledger.adapters.cli.exchange.spans import write_spans  # needs an extra
+
+        write_spans(runs, output_file, content=with_content)
+        return
     if wire is None:
         if given:
             option = next(iter(given)).replace("_", "-")

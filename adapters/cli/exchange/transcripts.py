@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -33,10 +33,12 @@ def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path 
     """Export conversations as request bodies."""
     skipped = SkippedRuns()
     with open_ledger() as ledger:
-        documents = _documents(ledger, runs, wanted, skipped)
+        documents = runs_to_export(
+            ledger, runs, lambda run: export_transcript(ledger, run, wanted), skipped
+        )
         encode = pretty_json if len(runs) == 1 else to_json
         try:
-            count = written(output_file, lambda out: _write_lines(out, map(encode, documents)))
+            count = written(output_file, lambda out: write_lines(out, map(encode, documents)))
         except EvaluationNotFoundError as error:
             fail(str(error), ExitCode.NOT_FOUND)
     text = f"Exported {count} {'conversation' if count == 1 else 'conversations'}."
@@ -44,14 +46,24 @@ def write_transcripts(runs: tuple[UUID, ...], wanted: Wanted, output_file: Path 
     finish(skipped.code)
 
 
-def _documents(
-    ledger: Ledger, runs: tuple[UUID, ...], wanted: Wanted, skipped: SkippedRuns
+def runs_to_export(
+    ledger: Ledger,
+    runs: tuple[UUID, ...],
+    document: Callable[[UUID], dict[str, Any]],
+    skipped: SkippedRuns,
 ) -> Iterator[dict[str, Any]]:
-    """Each run's document; with --all, empty conversations and damaged runs are left out."""
+    """Each run's document; with --all, empty conversations and damaged runs are left out.
+
+    Args:
+        ledger: The ledger that has the runs.
+        runs: The runs; none means all, the oldest first.
+        document: Makes a run's document.
+        skipped: Told of damaged runs.
+    """
     chosen = runs or [info.run_id for info in ledger.runs(on_damage=skipped)][::-1]
     for run in chosen:
         try:
-            yield export_transcript(ledger, run, wanted)
+            yield document(run)
         except NothingSaidError:
             if runs:
                 raise
@@ -61,7 +73,8 @@ def _documents(
             skipped(str(run), error)
 
 
-def _write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:
+def write_lines(out: BinaryIO, lines: Iterable[bytes]) -> int:
+    """Write a line each, and count them."""
     count = 0
     for line in lines:
         out.write(line + b"\n")

@@ -16,6 +16,12 @@ from turnledger.adapters.cli.operate.changed_prompt import (
     showing_difference,
 )
 from turnledger.adapters.cli.operate.decide import user_name
+from turnledger.adapters.cli.operate.workflow import (
+    recover_workflow,
+    recover_workflows,
+    refuse_options,
+    workflow_of,
+)
 from turnledger.adapters.cli.shared.command import command, fail, finish, open_ledger, printer
 from turnledger.adapters.cli.shared.damage import SkippedRuns
 from turnledger.adapters.cli.shared.exit_codes import ExitCode, exit_code_of
@@ -80,9 +86,9 @@ def recover(
     """Continue interrupted runs and forks, to their end.
 
     Calls the model and runs tools from the run's last event on, with your code: only runs of
-    the agent that --app names. Exits with 7 if another worker holds the run, with 8 if it waits
-    for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C stop it and leave
-    the run resumable.
+    the agent, or of the workflow, that --app names. Exits with 7 if another worker holds the run,
+    with 8 if it waits for a decision; with --all with the highest code of all. SIGTERM and Ctrl-C
+    stop it and leave the run resumable.
 
     A tool call that was open where a fork was made may have happened already: unless it is
     decided (see `turnledger resolve`) or --yes is given, nothing is run and the exit code is 8.
@@ -104,6 +110,19 @@ def recover(
     prompt, chosen_by = choice_of(
         recorded=recorded_prompt, accept=accept_prompt, by=by, one_run=run is not None
     )
+    workflow = workflow_of(app)
+    if workflow is not None:
+        refuse_options(
+            max_turns=max_turns, recorded_prompt=recorded_prompt, accept_prompt=accept_prompt
+        )
+        with open_ledger() as ledger, ending_on_sigterm():
+            if run is None:
+                finish(recover_workflows(workflow, ledger, telling_repeats))
+                return
+            refuse_block(ledger, run)
+            with telling_repeats(ledger, run):
+                recover_workflow(workflow, ledger, run, yes=yes)
+        return
     with open_ledger() as ledger, ending_on_sigterm():
         if run is None:
             finish(_recover_all(load_loop(app, ledger), ledger, max_turns))

@@ -9,7 +9,9 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.begun_by import refuse_block
 from turnledger.adapters.cli.operate.other_process import OtherProcess
+from turnledger.adapters.cli.operate.workflow import refuse_options, workflow_of
 from turnledger.adapters.cli.shared.command import (
     command,
     finish,
@@ -40,7 +42,8 @@ turnledger replay 099a8057 --app myagent:loop --live tool:search""",
 )
 @run_argument
 @app_option(
-    help="Your Agent, or a function of the ledger that returns a MainLoop, to be executed again.",
+    help="Your Agent or workflow, or a function of the ledger that returns a MainLoop, to be "
+    "executed again.",
 )
 @version_option(
     "--until",
@@ -73,6 +76,15 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
         return
     from turnledger.runtime import replay
 
+    workflow = workflow_of(app) if app is not None else None
+    if workflow is not None:
+        refuse_options(until=until)
+        with open_ledger() as ledger:
+            refuse_block(ledger, run)
+            found = workflow.replay(run, ledger=ledger)
+        _print(found)
+        finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
+        return
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
         loop = load_loop(app, nowhere) if app is not None else None
         found = replay(ledger, run, loop=loop, until=until)

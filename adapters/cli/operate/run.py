@@ -9,6 +9,7 @@ from uuid import UUID
 import click
 
 from turnledger.adapters.cli.operate.recover import print_answer
+from turnledger.adapters.cli.operate.workflow import refuse_options, run_workflow, workflow_of
 from turnledger.adapters.cli.shared.command import command, open_ledger
 from turnledger.adapters.cli.shared.files import read_whole
 from turnledger.adapters.cli.shared.output import say
@@ -38,17 +39,22 @@ turnledger run --app myagent:agent "And in French?" --continues @last""",
 def run(
     input_: str, app: str, continues: UUID | None, tags: tuple[tuple[str, str | None], ...]
 ) -> None:
-    """Begin a run of your agent, and run it to its end.
+    """Begin a run of your agent or workflow, and run it to its end.
 
     INPUT is the text that it is given, or - to read it from stdin; for an agent with an input
-    type, its JSON. The run's id is printed first, on stderr: whatever happens, `turnledger
-    recover` goes on with it. Exits with 8 if the run waits for a decision. The ledger is created
-    if it does not exist.
+    type, and for a workflow that does not take text, its JSON. The run's id is printed first, on
+    stderr: whatever happens, `turnledger recover` goes on with it. Exits with 8 if the run waits
+    for a decision. The ledger is created if it does not exist.
     """
     text = input_
     if input_ == "-":
         text = read_whole(sys.stdin.buffer, "The input").decode()
+    workflow = workflow_of(app)
     with open_ledger(create=True) as ledger, ending_on_sigterm():
+        if workflow is not None:
+            refuse_options(continues=continues)
+            run_workflow(workflow, ledger, text, {key: value or "" for key, value in tags})
+            return
         loop = load_loop(app, ledger)
         request = request_of(loop, text)
         run_id = UUID(ledger.clock.new_id())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -147,7 +148,7 @@ class RunParam(ParamType):
         with self.open(ctx) as ledger:
             return find_run(ledger, given)
 
-    def open(self, ctx: click.Context | None) -> Ledger:
+    def open(self, ctx: click.Context | None) -> AbstractContextManager[Ledger]:
         """The ledger that the run is looked for in."""
         return open_ledger()
 
@@ -193,7 +194,7 @@ class NewRunParam(RunParam):
 class OtherRunParam(RunParam):
     """A run of the ledger that `--other-db` names, which is an eager option."""
 
-    def open(self, ctx: click.Context | None) -> Ledger:
+    def open(self, ctx: click.Context | None) -> AbstractContextManager[Ledger]:
         url = ctx.params.get("other_db") if ctx is not None else None
         return open_ledger(url=url) if isinstance(url, str) else super().open(ctx)
 

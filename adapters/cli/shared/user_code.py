@@ -48,24 +48,28 @@ def load(text: str, *, hint: str | None = None) -> Any:
 
 
 def load_app(app: str) -> Any:
-    """Import what `--app` names: an Agent, or a function that makes a loop. It is not called."""
+    """Import what `--app` names: an Agent, a workflow, or a function that makes a loop.
+
+    It is not called.
+    """
     from turnledger.runtime import Tool
     from turnledger.runtime.agents.agent import Agent
+    from turnledger.runtime.steps import Workflow
 
     found = load(app, hint="--app")
-    if isinstance(found, Agent):
+    if isinstance(found, Agent | Workflow):
         return found
-    # A tool and a step can be called, but must not be: they may do something.
+    # A tool or a step can be called, but must not be: it may do something.
     is_step = hasattr(found, "__turnledger_step__")
-    if callable(found) and not isinstance(found, type | Tool) and not is_step:
+    if callable(found) and not is_step and not isinstance(found, type | Tool):
         return found
     module, _, name = app.partition(":")
     known = vars(import_module(module)).items()
-    agents = [f"{module}:{one}" for one, value in known if isinstance(value, Agent)]
+    agents = [f"{module}:{one}" for one, value in known if isinstance(value, Agent | Workflow)]
     what = f"has no {name!r}" if found is None else f"{name!r} is a {type(found).__name__}"
     raise click.BadParameter(
-        f"Invalid app {app!r}: {module} {what}. Expected an Agent, or a function that returns a "
-        f"MainLoop. Agents in {module}: {', '.join(agents) or 'none'}.",
+        f"Invalid app {app!r}: {module} {what}. Expected an Agent, a workflow, or a function that "
+        f"returns a MainLoop. Agents and workflows in {module}: {', '.join(agents) or 'none'}.",
         param_hint="--app",
     )
 
@@ -78,7 +82,7 @@ def load_factory(app: str) -> Callable[..., Any]:
     found = load_app(app)
     if isinstance(found, Workflow):
         raise click.BadParameter(
-            f"{app!r} is a workflow, expected an Agent or a function that returns a MainLoop.",
+            f"Invalid app {app!r}: it is a workflow, and this command needs an Agent or a loop.",
             param_hint="--app",
         )
     factory: Callable[..., Any] = found.loop if isinstance(found, Agent) else found

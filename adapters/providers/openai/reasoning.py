@@ -74,7 +74,7 @@ def as_it_came(kept: Any, text: str, calls: Mapping[str, Any]) -> list[Any] | No
             said, text = text[: one["length"]], text[one["length"] :]
             if _mark(said) != one["sha256"]:
                 return None
-            items += said_item([said], one.get("phase"))
+            items += said_items([said], one.get("phase"))
         elif not left or left.pop(0) != one["call_id"]:
             return None
         else:
@@ -82,13 +82,13 @@ def as_it_came(kept: Any, text: str, calls: Mapping[str, Any]) -> list[Any] | No
     return None if text or left else items
 
 
-def said_item(said: list[str], phase: Any = None) -> list[Any]:
-    """What the assistant said as an item; none if it said nothing."""
-    if not said:
-        return []
-    content = [{"type": "output_text", "text": text} for text in said]
-    item: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
-    return [item | {"phase": phase} if phase else item]
+def said_items(said: Iterable[str], phase: Any = None) -> list[Any]:
+    """What the assistant said: a message for each text, without an id.
+
+    The text is plain: a list of `output_text` has to have the id and status of a stored message.
+    """
+    more = {"phase": phase} if phase else {}
+    return [{"type": "message", "role": "assistant", "content": text, **more} for text in said]
 
 
 def texts_of(output: Iterable[Any], name: str = "text") -> list[str]:

@@ -13,7 +13,7 @@ from turnledger.adapters.providers.media import LoadedMedia
 from turnledger.adapters.providers.openai.reasoning import (
     as_it_came,
     reasoning_of,
-    said_item,
+    said_items,
     texts_of,
 )
 from turnledger.adapters.providers.retry import PASSING, InterruptedStreamError
@@ -120,7 +120,7 @@ class Responses(WireFormat):
                 said.append(text)
                 spoken.append(text)
             elif type(block) is ToolUseBlock:
-                items += said_item(said)
+                items += said_items(said)
                 said = []
                 name = page.name(block.name)
                 calls[block.call_id] = {
@@ -130,7 +130,7 @@ class Responses(WireFormat):
                     "arguments": block.arguments or "{}",
                 }
                 items.append(calls[block.call_id])
-        items += said_item(said)
+        items += said_items(said)
         return as_it_came(page.provider_data, "".join(spoken), calls) or items
 
     # --- in ---

@@ -24,6 +24,7 @@ from turnledger.runtime.agent.tools.call import (
 )
 from turnledger.runtime.agent.visibility import VisibilityExpansionRequired
 from turnledger.runtime.errors import DeadlineExceededError
+from turnledger.runtime.journal.tool_scope import tool_scope
 from turnledger.runtime.loop.context import EvaluationContext
 from turnledger.runtime.loop.effects import Effects
 from turnledger.runtime.loop.perform.record_result import add_result, record
@@ -73,7 +74,11 @@ def handled(
     context: EvaluationContext[Any], call: ToolCallView, ready: PreparedCall, overlay: Overlay
 ) -> Invocation:
     """Call the handler; the overlay holds what it changes in the session."""
-    with SLOW_CALLS.watching(context, call), context.session.scope(overlay):
+    with (
+        SLOW_CALLS.watching(context, call),
+        context.session.scope(overlay),
+        tool_scope(context.journal, call.call_id),
+    ):
         return call_prepared(ready, _context(context, call))
 
 

@@ -11,8 +11,11 @@ from uuid import UUID
 import msgspec
 from hypothesis import strategies as st
 
-from turnledger.ledger import MediaContent, RunStarted
+from turnledger.ledger import MediaContent, RunStarted, blob_name
 from turnledger.ledger.events.types import EVENT_TYPES, Event
+
+# The blobs that events name in their field `blobs`: to be given to the append.
+BLOBS = (b"", b"\x00\xff", b"a picture")
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -85,6 +88,9 @@ def of_struct(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
         if get_origin(hint) is not ClassVar and name in kind.__struct_fields__
     }
     fields = {name: of_hint(hint) for name, hint in hints.items()}
+    if "blobs" in fields:
+        names = st.sampled_from([blob_name(content) for content in BLOBS])
+        fields["blobs"] = st.lists(names, max_size=3).map(tuple)
     if kind is MediaContent:
         del fields["url"], fields["blob"]
         place = st.text(max_size=10)

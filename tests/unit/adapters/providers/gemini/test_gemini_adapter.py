@@ -77,7 +77,7 @@ def gemini() -> Iterator[Gemini]:
 
 def body(server: StrictServer, number: int = -1) -> dict[str, Any]:
     """A request as it arrived, its names all in snake_case and its bytes decoded."""
-    return shaped(server.bodies[number], "v1beta")
+    return shaped(server.bodies[number])
 
 
 def raw(status: int, *details: dict[str, Any]) -> Raw:
@@ -227,7 +227,7 @@ def test_what_is_sent_is_what_was_meant(gemini: Gemini) -> None:
     adapter = gemini.adapter(server)
     payload = adapter.encode(request)
     adapter.send(payload, Sending())
-    assert body(server) == shaped(payload, "v1beta")
+    assert body(server) == shaped(payload)
     sent = server.bodies[0]["contents"][0]["parts"][1]["inlineData"]["data"]
     assert decoded(sent) == data
 

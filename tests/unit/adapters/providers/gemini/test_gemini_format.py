@@ -536,4 +536,4 @@ def test_any_history_is_a_conversation_that_gemini_takes(turns: list[ChatTurn], 
         ]
         assert told == called
     if sent[-1]["role"] == "user":
-        check_rules(shaped(payload, "v1beta"), model)
+        check_rules(shaped(payload), model)

@@ -89,11 +89,7 @@ def test_results_come_before_what_the_user_says() -> None:
     """A result is an item of its own, with the id of its call."""
     history = called("call_1", text="Adding.").add_user_text("And?")
     assert Responses().encode(asked(history))["input"][1:] == [
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Adding."}],
-        },
+        {"type": "message", "role": "assistant", "content": "Adding."},
         {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"n":1}'},
         {"type": "function_call_output", "call_id": "call_1", "output": "result of call_1"},
         {"type": "message", "role": "user", "content": "And?"},
@@ -186,7 +182,7 @@ def test_what_the_assistant_showed_is_told_in_words() -> None:
     """Its side takes no media."""
     history = begun().add_assistant(MediaBlock("image", url="https://example.org/a.png"))
     (_, said) = Responses().encode(asked(history))["input"]
-    assert said["content"][0]["text"] == "Media 1: (image at https://example.org/a.png)"
+    assert said["content"] == "Media 1: (image at https://example.org/a.png)"
 
 
 def test_an_id_that_is_too_long_is_made_fit_for_call_and_result() -> None:
@@ -280,18 +276,10 @@ def test_reasoning_goes_back_unchanged_before_what_it_led_to() -> None:
     items = sent_back(first, message("One. "), second, call("call_1"), message("Two."))
     assert items == [
         first,
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "One. "}],
-        },
+        {"type": "message", "role": "assistant", "content": "One. "},
         second,
         {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": '{"n":1}'},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Two."}],
-        },
+        {"type": "message", "role": "assistant", "content": "Two."},
     ]
 
 
@@ -373,7 +361,7 @@ def test_reasoning_is_always_followed_by_what_it_led_to(output: list[dict[str, A
     assert not items or items[-1]["type"] != "reasoning"
     calls = [item["call_id"] for item in items if item["type"] == "function_call"]
     assert calls == [one.call_id for one in reply.tool_calls]
-    said = [part["text"] for item in items for part in item.get("content", ())]
+    said = [item["content"] for item in items if item["type"] == "message"]
     assert "".join(said).strip() == (reply.text or "").strip()
 
 

@@ -1,0 +1,1 @@
+"""Claude Agent SDK over a ledger: a store of its sessions."""

@@ -1,0 +1,441 @@
+"""A LangGraph thread in a ledger: reads and records its checkpoints, writes and messages."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from threading import RLock
+from typing import Any
+from uuid import UUID
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint, writes_sort_key
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from turnledger.adapters.frameworks.langgraph.conversation import Place, conversation_events
+from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
+from turnledger.adapters.frameworks.langgraph.known_values import (
+    Channel,
+    DeltaReader,
+    DeltaWriter,
+    KnownList,
+    KnownValues,
+    known_from_record,
+)
+from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
+from turnledger.adapters.frameworks.langgraph.stored_lists import StoredLists
+from turnledger.adapters.frameworks.langgraph.thread_runs import (
+    CHECKPOINT,
+    REMOVED,
+    WRITES,
+    Entry,
+    ThreadRuns,
+    tags_of,
+)
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    ConcurrentAppendError,
+    CustomEvent,
+    Event,
+    Ledger,
+    Record,
+    RunStarted,
+)
+from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.runs.append import Entry as PreparedEvent
+
+REQUEST_TYPE = "langgraph.thread"
+# The key of a scope's memory with the ids of replies that the middleware recorded.
+REPLIES = "langgraph.replies"
+# How often an append is tried beside other writers, and how many namespaces are remembered.
+_ATTEMPTS = 100
+_NAMESPACES = 32
+# Bytes as the serializer gives them, and their kind.
+Typed = tuple[str, bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A checkpoint to be recorded.
+
+    `root` is the root checkpoint that a subgraph's checkpoint belongs to, `changed` the channels
+    that changed since the parent; `rest` is the checkpoint without its id and values.
+    """
+
+    ns: str
+    checkpoint: Checkpoint
+    parent: str | None
+    root: str | None
+    rest: Typed
+    metadata: Typed
+    changed: frozenset[str]
+
+
+class Thread:
+    """One thread as this process knows it. Use it under its lock.
+
+    Args:
+        ledger: The ledger.
+        name: The thread's id.
+    """
+
+    def __init__(self, ledger: Ledger, name: str) -> None:
+        self.lock = RLock()
+        self.name = name
+        self.runs = ThreadRuns(ledger, name)
+        self._ledger = ledger
+        self._lists = StoredLists(ledger)
+        # By namespace: the checkpoint that was put last, and what is known of its values.
+        self._known: OrderedDict[str, tuple[Entry, KnownValues]] = OrderedDict()
+        # Writes that came before their checkpoint: LangGraph stores both in the background.
+        self._early: dict[tuple[str, str], list[Callable[[], None]]] = {}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it holds nothing that is not recorded."""
+        return not self._early
+
+    # --- reading ---
+
+    def load(self, serde: SerializerProtocol, entry: Entry) -> tuple[Any, Any]:
+        """A checkpoint and its metadata."""
+        data = self.runs.data(entry.run, entry.version)
+        load = self._loader(serde, entry.run, entry.version)
+        values = {name: load(tree) for name, tree in data["values"].items()}
+        rest = {"id": entry.id, "channel_values": values}
+        return {**load(data["rest"]), **rest}, load(data["metadata"])
+
+    def metadata(self, serde: SerializerProtocol, entry: Entry) -> Any:
+        """The metadata of a checkpoint."""
+        data = self.runs.data(entry.run, entry.version)
+        return self._loader(serde, entry.run, entry.version)(data["metadata"])
+
+    def value(self, serde: SerializerProtocol, entry: Entry, channel: str) -> Any:
+        """One channel's value in a checkpoint; KeyError if it has none."""
+        tree = self.runs.data(entry.run, entry.version)["values"][channel]
+        return self._loader(serde, entry.run, entry.version)(tree)
+
+    def writes(
+        self, serde: SerializerProtocol, entry: Entry, channels: Iterable[str] | None = None
+    ) -> list[tuple[str, str, Any]]:
+        """The writes of a checkpoint in LangGraph's order; those to some channels, or all."""
+        found: dict[tuple[str, int], tuple[str, str, str, int, Any]] = {}
+        for run, version in self.runs.writes(entry):
+            data = self.runs.data(run, version)
+            for place, channel, tree in data["writes"]:
+                key = (data["task"], place)
+                if place < 0 or key not in found:  # a normal write is stored once
+                    found[key] = (data["path"], channel, run, version, tree)
+        order = sorted(found, key=lambda key: writes_sort_key(found[key][0], *key))
+        return [
+            (key[0], channel, self._loader(serde, run, version)(tree))
+            for key in order
+            for _, channel, run, version, tree in (found[key],)
+            if channels is None or channel in channels
+        ]
+
+    def _loader(self, serde: SerializerProtocol, run: str, version: int) -> Callable[[Any], Any]:
+        reader = self._reader(run)
+        return lambda tree: serde.loads_typed(reader.typed_in(version, tree))
+
+    def _reader(self, run: str) -> DeltaReader:
+        def stored(address: Address) -> Any:
+            return self._lists.find(self.runs.record(run, int(address[0])).run_key, address)
+
+        return DeltaReader(partial(self.runs.data, run), self._ledger.blob, stored)
+
+    # --- checkpoints ---
+
+    def put(self, serde: SerializerProtocol, draft: Draft) -> None:
+        """Record a checkpoint, and the messages that entered the state with it."""
+        self._retried(lambda: self._put(serde, draft))
+        for write in self._early.pop((draft.ns, draft.checkpoint["id"]), ()):
+            write()
+
+    def _put(self, serde: SerializerProtocol, draft: Draft) -> None:
+        ns, checkpoint_id = draft.ns, draft.checkpoint["id"]
+        parent = self.runs.find(ns, draft.parent) if draft.parent else None
+        run, fork = self._run_of(draft, parent)
+        known = self._known_for(ns, parent, run, fork)
+        writer = DeltaWriter(known)
+        values, channels, entered = _values(serde, writer, draft, known)
+        newest = self.runs.newest(ns)
+        data: dict[str, Any] = {"ns": ns, "id": checkpoint_id}
+        if draft.parent:
+            data["parent"] = draft.parent
+        if newest is not None and newest.id > checkpoint_id:
+            data["older"] = True
+        data["rest"] = _typed(writer, draft.rest, ("rest",))
+        data["metadata"] = _typed(writer, draft.metadata, ("metadata",))
+        data["values"] = values
+        due = list(self._due(writer.lists, values))
+        event = CustomEvent(kind=CHECKPOINT, data=data, blobs=tuple(writer.blobs))
+        # The checkpoint is the last event of its commit: a fork begins at the end of one.
+        events = [*self._conversation(run, fork, entered), event]
+        recorded = self._append(run, events, writer.blobs.values(), fork)[-1]
+        entry = self.runs.find(ns, checkpoint_id)
+        assert entry is not None
+        self._remember(ns, entry, writer.known_after_checkpoint(recorded.version, channels))
+        for one in due:
+            self._lists.store(recorded.run_key, one)
+
+    def _run_of(self, draft: Draft, parent: Entry | None) -> tuple[str, Entry | None]:
+        """The run that a checkpoint belongs to; with the checkpoint that it forks at, a new run."""
+        runs = self.runs
+        if draft.ns:
+            root = runs.find("", draft.root) if draft.root else None
+            held = root or parent or runs.newest("")
+            return (held.run if held is not None else runs.main), None
+        if parent is None:
+            return runs.main, None
+        scope = scope_of(self._ledger, None)
+        if scope is not None and runs.continues(parent, str(scope.run_id)):
+            return str(scope.run_id), None
+        if runs.continues(parent, parent.run):
+            return parent.run, None
+        return self._ledger.clock.new_id(), parent
+
+    def _conversation(
+        self, run: str, fork: Entry | None, entered: Sequence[BaseMessage]
+    ) -> Iterator[Event]:
+        if not entered:
+            return iter(())
+        place = Place()
+        if fork is not None:
+            place = self.runs.place(fork.run, fork.version)
+        elif run in self.runs.runs:
+            place = self.runs.place(run)
+        scope = scope_of(self._ledger, run)
+        replies = scope.memory.get(REPLIES, ()) if scope is not None else ()
+        return conversation_events(entered, place, replies)
+
+    def _due(self, lists: Iterable[KnownList], values: Mapping[str, Any]) -> Iterator[KnownList]:
+        """The lists that are stored for fast reading with this checkpoint; they are marked."""
+        for one in lists:
+            tree = values[str(one.address[1])] if len(one.address) == 2 else None
+            if isinstance(tree, dict) and "$list" in tree and self._lists.is_due(one):
+                tree["stored"] = True
+                yield one
+
+    # --- writes ---
+
+    def put_writes(
+        self,
+        serde: SerializerProtocol,
+        ns: str,
+        checkpoint_id: str,
+        writes: Sequence[tuple[str, Any]],
+        task: Mapping[str, str],
+    ) -> None:
+        """Record what a task wrote, in the run that holds the checkpoint.
+
+        Args:
+            serde: Packs the values.
+            ns: The checkpoint's namespace.
+            checkpoint_id: The checkpoint.
+            writes: Channels and values.
+            task: The task's id and path, under "task" and "path".
+        """
+        if self.runs.find(ns, checkpoint_id) is None:
+            self.runs.refresh()
+        if self.runs.find(ns, checkpoint_id) is None:
+            again = partial(self.put_writes, serde, ns, checkpoint_id, writes, task)
+            self._early.setdefault((ns, checkpoint_id), []).append(again)
+            return
+        packed = [(channel, dumped(serde, value)) for channel, value in writes]
+        self._retried(lambda: self._put_writes(ns, checkpoint_id, packed, task))
+
+    def _put_writes(
+        self,
+        ns: str,
+        checkpoint_id: str,
+        writes: Sequence[tuple[str, Typed]],
+        task: Mapping[str, str],
+    ) -> None:
+        entry = self.runs.find(ns, checkpoint_id)
+        if entry is None:
+            return  # deleted meanwhile
+        writer = DeltaWriter(self._known_for(ns, entry, entry.run, None))
+        recorded = [
+            [
+                WRITES_IDX_MAP.get(channel, place),
+                channel,
+                _typed(writer, typed, ("writes", place, 2)),
+            ]
+            for place, (channel, typed) in enumerate(writes)
+        ]
+        data = {"ns": ns, "checkpoint": checkpoint_id, **task, "writes": recorded}
+        event = CustomEvent(kind=WRITES, data=data, blobs=tuple(writer.blobs))
+        appended = self._append(entry.run, [event], writer.blobs.values())
+        writer.known_after_writes(appended[-1].version)
+
+    # --- deleting ---
+
+    def remove(self, ids: Mapping[str, Sequence[str]] | None) -> None:
+        """Mark checkpoints as removed, by namespace; None is all. Their records stay."""
+        data = {"all": True} if ids is None else {"ids": {ns: [*some] for ns, some in ids.items()}}
+        for run in list(self.runs.runs):
+            event = CustomEvent(kind=REMOVED, data=data)
+            appended = self._ledger.append(run, event, expected_version=ANY)
+            self.runs.appended(run, appended.records)
+        self._known.clear()
+        if ids is None:
+            self._early.clear()
+
+    # --- what is known ---
+
+    def _known_for(self, ns: str, base: Entry | None, run: str, fork: Entry | None) -> KnownValues:
+        """What an event of a run may refer to: the values of a checkpoint, and what followed it.
+
+        Args:
+            ns: The namespace.
+            base: The parent checkpoint, or the one that writes belong to.
+            run: The run that the event goes to.
+            fork: The checkpoint that the run forks at, if it is new.
+        """
+        if base is None:
+            return self._known_around(ns, run)
+        if fork is None and not self.runs.is_shared(base, run):
+            return KnownValues()
+        known = self._known.get(ns)
+        # Writes after the fork's checkpoint are not in the fork.
+        if known is not None and known[0] == base and fork is None and base.run == run:
+            return known[1]
+        data = self.runs.data(base.run, base.version)
+        versions = data["rest"].get("channel_versions", {}) if "$typed" not in data["rest"] else {}
+        reader = self._reader(base.run)
+        loaded = known_from_record(base.version, data, _plain(reader, versions), reader)
+        if fork is None and (known is None or known[0].version < base.version):
+            self._remember(ns, base, loaded)
+        return loaded
+
+    def _known_around(self, ns: str, run: str) -> KnownValues:
+        """For a subgraph's first checkpoint: what is known of the graph that it is in."""
+        while ns:
+            ns = ns.rpartition("|")[0]
+            entry, known = self._known.get(ns, (None, None))
+            if entry is not None and known is not None and entry.run == run:
+                return known.without_channels()
+        return KnownValues()
+
+    def _remember(self, ns: str, entry: Entry, known: KnownValues) -> None:
+        self._known[ns] = entry, known
+        self._known.move_to_end(ns)
+        if len(self._known) > _NAMESPACES:
+            self._known.popitem(last=False)
+
+    # --- appending ---
+
+    def _retried(self, work: Callable[[], None]) -> None:
+        """Do it again with what others appended, until nobody appends in between."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return work()
+            except ConcurrentAppendError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                self.runs.refresh()
+
+    def _append(
+        self,
+        run: str,
+        events: Sequence[Event],
+        blobs: Iterable[bytes],
+        fork: Entry | None = None,
+    ) -> tuple[Record, ...]:
+        """Append to a run at the version that was read, or with the claim of its scope."""
+        ready = [self._prepared(event) for event in events]
+        known = self.runs.runs.get(run)
+        scope = scope_of(self._ledger, run)
+        if known is None:
+            started = RunStarted(
+                request_type=REQUEST_TYPE,
+                tags=dict(tags_of(self.name, is_main=run == self.runs.main)),
+                parent=UUID(fork.run) if fork is not None else None,
+                at=fork.version if fork is not None else 0,
+                kind="fork" if fork is not None else "run",
+                catalogue=CATALOGUE,
+            )
+            appended = self._ledger.append(run, [started, *ready], NEW, blobs=tuple(blobs))
+            self.runs.begun(run, fork)
+        elif scope is not None:
+            appended = scope.append(ready, blobs=tuple(blobs))
+        else:
+            appended = self._ledger.append(run, ready, known.head, blobs=tuple(blobs))
+        self.runs.appended(run, appended.records)
+        return appended.records
+
+    def _prepared(self, event: Event) -> PreparedEvent:
+        ready = self._ledger.prepare(event)
+        if isinstance(event, CustomEvent) and ready.event != event:
+            raise CheckpointNotRecordableError(
+                f"The state of thread {self.name!r} holds what the ledger's redactor takes for a "
+                "secret: recorded without it, the thread could not go on as it was. Nothing was "
+                "written. Keep secrets out of the graph's state, or open the ledger with "
+                "redactor=None."
+            )
+        return ready
+
+
+def scope_of(ledger: Ledger, run: str | None) -> Any:
+    """The scope of the run that this code runs in, if it is this one; None is any of the ledger."""
+    return None
+
+
+def dumped(serde: SerializerProtocol, value: Any) -> Typed:
+    """A value as the serializer packs it."""
+    kind, data = serde.dumps_typed(value)
+    if kind == "pickle":
+        raise CheckpointNotRecordableError(
+            f"Invalid value of type {type(value).__name__}: the serializer can only pickle it, and "
+            "the ledger takes no pickles. Nothing was written. Keep plain data, messages, "
+            "dataclasses or pydantic models in the graph's state."
+        )
+    return kind, data
+
+
+def _typed(writer: DeltaWriter, typed: Typed, path: Address) -> Any:
+    return writer.typed(*typed, path)
+
+
+def _plain(reader: DeltaReader, tree: Any) -> Mapping[str, Any]:
+    found = reader.value(tree)
+    return found if isinstance(found, dict) else {}
+
+
+def _values(
+    serde: SerializerProtocol, writer: DeltaWriter, draft: Draft, known: KnownValues
+) -> tuple[dict[str, Any], dict[str, Channel], list[BaseMessage]]:
+    """The values of a checkpoint as JSON, its channels, and the messages that entered them."""
+    given, versions = draft.checkpoint["channel_values"], draft.checkpoint["channel_versions"]
+    values: dict[str, Any] = {}
+    channels: dict[str, Channel] = {}
+    entered: dict[Packed, BaseMessage] = {}
+    before = known.members if not draft.ns else set()
+    for name in dict.fromkeys((*given, *known.channels)):
+        kept = known.channels.get(name)
+        if kept is not None and name not in draft.changed and versions.get(name) == kept.version:
+            values[name], channels[name] = kept.reference, kept
+            continue
+        if name not in given:
+            continue
+        path: Address = ("values", name)
+        kind, data = dumped(serde, given[name])
+        if kind != "msgpack":
+            values[name] = writer.typed(kind, data, path)
+            channels[name] = Channel(versions.get(name), None)
+            continue
+        value = unpack(data)
+        values[name] = writer.value(value, path)
+        items = value if isinstance(value, list) else [value]
+        members = tuple(one for one in items if isinstance(one, Packed))
+        channels[name] = Channel(versions.get(name), None, members)
+        if not draft.ns and name[:2] != "__" and ":" not in name:
+            objects = given[name] if isinstance(given[name], list) else [given[name]]
+            for one, there in zip(items, objects, strict=True):
+                if isinstance(there, BaseMessage) and one not in before:
+                    entered.setdefault(one, there)
+    return values, channels, list(entered.values())

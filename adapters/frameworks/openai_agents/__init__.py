@@ -1,0 +1,1 @@
+"""OpenAI Agents SDK over a ledger: sessions, hooks, and durable agents."""

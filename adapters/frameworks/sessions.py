@@ -1,0 +1,272 @@
+"""Sessions of agent frameworks as runs: what the stores of several frameworks share.
+
+A framework's entries are custom events that keep its JSON as it is. Beside an entry stand the
+messages in it, for the views; they are derived, and the framework never reads them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID, uuid5
+
+from turnledger.adapters.providers.registry import wire_of
+from turnledger.adapters.transcripts import MessageWriter, Transcript, TranscriptError, reader_of
+from turnledger.ledger import (
+    ANY,
+    NEW,
+    AsyncLedger,
+    ConcurrentAppendError,
+    CustomEvent,
+    Draft,
+    Event,
+    EventIdConflictError,
+    InnerMessage,
+    InvalidInputError,
+    Ledger,
+    LedgerClosedError,
+    MessageAppended,
+    RunAbandoned,
+    RunStarted,
+    TokenUsage,
+    ToolCallCompleted,
+    ToolCallFailed,
+    ToolCallStarted,
+    TurnledgerError,
+    run_id_for,
+)
+from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.runs.names import NAME_TAG
+from turnledger.projections import ChatTurn
+
+T = TypeVar("T")
+AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
+# How often another writer of the same session may interfere before it is an error.
+_TRIES = 10
+
+
+class RedactedSessionError(InvalidInputError):
+    """An entry of a session holds what the ledger's redactor would remove; nothing was written.
+
+    A framework that read the entry back would go on with another text than it wrote.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} holds what the ledger's redactor takes for a secret, and would be read back "
+            "without it. Nothing was written. Open the ledger of sessions with redactor=None, or "
+            "with a Redactor that leaves this text."
+        )
+
+
+class SessionMismatchError(InvalidInputError):
+    """A run of this name exists, and is not a session of this framework."""
+
+    def __init__(self, run_id: UUID, name: str, *, expected: str, found: str) -> None:
+        super().__init__(
+            f"Run {run_id}, named {name!r}, is not a session: it was begun as "
+            f"{found or 'a run without a request'!r}, expected {expected!r}. Give the session "
+            "another id, or the run another name."
+        )
+
+
+class SessionLedger:
+    """The ledger of a store of sessions: one that is open, or one that it opens by its URL."""
+
+    def __init__(self, ledger: AnyLedger) -> None:
+        self._is_own = not isinstance(ledger, Ledger | AsyncLedger)
+        if isinstance(ledger, AsyncLedger):
+            self._async = ledger
+        else:
+            opened = ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
+            self._async = AsyncLedger(opened)
+        self._is_closed = False
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._async.ledger
+
+    def close(self) -> None:
+        """Close the ledger, if it was opened here; no call succeeds after that."""
+        self._is_closed = True
+        if self._is_own:
+            self.ledger.close()
+
+    def check_open(self) -> None:
+        """LedgerClosedError if the ledger, or this, was closed."""
+        if self._is_closed or self.ledger.is_closed:
+            raise LedgerClosedError("This session was closed. Make it again.")
+
+    async def call(self, work: Callable[[Ledger], T]) -> T:
+        """Do something with the ledger, off the event loop.
+
+        One that has begun ends before a cancellation is raised, so that it is never half done.
+        """
+        self.check_open()
+        return await self._async.call(lambda: work(self.ledger))
+
+
+def session_run(ledger: Ledger, name: str, kind: str) -> tuple[UUID, int]:
+    """The run that holds the session of a name, and its version: 0 if it is not begun.
+
+    A deleted session's run is abandoned for good, and the next session of its name has another.
+
+    Args:
+        ledger: The ledger.
+        name: The session's name.
+        kind: The kind of session: the `request_type` of its runs.
+
+    Raises:
+        SessionMismatchError: A run of that name is not a session of this kind.
+    """
+    run_id = run_id_for(name)
+    while head := ledger.head(run_id):
+        info = ledger.run(run_id)
+        if info.status != "abandoned":
+            started = ledger.record(run_id, info.parent_version + 1).event
+            found = started.request_type if isinstance(started, RunStarted) else ""
+            if found != kind:
+                raise SessionMismatchError(run_id, name, expected=kind, found=found)
+            return run_id, head
+        run_id = uuid5(run_id, "deleted")
+    return run_id, 0
+
+
+def begin_session(run_id: UUID, name: str, kind: str, tags: Mapping[str, str]) -> Draft:
+    """The first event of a session's run."""
+    started = RunStarted(request_type=kind, tags={NAME_TAG: name, **tags})
+    return Draft(started, uuid5(run_id, "started"))
+
+
+def append_new(
+    ledger: Ledger,
+    run_id: UUID,
+    first: Draft,
+    groups: Sequence[Sequence[Draft]],
+    blobs: Mapping[str, bytes],
+) -> None:
+    """Append events that may be recorded already; with `first` before them if the run is new.
+
+    Args:
+        ledger: The ledger.
+        run_id: The session's run.
+        first: The run's first event.
+        groups: Events with ids; those of a group are recorded together. A group whose first id is
+            recorded is left out.
+        blobs: Bytes that the events name, by name.
+    """
+    for attempt in range(1, _TRIES + 1):
+        is_new = not ledger.head(run_id)
+        known = recorded_ids(ledger, [group[0].event_id for group in groups])
+        fresh = [group for group in groups if group[0].event_id not in known]
+        try:
+            for batch in _batches(ledger, [[first], *fresh] if is_new else fresh):
+                ledger.append(run_id, batch, NEW if is_new else ANY, blobs=blobs.values())
+                is_new = False
+        except (ConcurrentAppendError, EventIdConflictError):
+            # Another writer began the session, or wrote the same entries, at this moment.
+            if attempt == _TRIES:
+                raise
+            continue
+        return
+
+
+def recorded_ids(ledger: Ledger, ids: Sequence[UUID | str]) -> set[UUID]:
+    """Which of these ids events of the ledger have."""
+    wanted = [str(event_id) for event_id in ids]
+    return {UUID(row.event_id) for row in ledger.store.write(lambda tx: tx.rows_by_id(wanted))}
+
+
+def _batches(ledger: Ledger, groups: Sequence[Sequence[Draft]]) -> Iterator[list[Draft]]:
+    """As much in one append as the ledger takes, without splitting a group."""
+    batch: list[Draft] = []
+    for group in groups:
+        if batch and len(batch) + len(group) > ledger.limits.max_batch_events:
+            yield batch
+            batch = []
+        batch.extend(group)
+    if batch:
+        yield batch
+
+
+def end_session(ledger: Ledger, run_id: UUID) -> None:
+    """Delete a session: its run is abandoned. The events stay in the ledger."""
+    deleted = Draft(RunAbandoned(reason="The session was deleted."), uuid5(run_id, "abandoned"))
+    ledger.append(run_id, deleted, ANY)
+
+
+def entry_event(ledger: Ledger, kind: str, data: Any, what: str) -> CustomEvent:
+    """An entry as a custom event; RedactedSessionError if it would not be read back as it is."""
+    event = CustomEvent(kind=kind, data=data)
+    redacted = ledger.redact(event)
+    if isinstance(redacted, CustomEvent) and redacted.data != data:
+        raise RedactedSessionError(what)
+    return event
+
+
+def now(ledger: Ledger) -> datetime:
+    """The time by the ledger's clock."""
+    return to_datetime(ledger.clock.micros())
+
+
+# --- messages ---------------------------------------------------------------------------
+
+
+def transcript_of(wire: str, data: Any) -> Transcript | None:
+    """What a reader of transcripts finds in a provider's JSON; None if it can't read it."""
+    try:
+        return reader_of(wire)(data)
+    except TranscriptError:
+        return None
+
+
+def message_events(
+    turns: Iterable[ChatTurn], messages: MessageWriter, *, goes_on: bool = False
+) -> Iterator[MessageAppended]:
+    """The messages of a piece of a conversation.
+
+    Args:
+        turns: The turns of user and assistant.
+        messages: Writes and numbers the messages.
+        goes_on: An assistant's first turn is more of the last reply.
+    """
+    for turn in turns:
+        if turn.role == "assistant":
+            yield from messages.assistant(turn, goes_on=goes_on)
+            goes_on = False
+        else:
+            yield from messages.user(turn)
+
+
+def call_events(message: InnerMessage) -> Iterator[Event]:
+    """The starts of the tool calls that a message asks for, or the end of one that it answers."""
+    for call in message.tool_calls:
+        yield ToolCallStarted(
+            evaluation_id=message.evaluation_id, call_id=call.call_id, name=call.name
+        )
+    if message.role == "tool":
+        ended: dict[str, Any] = {
+            "evaluation_id": message.evaluation_id,
+            "call_id": message.tool_call_id or "",
+            "name": message.tool_name or "",
+            "message_id": message.message_id,
+        }
+        if message.is_error:
+            yield ToolCallFailed(error_type="", error_message=message.content[:200], **ended)
+        else:
+            yield ToolCallCompleted(**ended)
+
+
+def usage_in(wire: str, answer: Any) -> TokenUsage:
+    """The usage that a provider's answer states; none if it can't be read."""
+    try:
+        return wire_of(wire).decode(answer).usage
+    except (TurnledgerError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return TokenUsage()
+
+
+def numbered_ids(base: UUID) -> Callable[[int], UUID]:
+    """Ids of messages that follow from one id and their numbers."""
+    return lambda number: uuid5(base, f"message {number}")

@@ -1,0 +1,84 @@
+"""Message contents in the JSON shape of the GenAI semantic conventions, as text of an attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import msgspec
+
+from turnledger.ledger import InnerMessage
+from turnledger.projections import Block, MediaBlock, MessageHistory, TextBlock
+from turnledger.projections.history.blocks import ToolResultBlock, ToolUseBlock
+from turnledger.projections.history.message_history import blocks_of
+
+
+def json_text(value: Any) -> str:
+    """A recorded value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def instructions_of(history: MessageHistory) -> str:
+    """The system text of a request; "" if it has none."""
+    system = history.system
+    return json_text([{"type": "text", "content": system}]) if system else ""
+
+
+def input_of(history: MessageHistory) -> str:
+    """The messages of a request. Results of tools are messages of their own."""
+    found: list[dict[str, Any]] = []
+    for turn in history.to_list():
+        if turn.synthetic:
+            continue
+        results = [block for block in turn.blocks if isinstance(block, ToolResultBlock)]
+        others = [block for block in turn.blocks if not isinstance(block, ToolResultBlock)]
+        if results:
+            found.append({"role": "tool", "parts": _parts(results)})
+        if others:
+            found.append({"role": turn.role, "parts": _parts(others)})
+    return json_text(found)
+
+
+def output_of(message: InnerMessage, finish_reason: str) -> str:
+    """The reply of a model."""
+    parts = _parts(blocks_of(message))
+    shown = {"role": message.role, "parts": parts, "finish_reason": finish_reason}
+    return json_text([shown])
+
+
+def _parts(blocks: Iterable[Block]) -> list[dict[str, Any]]:
+    return [_part(block) for block in blocks]
+
+
+def _part(block: Block) -> dict[str, Any]:
+    match block:
+        case TextBlock():
+            return {"type": "text", "content": block.text}
+        case ToolUseBlock():
+            arguments = _decoded(block.arguments)
+            return {
+                "type": "tool_call",
+                "id": block.call_id,
+                "name": block.name,
+                "arguments": arguments,
+            }
+        case ToolResultBlock():
+            return {"type": "tool_call_response", "id": block.call_id, "response": block.content}
+        case MediaBlock():
+            # By name: the bytes of a blob stay in the ledger.
+            where = (
+                {"type": "uri", "uri": block.url}
+                if block.url is not None
+                else {"type": "file", "file_id": block.blob}
+            )
+            return {**where, "modality": block.modality, "mime_type": block.mime}
+        case _:
+            assert_never(block)
+
+
+def _decoded(arguments: str) -> Any:
+    """The arguments as JSON; as text if the model wrote something else."""
+    try:
+        return msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return arguments

@@ -1,0 +1,7 @@
+"""OpenAI Agents SDK over a ledger (extra `openai-agents`)."""
+
+from turnledger.adapters.frameworks.openai_agents.hooks import TurnledgerHooks
+from turnledger.adapters.frameworks.openai_agents.session import TurnledgerSession
+from turnledger.adapters.frameworks.sessions import RedactedSessionError, SessionMismatchError
+
+__all__ = ["RedactedSessionError", "SessionMismatchError", "TurnledgerHooks", "TurnledgerSession"]
