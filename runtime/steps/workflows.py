@@ -225,7 +225,7 @@ class Workflow(Generic[InputT, OutputT]):
     ) -> tuple[RunBlock, Any]:
         run_id = run.run_id if isinstance(run, WorkflowResult) else run_id_for(str(run))
         book = opened(ledger)
-        found = request_event(book, run_id)  # a fork's is that of the run it was made from
+        found = request_event(book, run_id)
         request = found.request if found is not None else None
         mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=request)
         check_begun_by(run_id, found, mine)
