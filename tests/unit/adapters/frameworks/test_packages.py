@@ -8,7 +8,7 @@ import pytest
 
 from turnledger.ledger import MissingDependencyError
 
-EXTRAS = {"claude": "claude", "openai_agents": "openai-agents"}
+EXTRAS = {"adk": "adk", "claude": "claude", "openai_agents": "openai-agents"}
 
 
 @pytest.mark.parametrize("module", EXTRAS)
