@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import Token
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
@@ -46,6 +48,7 @@ from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
 from turnledger.runtime.journal.tool_scope import SCOPE, strand
+from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.decorator import acall_step, call_step
 from turnledger.runtime.steps.divergence import missing_step, other_end
@@ -176,8 +179,9 @@ class RunBlock:
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
         self.output: Any = None
-        # Whether a replay has ended as the run did.
+        # Whether a replay has ended as the run did, and else how it differs.
         self.agrees = False
+        self.divergence: Divergence | None = None
 
     # --- entering ---
 
@@ -221,7 +225,7 @@ class RunBlock:
         reader = ledger.checked(self.run_id)
         for record in reader.read_on():
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         info = ledger.run(self.run_id)
         if info.status == "completed":
             return self._reading(ledger, index, "ended")
@@ -273,25 +277,6 @@ class RunBlock:
                     until_resumed=True,
                 )
 
-    def _check_begun_by(self, index: StepIndex) -> None:
-        """Refuse a run that something else began: another workflow, an agent, another input."""
-        found, mine = index.started, self._started
-        run = str(self.run_id)
-        if found is None:
-            raise RecoveryError(f"Run {run} has no beginning: its first event is another.")
-        if (found.request_type, found.agent) != (mine.request_type, mine.agent):
-            raise RecoveryError(
-                f"Run {run} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
-                "another name, or what began the run.",
-                run_id=run,
-            )
-        if mine.request_type == WORKFLOW and found.request != mine.request:
-            raise RecoveryError(
-                f"Run {run} was begun with another input: {short_repr(found.request)}, got "
-                f"{short_repr(mine.request)}. Use another run id, or recover the run.",
-                run_id=run,
-            )
-
     def _check_status(self, status: str, index: StepIndex) -> None:
         run = str(self.run_id)
         if status == "waiting" and not self._resuming.get("retry_in_doubt"):
@@ -308,7 +293,7 @@ class RunBlock:
         index = StepIndex()
         for record in ledger.read(self.run_id):
             index.take(record)
-        self._check_begun_by(index)
+        check_begun_by(self.run_id, index.started, self._started)
         return index
 
     def _reading(self, ledger: Ledger, index: StepIndex, mode: Mode) -> StepRecorder:
@@ -358,6 +343,9 @@ class RunBlock:
                 self._complete(recorder)
             elif isinstance(error, Exception):
                 self._fail(recorder, error)
+        except ReplayDivergedError as differs:
+            self.divergence = differs.divergence
+            raise
         finally:
             for stream in list(recorder.streams.values()):
                 stream.abandon()
@@ -391,6 +379,8 @@ class RunBlock:
         self.agrees = True
 
     def _fail(self, recorder: StepRecorder, error: Exception) -> None:
+        if isinstance(error, ReplayDivergedError):
+            self.divergence = error.divergence
         if isinstance(error, NO_OUTCOME) or error is recorder.halted:
             return
         recorder.check()
@@ -429,7 +419,35 @@ def run(
     text = str(name)
     started = RunStarted(request_type=BLOCK, tags={**(tags or {}), NAME_TAG: text})
     replays = os.environ.get(REPLAY_VARIABLE) == "1" if replay is None else replay
-    return RunBlock(partial(opened, ledger), run_id_for(text), started, replay=replays)
+    if _replayed is not None:
+        ledger, replays = _replayed.ledger, True
+    block = RunBlock(partial(opened, ledger), run_id_for(text), started, replay=replays)
+    if _replayed is not None:
+        _replayed.blocks.append(block)
+    return block
+
+
+@dataclass(frozen=True)
+class ReplayedScript:
+    """A ledger that all blocks of a script replay from, and the blocks that it opened."""
+
+    ledger: Ledger
+    blocks: list[RunBlock]
+
+
+# Not a context variable: a block that a script opens in a thread must not be performed either.
+_replayed: ReplayedScript | None = None
+
+
+@contextmanager
+def replaying_from(ledger: Ledger) -> Iterator[ReplayedScript]:
+    """While it is open, every block of this process replays from `ledger`, whichever it names."""
+    global _replayed
+    before, _replayed = _replayed, ReplayedScript(ledger, [])
+    try:
+        yield _replayed
+    finally:
+        _replayed = before
 
 
 def opened(ledger: AnyLedger) -> Ledger:
@@ -439,6 +457,30 @@ def opened(ledger: AnyLedger) -> Ledger:
 
 def _never(events: Sequence[Event | Entry], blobs: Iterable[bytes] = ()) -> Sequence[Record]:
     raise AssertionError("a replay writes nothing")
+
+
+def check_begun_by(run_id: UUID, found: RunStarted | None, mine: RunStarted) -> None:
+    """Refuse a run that something else began: another workflow, an agent, another input.
+
+    Args:
+        run_id: The run.
+        found: Its first event; None if that is another.
+        mine: The first event of such a run as it would be begun here.
+    """
+    if found is None:
+        raise RecoveryError(f"Run {run_id} has no beginning: its first event is another.")
+    if (found.request_type, found.agent) != (mine.request_type, mine.agent):
+        raise RecoveryError(
+            f"Run {run_id} was begun by {_beginner(found)}, and this is {_beginner(mine)}. Use "
+            "another name, or what began the run.",
+            run_id=str(run_id),
+        )
+    if mine.request_type == WORKFLOW and found.request != mine.request:
+        raise RecoveryError(
+            f"Run {run_id} was begun with another input: {short_repr(found.request)}, got "
+            f"{short_repr(mine.request)}. Use another run id, or recover the run.",
+            run_id=str(run_id),
+        )
 
 
 def _beginner(started: RunStarted) -> str:

@@ -33,8 +33,16 @@ from turnledger.projections import state_at
 from turnledger.runtime.agent.schema.schema import decode, json_schema
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, RecoveryError, SchemaError
+from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed
-from turnledger.runtime.steps.block import WORKFLOW, AnyLedger, Resuming, RunBlock, opened
+from turnledger.runtime.steps.block import (
+    WORKFLOW,
+    AnyLedger,
+    Resuming,
+    RunBlock,
+    check_begun_by,
+    opened,
+)
 from turnledger.runtime.steps.decorator import TypedValue, value_of
 from turnledger.runtime.steps.errors import (
     RecordEndedError,
@@ -217,16 +225,12 @@ class Workflow(Generic[InputT, OutputT]):
     ) -> tuple[RunBlock, Any]:
         run_id = run.run_id if isinstance(run, WorkflowResult) else run_id_for(str(run))
         book = opened(ledger)
-        info = book.run(run_id)
-        started = book.record(run_id, info.parent_version + 1).event
-        if not isinstance(started, RunStarted) or started.request_type != WORKFLOW:
-            raise RecoveryError(
-                f"Run {run_id} was not begun by a workflow; this is the workflow {self.name!r}.",
-                run_id=str(run_id),
-            )
-        mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=started.request)
+        found = request_event(book, run_id)
+        request = found.request if found is not None else None
+        mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=request)
+        check_begun_by(run_id, found, mine)
         block = RunBlock(partial(opened, book), run_id, mine, replay=replay, **options)
-        return block, self._input_of(started.request, run_id)
+        return block, self._input_of(request, run_id)
 
     def _input_of(self, request: Any, run_id: UUID) -> Any:
         try:

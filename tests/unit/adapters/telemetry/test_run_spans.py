@@ -220,12 +220,12 @@ def test_a_model_call_that_a_crash_cut_ends_with_the_resume(ledger: Ledger) -> N
     again = ModelCalled(**of, request_digest="-", model="gpt", attempt=2)
     reply = ModelReplied(**of, usage=TokenUsage(input_tokens=1, estimated=True))
     resumed = RunResumed(attempt=1, from_version=2)
-    run = tell(ledger, [RunStarted()], [called], [resumed, again], [reply], [RunCompleted()])
-    cut, whole_call, _ = export_spans(ledger, run)
+    run = tell(ledger, [RunStarted()], [called], [resumed], [again], [reply], [RunCompleted()])
+    cut, whole_call, whole = export_spans(ledger, run)
     assert attributes(cut)["error.type"] == "in_doubt"
     assert attributes(whole_call)["turnledger.attempt"] == 2
     assert attributes(whole_call)["turnledger.usage.estimated"] is True
-    assert cut.end_time == whole_call.start_time
+    assert cut.end_time == whole.events[0].timestamp
 
 
 def test_a_failed_run_is_an_error_and_goes_on_in_another_span(ledger: Ledger) -> None:
@@ -274,6 +274,13 @@ def test_open_spans_are_left_out(ledger: Ledger) -> None:
     assert [span.name for span in export_spans(ledger, run)] == ["chat gpt-5"]
     tell(ledger, *conversation()[3:4], run=run)
     assert [s.name for s in export_spans(ledger, run)] == ["chat gpt-5", "execute_tool pay"]
+
+
+def test_two_runs_share_no_id(ledger: Ledger) -> None:
+    """Though they did the same, at the same versions."""
+    one, two = (export_spans(ledger, tell(ledger, *conversation())) for _ in range(2))
+    assert not {s.context.span_id for s in one} & {s.context.span_id for s in two}
+    assert not {s.context.trace_id for s in one} & {s.context.trace_id for s in two}
 
 
 def test_a_fork_and_a_chat_turn_are_linked_to_their_parent(ledger: Ledger) -> None:
