@@ -10,9 +10,10 @@ failure; anything else, Ctrl-C say, leaves it as it is.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import Token
 from dataclasses import dataclass
 from functools import partial
@@ -175,6 +176,7 @@ class RunBlock:
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
         self._replay, self._resuming = replay, resuming
         self._heartbeat: LeaseHeartbeat | None = None
+        self._is_used = False
         self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
@@ -186,14 +188,24 @@ class RunBlock:
     # --- entering ---
 
     def __enter__(self) -> Run:
+        self._check_new()
         return self._entered(self._open())
 
     async def __aenter__(self) -> Run:
-        return self._entered(await off_loop(self._open))
+        self._check_new()
+        try:
+            recorder = await off_loop(self._open)
+        except asyncio.CancelledError:
+            await off_loop(self._release)
+            raise
+        return self._entered(recorder)
+
+    def _check_new(self) -> None:
+        if self._is_used:
+            raise InvalidInputError("This block was entered already: make another one.")
+        self._is_used = True
 
     def _entered(self, recorder: StepRecorder) -> Run:
-        if self._token is not None:
-            raise InvalidInputError("This block was entered already: make another one.")
         self._recorder = recorder
         scope = StepScope(recorder, Place("", strand()))
         self._token = SCOPE.set(scope)
@@ -216,8 +228,9 @@ class RunBlock:
     def _begun(self, ledger: Ledger) -> StepRecorder:
         now = to_datetime(ledger.clock.micros())
         started = replace(self._started, requested_at=now, catalogue=CATALOGUE)
+        first = ledger.prepare(started, exact=("request",))
         with at_the_disk():
-            claim = ledger.begin(self.run_id, started, worker=worker_name(ledger), ttl=LEASE)
+            claim = ledger.begin(self.run_id, first, worker=worker_name(ledger), ttl=LEASE)
         return self._writing(ledger, StepIndex(started=started), claim)
 
     def _resumed(self, ledger: Ledger) -> StepRecorder:
@@ -333,7 +346,8 @@ class RunBlock:
 
     def _leave(self) -> None:
         assert self._token is not None
-        SCOPE.reset(self._token)
+        with suppress(ValueError):  # it is left in another context than it was entered in
+            SCOPE.reset(self._token)
 
     def _close(self, error: BaseException | None) -> None:
         recorder = self._recorder
