@@ -32,6 +32,7 @@ from turnledger.adapters.clients.wire_request import WireRequest, read_request
 from turnledger.ledger import Event, TurnledgerError
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
+from turnledger.runtime.steps.block import BLOCK, WORKFLOW
 from turnledger.runtime.steps.conversation import Asked, Conversation
 from turnledger.runtime.steps.request_delta import RequestDeltas
 from turnledger.runtime.steps.spec import step_id
@@ -86,7 +87,7 @@ class _Memory:
     def of(cls, scope: StepScope) -> _Memory:
         known = scope.memory.get(_MEMORY)
         if known is None:
-            said = Conversation(scope.ledger.read(scope.run_id))
+            said = Conversation(() if scope.is_replay else scope.ledger.read(scope.run_id))
             known = scope.memory.setdefault(_MEMORY, cls(said))
         assert isinstance(known, cls)
         return known
@@ -156,9 +157,12 @@ class WireCall:
 
     def _new_messages(self, spec: StepSpec) -> tuple[Event, ...]:
         call_id = step_id(self.scope.place.parent, spec.name, spec.key, 0)
-        entry = self.scope.recorder.index.entries.get(call_id)
+        index = self.scope.recorder.index
+        entry = index.entries.get(call_id)
         is_answered = entry is not None and entry.outcome is not None and not spec.again
-        if self.scope.is_replay or is_answered:
+        # The conversation of an Agent's run, or of a framework's, is recorded by itself.
+        is_ours = index.started is not None and index.started.request_type in (BLOCK, WORKFLOW)
+        if self.scope.is_replay or is_answered or not is_ours or self._is_in_model_step:
             return ()
         wire = self.asked.endpoint.format if self.asked.endpoint else ""
         read = read_conversation(wire, self.asked.body)
@@ -175,6 +179,12 @@ class WireCall:
             self._memory.deltas.add(begun.call_id, self.asked.short_body)
         if self._blobs and self._said is not None and isinstance(begun, OpenStep):
             self.scope.append(self._said.events, self._blobs)
+
+    @property
+    def _is_in_model_step(self) -> bool:
+        """Whether a framework's model call, which is a step too, makes this request."""
+        parent = self.scope.recorder.index.entries.get(self.scope.place.parent)
+        return parent is not None and parent.kind == "model"
 
     # --- from the record ---
 
@@ -233,7 +243,8 @@ class WireCall:
             data,
             events=events,
             blobs=blobs,
-            usage=reply.usage,
+            # It counts once: a framework's call has it too.
+            usage=None if self._is_in_model_step else reply.usage,
             finish_reason=reply.finish_reason,
             model=reply.model,
             message_id=message_id,

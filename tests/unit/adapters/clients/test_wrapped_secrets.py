@@ -58,7 +58,8 @@ def test_a_secret_that_is_said_is_not_stored(way: Way) -> None:
 )
 def test_a_stream_without_secrets_is_recorded_byte_by_byte(way: Way) -> None:
     """And one with a secret in a call's arguments is the same stream without it."""
-    asked = Asked(1, 1, {"model": "m", "contents": []}, "/v1beta/models/m:streamGenerateContent", True)
+    path = "/v1beta/models/m:streamGenerateContent"
+    asked = Asked(1, 1, {"model": "m", "contents": []}, path, True)
     plain = b"".join(way.wire.stream(asked, Answer("Nothing here.", (Call("f", '{"n": 1}'),))))
     assert redacted_stream(plain.decode(), STANDARD.text) == plain.decode()
     secret = b"".join(
