@@ -19,11 +19,11 @@ from tests.unit.adapters.clients.test_wrapped_streams import (  # noqa: F401
     test_a_stream_that_its_reader_leaves_is_an_outcome_as_far_as_it_came,
     test_the_record_is_on_disk_when_the_end_is_handed_on,
 )
-from tests.unit.adapters.clients.wrapped import WAYS, Way
+from tests.unit.adapters.clients.wrapped import WAYS, Way, cells
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", cells(WAYS))
 def test_a_run_is_recorded_resumed_and_replayed(way: Way) -> None:
     """Each call is made once; an interrupted run asks for the rest, a replay for nothing."""
     stories.a_run_is_recorded_resumed_and_replayed(way)

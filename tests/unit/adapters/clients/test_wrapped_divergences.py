@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from tests.servers.serving import Answer
-from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger import ModelCalled, ModelCallFailed, RunCompleted, run_id_for
 from turnledger.runtime import DecisionRequiredError, ReplayDivergedError
@@ -130,7 +130,7 @@ def test_a_divergence_after_an_upgrade_of_the_sdk_says_so() -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", [*SYNC.values(), *ASYNC.values()], ids=str)
+@pytest.mark.parametrize("way", cells([*SYNC.values(), *ASYNC.values()]))
 def test_the_sdk_takes_no_error_of_ours_for_the_networks(way: Way) -> None:
     """A divergence comes out as itself, and code that catches it can't go on without the record."""
     base = {"anthropic": anthropic.AnthropicError, "gemini": ReplayDivergedError}

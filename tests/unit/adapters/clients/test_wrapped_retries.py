@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.servers.serving import Answer, Asked, CutBody, Hang, Scripted, Status
-from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger import ModelCalled, ModelCallFailed, ModelReplied
 from turnledger.runtime.steps import run
@@ -17,6 +17,7 @@ SAID = [("user", "Hello?")]
 SOON = {"retry-after-ms": "1"}
 BUSY = Status(429, "slow down", SOON)
 WHOLE = [way for way in WAYS if not way.stream]
+ALWAYS = ("openai-chat-sync", "anthropic-async", "gemini-sync")
 # One of each SDK and colour: the rest is the same code.
 SOME = [way for way in WHOLE if way.sdk != "openai-responses"]
 
@@ -47,7 +48,7 @@ def _outcomes(there: Wrapped) -> list[tuple[str, int | None, bool]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", cells(WAYS))
 def test_a_busy_server_is_asked_again_and_each_attempt_is_recorded(way: Way) -> None:
     """The client does not see the 429 that passed; the record does, with its body."""
     with wrapped(way, lambda asked: Answer("fine") if asked.attempt == 3 else BUSY) as there:
@@ -67,7 +68,7 @@ def test_a_busy_server_is_asked_again_and_each_attempt_is_recorded(way: Way) -> 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
     """A 429 for ever is the call's outcome: a resume gets it again, and asks nobody."""
 
@@ -102,7 +103,7 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 @pytest.mark.parametrize("fault", ["broken", "timeout"])
 def test_a_broken_connection_is_raised_again_from_the_record(way: Way, fault: str) -> None:
     """As the class of that name: live and resumed code take the same `except`."""
@@ -139,7 +140,7 @@ def test_a_broken_connection_is_raised_again_from_the_record(way: Way, fault: st
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_what_the_sdk_would_not_repeat_is_not_repeated(way: Way) -> None:
     """A 400 is the outcome at once."""
     with wrapped(way, lambda asked: Status(400, "no")) as there:
@@ -155,7 +156,7 @@ def test_what_the_sdk_would_not_repeat_is_not_repeated(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_outside_of_a_run_it_retries_as_the_client_did(way: Way) -> None:
     """A wrapped client is a plain client there, and gives up when that would have."""
     with wrapped(way, lambda asked: BUSY) as there:
@@ -171,9 +172,7 @@ def test_outside_of_a_run_it_retries_as_the_client_did(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "way", [way for way in SOME if way.sdk in ("openai-chat", "anthropic")], ids=str
-)
+@pytest.mark.parametrize("way", cells((way for way in SOME if way.sdk != "gemini"), ALWAYS))
 def test_a_retry_of_the_sdks_own_is_one_more_attempt_of_the_same_call(way: Way) -> None:
     """A copy of a wrapped client may have retries: the record has one call, its last outcome."""
     with wrapped(way, lambda asked: Answer("fine") if asked.attempt == 3 else BUSY) as there:

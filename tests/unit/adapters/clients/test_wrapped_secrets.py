@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers.serving import Answer, Asked, Call
 from tests.unit.adapters.clients.stories import Stopped
-from tests.unit.adapters.clients.wrapped import WAYS, Way, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, cells, wrapped
 from turnledger.adapters.clients.stream_redaction import redacted_stream
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger.redaction.redactor import STANDARD
@@ -18,7 +18,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", cells(WAYS))
 def test_a_secret_that_is_said_is_not_stored(way: Way) -> None:
     """Not in a request, not in a reply, and not in the pieces of a stream."""
     assert STANDARD.text(SECRET) != SECRET
