@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 from pydantic import Field
 
 from turnledger.adapters.mcp.answer import answer
@@ -43,7 +43,7 @@ Run: TypeAlias = Annotated[
         "tag (customer=acme)."
     ),
 ]
-Offset: TypeAlias = Annotated[int, Field(ge=0, description="Where to go on: `next_offset`.")]
+Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**40, description="Where to go on.")]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=200, description="The most entries.")]
 At: TypeAlias = Annotated[int | None, Field(ge=0, description="The version. Default: the last.")]
 Path: TypeAlias = Annotated[

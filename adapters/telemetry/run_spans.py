@@ -94,7 +94,8 @@ class RunSpans:
         self.version = self._info.parent_version
         self._run: OpenSpan | None = None
         self._last_run: SpanContext | None = None
-        self._of_run: dict[str, Attribute] = {}
+        # A run may consist of notes only.
+        self._of_run = self._described(RunStarted())
         self._tokens: Counter[str] = Counter()
         self._claim: Record | None = None
         # By kind, evaluation and call (of a model's call without an id, its turn).
@@ -286,7 +287,7 @@ class RunSpans:
             started=nanoseconds(record),
             attributes={
                 **attributes,
-                names.CONVERSATION: self._of_run.get(names.CONVERSATION, str(self._run_id)),
+                names.CONVERSATION: self._of_run[names.CONVERSATION],
                 "turnledger.run.id": str(self._run_id),
                 "turnledger.version": record.version,
             },

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, TextContent, Tool
 
 from tests.e2e.driving import PROGRAM, InProcess, tamper
 from tests.e2e.stories import EVALUATION, UNSAFE, record, said

@@ -40,7 +40,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     new_run_id,
 )
-from turnledger.telemetry import export_spans
+from turnledger.telemetry import export_spans, otlp_json
 
 
 @pytest.fixture
@@ -137,6 +137,20 @@ def test_contents_have_the_shape_of_the_conventions(ledger: Ledger) -> None:
     assert read("gen_ai.input.messages", second) == told
     assert tool["gen_ai.tool.call.arguments"] == '{"euros": 5}'
     assert tool["gen_ai.tool.call.result"] == "Paid 5."
+
+
+@pytest.mark.parametrize(
+    ("data", "sent"), [(2**63 - 1, 2**63 - 1), (2**63, str(2**63)), ({"a": [1]}, '{"a":[1]}')]
+)
+def test_a_note_of_any_json_can_be_encoded(ledger: Ledger, data: Any, sent: Any) -> None:
+    """As a number if OTLP has room for it, else as JSON text; nothing is dropped."""
+    note = CustomEvent(kind="acme.note", data=data)
+    run = tell(ledger, [RunStarted()], [note], [RunCompleted()])
+    (whole,) = export_spans(ledger, run, content=True)
+    (event,) = whole.events
+    assert (event.attributes or {})["turnledger.data"] == sent
+    (encoded,) = otlp_json([whole])["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"]
+    assert len(encoded["attributes"]) == len(event.attributes or {})
 
 
 def test_steps_are_inside_the_step_that_they_belong_to(ledger: Ledger) -> None:
@@ -266,6 +280,14 @@ def test_what_comes_after_the_end_takes_no_time(ledger: Ledger) -> None:
     assert parent(parked) == parent(noted) == whole.context.span_id
     assert parked.start_time == parked.end_time
     assert parked.status.status_code is StatusCode.ERROR
+
+
+def test_a_run_without_a_start_has_spans_too(ledger: Ledger) -> None:
+    """Notes of a mirror, and a call among them: nothing stands above a note."""
+    run = tell(ledger, [CustomEvent(kind="acme.note")], [step("pay#1")], [done("pay#1")])
+    note, call = export_spans(ledger, run)
+    assert (note.name, note.parent) == ("custom", None)
+    assert call.parent == run_context(run, 2)
 
 
 def test_open_spans_are_left_out(ledger: Ledger) -> None:
