@@ -30,6 +30,7 @@ from turnledger.adapters.clients.replies import (
 )
 from turnledger.adapters.clients.wire_request import WireRequest, read_request
 from turnledger.ledger import Event, TurnledgerError
+from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
 from turnledger.runtime.steps.block import BLOCK, WORKFLOW
@@ -41,6 +42,8 @@ _MEMORY = "turnledger.clients"
 RETRY_COUNT = "x-stainless-retry-count"
 # Digits of a digest in a step's key: enough to tell the requests of a run from each other.
 _KEY_DIGITS = 16
+# Larger requests are recorded by their digest alone: an event has a limit.
+_MOST_REQUEST = 2 * 1024 * 1024
 # Requests that change nothing: repeated whatever the policy.
 _SAFE = ("GET", "HEAD")
 
@@ -127,6 +130,7 @@ class WireCall:
         self._memory = _Memory.of(scope)
         self._said: Asked | None = None
         self._blobs: Iterable[bytes] = ()
+        self._is_kept = False
 
     # --- before ---
 
@@ -150,10 +154,17 @@ class WireCall:
             on_interrupt=policy,
             model=asked.model,
             client=f"{wrapping.sdk} {wrapping.version}",
-            request=self._memory.deltas.recorded(asked.path, asked.short_body),
+            request=self._recorded_request(),
             again=again,
         )
         return spec, self._new_messages(spec)
+
+    def _recorded_request(self) -> dict[str, Any]:
+        """The request as what differs from an earlier one; only its size if that is too large."""
+        recorded = self._memory.deltas.recorded(self.asked.path, self.asked.short_body)
+        size = len(canonical(recorded))
+        self._is_kept = size <= _MOST_REQUEST
+        return recorded if self._is_kept else {"path": self.asked.path, "bytes": size}
 
     def _new_messages(self, spec: StepSpec) -> tuple[Event, ...]:
         call_id = step_id(self.scope.place.parent, spec.name, spec.key, 0)
@@ -175,7 +186,7 @@ class WireCall:
 
     def begun(self, begun: StepOutcome | OpenStep) -> None:
         """Remember a call that is on record."""
-        if self.is_model:
+        if self._is_kept:
             self._memory.deltas.add(begun.call_id, self.asked.short_body)
         if self._blobs and self._said is not None and isinstance(begun, OpenStep):
             self.scope.append(self._said.events, self._blobs)

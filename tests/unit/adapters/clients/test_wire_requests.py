@@ -265,3 +265,23 @@ def test_a_call_inside_of_a_frameworks_model_call_counts_once() -> None:
             outer.complete("Hi.", usage=TokenUsage(input_tokens=5, output_tokens=1))
         assert _events(ledger, MessageAppended) == []
         assert fold(ledger.read(run_id_for("w")), Usage()).total.input_tokens == 5
+
+
+def test_a_request_of_many_megabytes_is_recorded_by_its_digest() -> None:
+    """Long texts by their hash, and all of it if it is still too large; the call is made."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = [{"object": "embedding", "index": 0, "embedding": [0.25]}]
+        return httpx.Response(200, json={"data": data, "model": "e"})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                for given in (["x" * 10_000_000], ["x" * 200_000] * 50, ["short"]):
+                    client.embeddings.create(model="e", input=given, encoding_format="float")
+        long, many, short = (one.request for one in _events(ledger, ModelCalled))
+        assert long["body"]["input"][0]["bytes"] == 10_000_000
+        assert many["bytes"] > 10_000_000
+        assert short["add"] == ["short"]
+        assert short["since"].startswith("openai.embeddings:")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
+import openai
 import pytest
 
 from tests.servers.serving import Answer, Asked, CutBody, Hang, Scripted, Status
@@ -72,6 +74,8 @@ def test_a_busy_server_is_asked_again_and_each_attempt_is_recorded(way: Way) -> 
 def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
     """A 429 for ever is the call's outcome: a resume gets it again, and asks nobody."""
 
+    headers: list[str] = []
+
     def script(asked: Asked) -> Scripted:
         return Answer("from the other") if "other" in f"{asked.path}{asked.body}" else BUSY
 
@@ -81,7 +85,8 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
             async with run("r", ledger=there.ledger, **options):
                 try:
                     return await way.ask(client, SAID)
-                except _status_error(way):
+                except _status_error(way) as error:
+                    headers.append(error.response.headers.get("x-should-retry", ""))
                     return await way.ask(client, SAID, model="claude-other")
 
         async def story() -> None:
@@ -95,6 +100,7 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
 
         there.run(story)
         assert len(there.server.asked) == 3
+        assert headers == ["", "false", "false"]
         assert _outcomes(there) == [
             ("ModelCallFailed", 429, False),
             ("ModelCallFailed", 429, True),
@@ -214,3 +220,48 @@ def test_a_wait_for_the_next_attempt_leaves_the_event_loop_to_others() -> None:
 
         there.run(story)
         assert [one.attempt for one in there.events("r", ModelCalled)] == [1, 2]
+
+
+@pytest.mark.process
+def test_a_call_that_its_caller_cancels_is_an_outcome_once_the_run_goes_on() -> None:
+    """A time limit of the program's own: a resume runs into it again, and sends nothing."""
+    way = next(way for way in SOME if str(way) == "openai-chat-async")
+    with wrapped(way, lambda asked: Hang() if asked.attempt == 1 else Answer("fine")) as there:
+
+        async def asked(client: Any, **options: Any) -> str:
+            async with run("r", ledger=there.ledger, **options):
+                try:
+                    async with asyncio.timeout(0.2):
+                        return await way.ask(client, SAID)
+                except TimeoutError:
+                    return await way.ask(client, SAID, model="gpt-other")
+
+        async def story() -> None:
+            client = there.client()
+            assert await asked(client) == "fine"
+            with no_network():
+                assert await asked(client) == "fine"
+                assert await asked(client, replay=True) == "fine"
+
+        there.run(story)
+        assert len(there.server.asked) == 2
+        assert [one.error_type for one in there.events("r", ModelCallFailed)] == ["CancelledError"]
+
+
+@pytest.mark.process
+def test_code_that_does_not_cancel_a_cancelled_call_again_gets_a_time_out() -> None:
+    """It must not wait for ever."""
+    way = next(way for way in SOME if str(way) == "openai-chat-async")
+    with wrapped(way, lambda asked: Hang()) as there:
+
+        async def story() -> None:
+            client = there.client(timeout=0.4)
+            async with run("r", ledger=there.ledger):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(way.ask(client, SAID), 0.2)
+            with no_network():
+                async with run("r", ledger=there.ledger):
+                    with pytest.raises(openai.APITimeoutError):
+                        await way.ask(client, SAID)
+
+        there.run(story)
