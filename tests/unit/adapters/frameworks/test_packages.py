@@ -8,7 +8,7 @@ import pytest
 
 from turnledger.ledger import MissingDependencyError
 
-EXTRAS = {"claude": "claude", "openai_agents": "openai-agents"}
+EXTRAS = {"claude": "claude", "openai_agents": "openai-agents", "pydantic_ai": "pydantic-ai"}
 
 
 @pytest.mark.parametrize("module", EXTRAS)
