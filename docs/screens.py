@@ -43,6 +43,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     ToolCallStarted,
     prompt_stream_id,
+    run_id_for,
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.events.messages import ToolCallRecord
@@ -127,9 +128,12 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "messages {triage}",
         "tools {triage}",
         "tools {failed}",
+        "tools order-17",
         "tools --all",
         "timeline {triage}",
+        "timeline order-17",
         "usage {triage}",
+        "usage order-17",
         "usage",
         "usage --by-day",
         "state {triage} --path /usage/total",
@@ -137,6 +141,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "blame {triage} /summary/status",
         "log 01",
         "log 99999999",
+        "log order-18",
         "log @last --type message.append",
     ),
     "what-if": (
@@ -161,6 +166,8 @@ SCREENS: dict[str, tuple[str, ...]] = {
         "pending {triage}",
         "resolve {waiting} call_2 --completed '{{\"paid\": true}}' --by ann",
         "resolve {waiting} call_7 --retry",
+        "resolve order-17 settle#1/pay:17 --retry --by ann",
+        "recover order-17 --app travel:agent",
         "fork {booking} --user 'Book Porto instead.'",
         "recover @last --app travel:loop",
         "recover --all --app travel:loop",
@@ -290,6 +297,32 @@ def _record(ledger: Ledger, clock: ScreenClock, commits: list[list[Event]]) -> s
     return run
 
 
+def _order(ledger: Ledger, clock: ScreenClock) -> None:
+    """A block of steps under a name: a model call, a step with two inner ones, one in doubt."""
+    of: dict[str, Any] = {"evaluation_id": ""}
+    inner = {**of, "parent": "settle#1", "digest": "-"}
+    check, pay = "settle#1/check#1", "settle#1/pay:17"
+    model: dict[str, Any] = {**of, "turn": 0, "call_id": "openai.chat.completions:3f9a"}
+    usage = TokenUsage(input_tokens=310, output_tokens=12)
+    order, euros = '{"order": 17}', '{"order": 17, "euros": 120}'
+    started = RunStarted(request_type="turnledger.block", tags={"name": "order-17"})
+    name = "openai.chat.completions"
+    events: list[Event] = [
+        started,
+        ModelCalled(**model, name=name, request_digest="-", model="gpt-5-mini"),
+        ModelReplied(**model, model="gpt-5-mini", usage=usage, value={"text": "Settle it."}),
+        ToolCallStarted(**of, call_id="settle#1", name="settle", arguments=order, digest="-"),
+        ToolCallStarted(**inner, call_id=check, name="check", arguments=order),
+        ToolCallCompleted(**of, call_id=check, name="check", value={"euros": 120}),
+        ToolCallStarted(**inner, call_id=pay, name="pay", arguments=euros, on_interrupt="ask"),
+        ToolCallInDoubt(**of, call_id=pay, name="pay", attempt=1),
+        RunWaiting(reason="in doubt", call_ids=(pay,)),
+    ]
+    for version, event in enumerate(events):
+        ledger.append(run_id_for("order-17"), [event], version or NEW)
+        clock.now += 400_000
+
+
 def tell_story(ledger: Ledger, clock: ScreenClock) -> dict[str, str]:
     """Record the runs that the screens show; their short ids by name."""
     text = "My invoice 4711 is wrong, please check it and credit the difference to our account."
@@ -342,6 +375,8 @@ def tell_story(ledger: Ledger, clock: ScreenClock) -> dict[str, str]:
 
     runs["booking"] = clock.new_id()
     travel.loop(ledger).execute(travel.Trip("Lisbon"), run_id=UUID(runs["booking"]))
+    clock.now = MORNING - 40 * MINUTE
+    _order(ledger, clock)
     clock.now = MORNING
     return {name: run[-8:] for name, run in runs.items()}
 

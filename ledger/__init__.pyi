@@ -23,6 +23,7 @@ from turnledger.ledger.errors import MissingDependencyError as MissingDependency
 from turnledger.ledger.errors import NotALedgerError as NotALedgerError
 from turnledger.ledger.errors import NotAnExportError as NotAnExportError
 from turnledger.ledger.errors import RecordNotFoundError as RecordNotFoundError
+from turnledger.ledger.errors import RedactedStateError as RedactedStateError
 from turnledger.ledger.errors import RunClaimedError as RunClaimedError
 from turnledger.ledger.errors import RunNotFoundError as RunNotFoundError
 from turnledger.ledger.errors import StaleEpochError as StaleEpochError

@@ -8,7 +8,8 @@ attributes. The tree:
     │   ├── InvalidUrlError
     │   ├── InvalidRunIdError
     │   ├── InvalidEventError
-    │   └── LimitExceededError
+    │   ├── LimitExceededError
+    │   └── RedactedStateError
     ├── EventDecodeError (ValueError)
     │   └── UnknownEventTypeError
     ├── RunNotFoundError (LookupError)
@@ -118,6 +119,23 @@ class LimitExceededError(InvalidInputError):
         super().__init__(
             f"{what}: {found} exceeds the limit of {limit}. "
             f"Make it smaller, or open the ledger with Limits({setting}=...)."
+        )
+
+
+class RedactedStateError(InvalidInputError):
+    """The redactor would replace a part of a state that is read back; nothing was written.
+
+    `paths` are the places of these parts, `CustomEvent.data.user.token`.
+    """
+
+    def __init__(self, paths: Sequence[str], *, marker: str) -> None:
+        self.paths = tuple(paths)
+        more = f" (and {len(self.paths) - 1} more places)" if len(self.paths) > 1 else ""
+        super().__init__(
+            f"{self.paths[0]}{more}: the redactor would record this as {marker!r}, and it is read "
+            "back as state, which would silently be another one. Keep the secret out of the "
+            "state, or open the ledger with a redactor that leaves it: "
+            "Ledger.open(url, redactor=Redactor(formats=[...])), or redactor=None."
         )
 
 

@@ -7,7 +7,7 @@ outcome is unknown (StoreUnavailableError) is settled by appending the same draf
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Event as Flag
 from typing import Literal, Self, TypeAlias
@@ -40,6 +40,7 @@ from turnledger.ledger.runs.append_request import (
     NEW,
     Appendable,
     Expected,
+    Known,
     RunId,
     build_request,
     canonical_id,
@@ -77,7 +78,7 @@ LAST_POSITION = 2**63 - 1
 
 
 class Appended:
-    """The result of `Ledger.append`: the records, and whether an earlier append wrote them."""
+    """The result of `Ledger.append`: the records, and which of them it wrote."""
 
     __slots__ = ("_codec", "_entries", "_outcome")
 
@@ -88,7 +89,7 @@ class Appended:
 
     @property
     def duplicate(self) -> bool:
-        """True if exactly these events had been recorded by an earlier append."""
+        """True if nothing was written: all of these events had been recorded before."""
         return self._outcome.duplicate
 
     @property
@@ -108,14 +109,25 @@ class Appended:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The events as recorded."""
-        pairs = zip(self._outcome.rows, self._entries, strict=True)
-        return tuple(Record(row, self._codec, entry.event) for row, entry in pairs)
+        """The events as recorded, in the order in which they were given."""
+        outcome, codec = self._outcome, self._codec
+        if not (outcome.duplicate or outcome.left_out):
+            pairs = zip(outcome.rows, self._entries, strict=True)
+            return tuple(Record(row, codec, entry.event) for row, entry in pairs)
+        rows = {as_row(row).event_id: row for row in (*outcome.left_out, *outcome.rows)}
+        return tuple(Record(rows[e.event_id], codec, e.event) for e in self._entries)
+
+    @property
+    def new(self) -> tuple[Record, ...]:
+        """The records that this append wrote: all, none, or with known="skip" a part of them."""
+        if self.duplicate:
+            return ()
+        before = {row.version for row in self._outcome.left_out}
+        return tuple(record for record in self.records if record.version not in before)
 
     def __repr__(self) -> str:
-        rows = self._outcome.new_rows
-        run_id, *_ = rows[0]
-        return f"<Appended to {run_id}: {len(rows)} events>"
+        run_id, *_ = self._outcome.new_rows[0]
+        return f"<Appended to {run_id}: {len(self._entries)} events, {len(self.new)} new>"
 
 
 @check_methods(skip=("append", "prepare", "redact"))
@@ -218,9 +230,15 @@ class Ledger:
 
     # --- writing ---
 
-    def prepare(self, event: Event | Draft) -> Entry:
-        """Encode and check an event once, to append later; `Entry.event` is as it will be read."""
-        return prepare(event, self._codec, self._clock)
+    def prepare(self, event: Event | Draft, *, exact: Collection[str] = ()) -> Entry:
+        """Encode and check an event once, to append later; `Entry.event` is as it will be read.
+
+        Args:
+            event: An event, or a draft with an id of the caller's.
+            exact: Fields that are read back as state: RedactedStateError if the redactor would
+                replace a part of one.
+        """
+        return prepare(event, self._codec, self._clock, exact)
 
     def append(
         self,
@@ -230,6 +248,7 @@ class Ledger:
         epoch: int | None = None,
         *,
         blobs: Iterable[bytes] = (),
+        known: Known = "refuse",
     ) -> Appended:
         """Append events to a run, all or none, durable when this returns.
 
@@ -240,15 +259,21 @@ class Ledger:
                 or ANY.
             epoch: The epoch of the worker's claim, if the run is claimed.
             blobs: Bytes that the events name by `blob_name`.
+            known: What becomes of events whose ids are recorded already. By default a batch that
+                is recorded as a whole gives the first result, and one that is recorded in part is
+                refused. With "skip", for mirrors, events that are recorded in this run are left
+                out, and the others appended in their order; `expected_version` and `epoch` are
+                checked only if there are others. An id that another event has, or an event of
+                another run, is an EventIdConflictError either way.
         """
-        clock = self._clock
-        request = build_request(run_id, events, expected_version, epoch, blobs, self._codec, clock)
+        clock, codec = self._clock, self._codec
+        request = build_request(run_id, events, expected_version, epoch, blobs, codec, clock, known)
         try:
             outcome = self._store.write(lambda tx: append(tx, request, clock))
         except StoreUnavailableError as error:
             error.drafts = _drafts(request)
             raise
-        return Appended(outcome, request.entries, self._codec)
+        return Appended(outcome, request.entries, codec)
 
     def fork(
         self,

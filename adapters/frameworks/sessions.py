@@ -7,13 +7,13 @@ messages in it, for the views; they are derived, and the framework never reads t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
 from turnledger.adapters.providers.registry import wire_of
-from turnledger.adapters.transcripts import MessageWriter, Transcript, TranscriptError, reader_of
+from turnledger.adapters.transcripts import Transcript, TranscriptError, reader_of
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -27,7 +27,6 @@ from turnledger.ledger import (
     InvalidInputError,
     Ledger,
     LedgerClosedError,
-    MessageAppended,
     RunAbandoned,
     RunStarted,
     TokenUsage,
@@ -39,7 +38,6 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import to_datetime
 from turnledger.ledger.runs.names import NAME_TAG
-from turnledger.projections import ChatTurn
 
 T = TypeVar("T")
 AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
@@ -157,26 +155,34 @@ def append_new(
             recorded is left out.
         blobs: Bytes that the events name, by name.
     """
+    wanted = list(groups)
     for attempt in range(1, _TRIES + 1):
         is_new = not ledger.head(run_id)
-        known = recorded_ids(ledger, [group[0].event_id for group in groups])
-        fresh = [group for group in groups if group[0].event_id not in known]
         try:
-            for batch in _batches(ledger, [[first], *fresh] if is_new else fresh):
+            for batch in _batches(ledger, [[first], *wanted] if is_new else wanted):
                 ledger.append(run_id, batch, NEW if is_new else ANY, blobs=blobs.values())
                 is_new = False
         except (ConcurrentAppendError, EventIdConflictError):
-            # Another writer began the session, or wrote the same entries, at this moment.
+            # Another writer began the session, or wrote some of the same entries.
             if attempt == _TRIES:
                 raise
-            continue
-        return
+            known = recorded_ids(ledger, [group[0].event_id for group in wanted])
+            wanted = [group for group in wanted if group[0].event_id not in known]
+        else:
+            return
 
 
 def recorded_ids(ledger: Ledger, ids: Sequence[UUID | str]) -> set[UUID]:
     """Which of these ids events of the ledger have."""
     wanted = [str(event_id) for event_id in ids]
     return {UUID(row.event_id) for row in ledger.store.write(lambda tx: tx.rows_by_id(wanted))}
+
+
+def recorded_version(ledger: Ledger, draft: Draft) -> int | None:
+    """The version that an event has in its run; None if it is not recorded."""
+    wanted = [str(draft.event_id)]
+    rows = list(ledger.store.write(lambda tx: tx.rows_by_id(wanted)))
+    return rows[0].version if rows else None
 
 
 def _batches(ledger: Ledger, groups: Sequence[Sequence[Draft]]) -> Iterator[list[Draft]]:
@@ -220,24 +226,6 @@ def transcript_of(wire: str, data: Any) -> Transcript | None:
         return reader_of(wire)(data)
     except TranscriptError:
         return None
-
-
-def message_events(
-    turns: Iterable[ChatTurn], messages: MessageWriter, *, goes_on: bool = False
-) -> Iterator[MessageAppended]:
-    """The messages of a piece of a conversation.
-
-    Args:
-        turns: The turns of user and assistant.
-        messages: Writes and numbers the messages.
-        goes_on: An assistant's first turn is more of the last reply.
-    """
-    for turn in turns:
-        if turn.role == "assistant":
-            yield from messages.assistant(turn, goes_on=goes_on)
-            goes_on = False
-        else:
-            yield from messages.user(turn)
 
 
 def call_events(message: InnerMessage) -> Iterator[Event]:

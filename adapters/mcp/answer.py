@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 import msgspec
-from mcp_types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent
 
 from turnledger.adapters.terminal_text import safe_json
 from turnledger.projections.persistent.lazy_json import MISSING, LazyList

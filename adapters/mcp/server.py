@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from mcp.server.mcpserver import MCPServer
-from mcp_types import CallToolResult, ToolAnnotations
+from mcp.types import CallToolResult, ToolAnnotations
 
 from turnledger.adapters.mcp.answer import refusal
 from turnledger.adapters.mcp.tools import LedgerTools

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 import msgspec
-from mcp_types import CallToolResult
+from mcp.types import CallToolResult
 from pydantic import Field
 
 from turnledger.adapters.mcp.answer import answer
@@ -43,7 +43,7 @@ Run: TypeAlias = Annotated[
         "tag (customer=acme)."
     ),
 ]
-Offset: TypeAlias = Annotated[int, Field(ge=0, description="Where to go on: `next_offset`.")]
+Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**40, description="Where to go on.")]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=200, description="The most entries.")]
 At: TypeAlias = Annotated[int | None, Field(ge=0, description="The version. Default: the last.")]
 Path: TypeAlias = Annotated[
@@ -88,14 +88,16 @@ class LedgerTools:
     ) -> CallToolResult:
         """List runs, newest first: id, status, agent, prompt, tags, times, number of events."""
         key, equals, value = tag.partition("=")
+        damaged: list[dict[str, Any]] = []
         found = self._ledger.runs(
             status=status,
             tags={key: value if equals else None} if tag else None,
             agent=agent or None,
-            on_damage=lambda run, error: None,
+            on_damage=lambda run, error: damaged.append(_damage(run, error)),
         )
         page, following = _page(found, offset, limit)
-        return answer([_run(run) for run in page], following=following, rest="runs(limit=1)")
+        shown = [*map(_run, page), *damaged]
+        return answer(shown, following=following, rest="runs(limit=1)")
 
     def log(
         self,
@@ -195,23 +197,27 @@ class LedgerTools:
         offset: Offset = 0,
     ) -> CallToolResult:
         """List tool calls that have not ended: in doubt, waiting for approval, or running."""
-        infos = [self._ledger.run(self._find(run))] if run else self._open_runs()
-        page, following = _page(self._calls(infos), offset, limit)
+        found = self._calls(self._ledger.run(self._find(run))) if run else self._all_calls()
+        page, following = _page(found, offset, limit)
         rest = f"{REST_OF_STATE}, with the path of the call"
         return answer(page, following=following, rest=rest)
 
-    def _open_runs(self) -> Iterator[RunInfo]:
+    def _all_calls(self) -> Iterator[dict[str, Any]]:
+        damaged: list[dict[str, Any]] = []
         for status in OPEN:
-            yield from self._ledger.runs(status=status, on_damage=lambda run, error: None)
+            for info in self._ledger.runs(
+                status=status,
+                on_damage=lambda run, error: damaged.append(_damage(run, error)),
+            ):
+                try:
+                    yield from self._calls(info)
+                except DAMAGE as error:
+                    damaged.append(_damage(str(info.run_id), error))
+        yield from damaged
 
-    def _calls(self, infos: Iterable[RunInfo]) -> Iterator[dict[str, Any]]:
-        for info in infos:
-            try:
-                calls = fold(self._ledger.read(info.run_id), PendingTools()).pending()
-            except DAMAGE as error:
-                yield {"run_id": str(info.run_id), "damaged": str(error)}
-                continue
-            yield from (_call(info, call) for call in calls)
+    def _calls(self, info: RunInfo) -> Iterator[dict[str, Any]]:
+        calls = fold(self._ledger.read(info.run_id), PendingTools()).pending()
+        return (_call(info, call) for call in calls)
 
     def _check_version(self, run_id: UUID, at: int | None) -> None:
         head = self._ledger.head(run_id)
@@ -248,6 +254,11 @@ def _pointer(path: str) -> tuple[str, ...]:
 def _run(run: RunInfo) -> dict[str, Any]:
     names = ("run_id", "status", "kind", "parent", "agent", "prompt", "tags", "version")
     return {name: as_json(getattr(run, name)) for name in (*names, "started_at", "updated_at")}
+
+
+def _damage(run: str, error: Exception) -> dict[str, Any]:
+    """A run that can't be read; the others are shown all the same."""
+    return {"run_id": run, "damaged": str(error)}
 
 
 def _line(record: Record) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, TypeVar, Unpack
 
+import msgspec
+
 from turnledger.adapters.providers.openai.adapter import chat_call
 from turnledger.adapters.providers.openai.chat import ChatCompletions
 from turnledger.adapters.providers.retry import InterruptedStreamError
@@ -21,12 +23,15 @@ from turnledger.ledger.arguments import explain_methods
 from turnledger.projections import ChatTurn, ToolUseBlock
 from turnledger.runtime import Reply
 from turnledger.runtime.agent.models import Sending
+from turnledger.runtime.agent.models.request import as_data
 from turnledger.runtime.agent.schema import to_plain
 
 OutputT = TypeVar("OutputT")
 
 # Providers that refuse a call without the reasoning that led to it. Others refuse the reasoning.
 _WANT_REASONING = ("deepseek/", "moonshot/")
+# The mark of usage that LiteLLM counted itself.
+_ESTIMATED = "estimated"
 # What LiteLLM puts between a call's id and Gemini's signature of it.
 _SIGNED = "__thought__"
 
@@ -154,24 +159,30 @@ def _shorter(own: Any, left: float | None) -> Any:
 
 
 def _to_its_end(stream: Any) -> Iterator[Any]:
-    """The chunks of a stream; InterruptedStreamError if its end is one that LiteLLM made up.
+    """The chunks of a stream, and a last one with what LiteLLM dropped of it.
 
-    It ends every stream with a reason, also one that broke off; only the stream itself knows
-    whether a reason came.
+    InterruptedStreamError if its end is one that LiteLLM made up: it ends every stream with a
+    reason, also one that broke off; only the stream itself knows whether a reason came.
     """
+    dropped = _Dropped(stream)
     try:
-        yield from stream
+        for piece in stream:
+            dropped.handed_on(piece)
+            yield piece
     finally:
         close = getattr(getattr(stream, "completion_stream", stream), "close", None)
         if close is not None:
             close()
     _check_end(stream)
+    yield dropped.chunk()
 
 
 async def _to_its_end_async(stream: Any) -> AsyncIterator[Any]:
     """The same for a stream of `litellm.acompletion`."""
+    dropped = _Dropped(stream)
     try:
         async for piece in stream:
+            dropped.handed_on(piece)
             yield piece
     finally:
         inner = getattr(stream, "completion_stream", stream)
@@ -179,6 +190,7 @@ async def _to_its_end_async(stream: Any) -> AsyncIterator[Any]:
         if close is not None:
             await close()
     _check_end(stream)
+    yield dropped.chunk()
 
 
 def _check_end(stream: Any) -> None:
@@ -188,6 +200,46 @@ def _check_end(stream: Any) -> None:
     ]
     if came == [None, None]:
         raise InterruptedStreamError("the stream ended before the answer did")
+
+
+class _Dropped:
+    """What LiteLLM drops of a stream: a refusal, and that it counted the tokens itself.
+
+    Its `chunk_creator` gets every chunk that the provider sent; `chunks` has those that it took.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._refusal = ""
+        self._handed_on = ""
+        self._usage: Any = None
+        create = getattr(stream, "chunk_creator", None)
+        if create is not None:
+            stream.chunk_creator = partial(self._sent, create)
+
+    def _sent(self, create: Callable[..., Any], chunk: Any) -> Any:
+        self._refusal += _refusal_in(chunk)
+        return create(chunk=chunk)
+
+    def handed_on(self, chunk: Any) -> None:
+        self._handed_on += _refusal_in(chunk)
+        self._usage = field_of(chunk, "usage") or self._usage
+
+    def chunk(self) -> dict[str, Any]:
+        """A chunk that brings it."""
+        found: dict[str, Any] = {}
+        if lost := self._refusal.removeprefix(self._handed_on):
+            found["choices"] = [{"index": 0, "delta": {"refusal": lost}}]
+        took = getattr(self._stream, "chunks", None)
+        if took and self._usage and not any(field_of(one, "usage") for one in took):
+            found["usage"] = {**(as_data(self._usage) or {}), _ESTIMATED: True}
+        return found
+
+
+def _refusal_in(piece: Any) -> str:
+    """The piece of a refusal that a chunk brings of the first choice."""
+    choices = [one for one in field_of(piece, "choices", ()) if not field_of(one, "index", 0)]
+    return "".join(str(field_of(field_of(one, "delta"), "refusal", "")) for one in choices)
 
 
 class LiteLLMChat(ChatCompletions):
@@ -240,8 +292,10 @@ class LiteLLMChat(ChatCompletions):
             reply = replace(reply, parsed=None)
         # LiteLLM keeps a refusal among what is the provider's own.
         refusal = field_of(field_of(message, "provider_specific_fields"), "refusal")
-        if refusal and not reply.text:
-            reply = replace(reply, text=str(refusal), finish_reason="refusal")
+        if refusal:
+            reply = replace(reply, text=reply.text or str(refusal), finish_reason="refusal")
+        if field_of(field_of(raw, "usage"), _ESTIMATED) is True:
+            reply = replace(reply, usage=msgspec.structs.replace(reply.usage, estimated=True))
         return reply
 
     def beyond(self, message: Any) -> Any:

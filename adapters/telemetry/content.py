@@ -7,10 +7,9 @@ from typing import Any, assert_never
 
 import msgspec
 
-from turnledger.ledger import InnerMessage
-from turnledger.projections import Block, MediaBlock, MessageHistory, TextBlock
+from turnledger.adapters.telemetry import conventions as names
+from turnledger.projections import Block, ChatTurn, MediaBlock, MessageHistory, TextBlock
 from turnledger.projections.history.blocks import ToolResultBlock, ToolUseBlock
-from turnledger.projections.history.message_history import blocks_of
 
 
 def json_text(value: Any) -> str:
@@ -18,16 +17,33 @@ def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def instructions_of(history: MessageHistory) -> str:
-    """The system text of a request; "" if it has none."""
-    system = history.system
-    return json_text([{"type": "text", "content": system}]) if system else ""
+def request_of(system: str, turns: Iterable[ChatTurn]) -> dict[str, str]:
+    """The attributes of a request's contents."""
+    found = {names.INPUT: _input(turns)}
+    if system:
+        found[names.INSTRUCTIONS] = json_text([{"type": "text", "content": system}])
+    return found
 
 
-def input_of(history: MessageHistory) -> str:
+def call_of(history: MessageHistory, finish_reason: str) -> dict[str, str]:
+    """The attributes of a request and its reply, which a conversation ends with."""
+    turns = history.to_list()
+    if not turns or turns[-1].role != "assistant":
+        return request_of(history.system, turns)
+    reply = reply_of(turns[-1].blocks, finish_reason)
+    return request_of(history.system, turns[:-1]) | reply
+
+
+def reply_of(blocks: Iterable[Block], finish_reason: str) -> dict[str, str]:
+    """The attribute of a reply's contents."""
+    shown = {"role": "assistant", "parts": _parts(blocks), "finish_reason": finish_reason}
+    return {names.OUTPUT: json_text([shown])}
+
+
+def _input(turns: Iterable[ChatTurn]) -> str:
     """The messages of a request. Results of tools are messages of their own."""
     found: list[dict[str, Any]] = []
-    for turn in history.to_list():
+    for turn in turns:
         if turn.synthetic:
             continue
         results = [block for block in turn.blocks if isinstance(block, ToolResultBlock)]
@@ -37,13 +53,6 @@ def input_of(history: MessageHistory) -> str:
         if others:
             found.append({"role": turn.role, "parts": _parts(others)})
     return json_text(found)
-
-
-def output_of(message: InnerMessage, finish_reason: str) -> str:
-    """The reply of a model."""
-    parts = _parts(blocks_of(message))
-    shown = {"role": message.role, "parts": parts, "finish_reason": finish_reason}
-    return json_text([shown])
 
 
 def _parts(blocks: Iterable[Block]) -> list[dict[str, Any]]:

@@ -60,6 +60,17 @@ PROVIDERS: Final = {
     "watsonx": "ibm.watsonx.ai",
     "xai": "x_ai",
 }
+# Operations of requests that are not chats, by their kind.
+OPERATIONS: Final = {
+    "anthropic.complete": "text_completion",
+    "google.embed_content": "embeddings",
+    "google.generate_content": "generate_content",
+    "openai.audio": "audio",
+    "openai.completions": "text_completion",
+    "openai.embeddings": "embeddings",
+    "openai.images": "images",
+    "openai.moderations": "moderations",
+}
 # Of a call that names no provider.
 UNKNOWN: Final = "_OTHER"
 _WORD: Final = re.compile(r"[\w-]+")
@@ -79,8 +90,8 @@ def provider_of(call: ModelCalled) -> str:
 
 
 def operation_of(call: ModelCalled) -> str:
-    """The operation of a model call: a chat, unless its kind of request is of embeddings."""
-    return "embeddings" if "embed" in call.name.lower() else "chat"
+    """The operation of a model call: a chat, unless its kind of request is another."""
+    return OPERATIONS.get(call.name, "chat")
 
 
 def tokens_of(usage: TokenUsage) -> dict[str, int | bool]:

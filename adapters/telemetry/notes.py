@@ -32,6 +32,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     ToolMessageAmended,
 )
+from turnledger.ledger.arguments import INT64
 
 # By type: the fields that are sent, and those that are contents.
 NOTED: Final[dict[type[Event], tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -76,7 +77,7 @@ def attributes_of(event: Event, version: int, *, content: bool) -> dict[str, Att
 
 
 def _attribute(value: Any) -> Attribute:
-    if isinstance(value, str | bool | int | float):
+    if isinstance(value, str | bool | float) or (isinstance(value, int) and value in INT64):
         return value
     if isinstance(value, tuple) and all(isinstance(one, str) for one in value):
         return value

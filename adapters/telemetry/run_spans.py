@@ -56,7 +56,9 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.projections import Conversation
+from turnledger.projections.history.message_history import blocks_of
 from turnledger.projections.projection import tags_read
+from turnledger.runtime.steps.conversation import PROMPT_NS
 
 WORKFLOW_TYPE: Final = "turnledger.workflow"
 IN_DOUBT: Final = "in_doubt"
@@ -92,7 +94,8 @@ class RunSpans:
         self.version = self._info.parent_version
         self._run: OpenSpan | None = None
         self._last_run: SpanContext | None = None
-        self._of_run: dict[str, Attribute] = {}
+        # A run may consist of notes only.
+        self._of_run = self._described(RunStarted())
         self._tokens: Counter[str] = Counter()
         self._claim: Record | None = None
         # By kind, evaluation and call (of a model's call without an id, its turn).
@@ -134,8 +137,7 @@ class RunSpans:
             self._add_answer(span, event)
         ended, self._ended = self._ended, []
         # What a commit says after the end of its run is still in the run's span.
-        if self._run is not None and self._run.ended:
-            self._last_run, self._run = self._run.context, None
+        self._set_down()
         self._messages.clear()
         self._answered.clear()
         yield from ended
@@ -148,6 +150,10 @@ class RunSpans:
                 self._claim = record
             case RunResumed():
                 self._resume(record)
+            case EvaluationStarted():
+                self._note(record, event)
+                if self._run is not None and event.prompt_ns != PROMPT_NS:
+                    self._run.attributes[names.PROMPT] = f"{event.prompt_ns}/{event.prompt_key}"
             case ModelCalled():
                 self._call_model(record, event)
             case ModelReplied():
@@ -223,15 +229,22 @@ class RunSpans:
 
     def _run_of(self, record: Record) -> OpenSpan:
         """The run's span; another one from here on, if it has ended."""
-        if self._run is not None:
+        if self._run is not None and not self._run.ended:
             return self._run
+        self._set_down()
         links: tuple[Link, ...] = ()
         if self._last_run is not None:
             links = (Link(self._last_run, {"turnledger.link": "resumed"}),)
         return self._begin_run(record, self._of_run, links)
 
+    def _set_down(self) -> None:
+        """Let go of the run's span if it has ended: it is given out."""
+        if self._run is not None and self._run.ended:
+            self._last_run, self._run = self._run.context, None
+
     def _end_run(self, record: Record, event: _RunEnd) -> None:
-        if self._run is None and isinstance(event, RunParked | RunAbandoned):
+        has_ended = self._run is None or self._run.ended
+        if has_ended and isinstance(event, RunParked | RunAbandoned):
             self._note(record, event)
             return
         run = self._run_of(record)
@@ -274,7 +287,7 @@ class RunSpans:
             started=nanoseconds(record),
             attributes={
                 **attributes,
-                names.CONVERSATION: self._of_run.get(names.CONVERSATION, str(self._run_id)),
+                names.CONVERSATION: self._of_run[names.CONVERSATION],
                 "turnledger.run.id": str(self._run_id),
                 "turnledger.version": record.version,
             },
@@ -305,11 +318,9 @@ class RunSpans:
         ):
             if value:
                 attributes[name] = value
-        if self._content:
+        if self._content and event.evaluation_id:
             history = self._said.history(event.evaluation_id)
-            if instructions := contents.instructions_of(history):
-                attributes[names.INSTRUCTIONS] = instructions
-            attributes[names.INPUT] = contents.input_of(history)
+            attributes |= contents.request_of(history.system, history.to_list())
         key = _model_key(event)
         name = f"{operation} {event.model}" if event.model else operation
         self._begin(key, record, name, event.parent, attributes)
@@ -385,8 +396,6 @@ class RunSpans:
         attributes = attributes_of(event, record.version, content=self._content)
         call = getattr(event, "call_id", "")
         span = next((s for key, s in self._open.items() if call and key[2] == call), self._run)
-        if isinstance(event, EvaluationStarted) and self._run is not None:
-            self._run.attributes[names.PROMPT] = f"{event.prompt_ns}/{event.prompt_key}"
         if span is not None:
             span.note(record.tag, record, attributes)
             return
@@ -420,9 +429,12 @@ class RunSpans:
             return
         message = self._messages.get(event.message_id) if event.message_id else None
         if isinstance(event, ModelReplied):
-            if message is not None:
-                output = contents.output_of(message, event.finish_reason)
-                span.attributes[names.OUTPUT] = output
+            if message is not None and event.call_id:
+                # Of a step's request, which evaluation it belongs to is known by its reply.
+                history = self._said.history(message.evaluation_id)
+                span.attributes.update(contents.call_of(history, event.finish_reason))
+            elif message is not None:
+                span.attributes.update(contents.reply_of(blocks_of(message), event.finish_reason))
         elif message is not None:
             span.attributes[names.RESULT] = message.content
         elif isinstance(event, ToolCallCompleted):

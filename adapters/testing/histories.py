@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import Any, BinaryIO, TypeAlias
 
 from turnledger.adapters.testing.no_network import Attempt, no_network
+from turnledger.adapters.testing.scripts import replay_script
 from turnledger.ledger import (
     IntegrityFailureError,
     InvalidRunIdError,
@@ -31,9 +32,13 @@ from turnledger.runtime import MainLoop, Replayed, replay
 from turnledger.runtime.agents.agent import Agent
 from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.recovery.request_types import takes_type, type_name
+from turnledger.runtime.steps import Workflow
+from turnledger.runtime.steps.block import BLOCK, WORKFLOW
 
 # An agent, or what builds a loop: it takes a ledger, or nothing.
-Factory: TypeAlias = Agent[Any, Any] | Callable[..., MainLoop[Any, Any]]
+LoopFactory: TypeAlias = Agent[Any, Any] | Callable[..., MainLoop[Any, Any]]
+# Code that a run is replayed on: that, a workflow, or a script with blocks.
+Factory: TypeAlias = LoopFactory | Workflow[Any, Any] | Path
 
 # A ledger took it when it was recorded, whatever its limits were.
 _VAST = 1 << 40
@@ -102,18 +107,58 @@ def replay_file(
             Ledger.open("memory://", limits=_TAKES_ALL, redactor=redactor)
         )
         _take(ledger, file, name)
-        first = _loop(factory, ending)
-        chosen = _chosen(ledger, name, first, run)
-        _check_until(chosen, name, until)
-        # One loop for each: what a loop remembers of another run is not on record.
-        loops = [first, *(_loop(factory, ending) for _ in chosen[1:])]
-        attempts.clear()  # what building them tried in vain is not part of a run
-        replays = [
-            _replay(ledger, name, info, loop, until)
-            for info, loop in zip(chosen, loops, strict=True)
-        ]
+        replays: list[Replayed]
+        if isinstance(factory, Workflow | Path):
+            replays = _replay_steps(ledger, name, factory, run, until)
+        else:
+            first = _loop(factory, ending)
+            chosen = _chosen(ledger, name, first, run)
+            _check_until(chosen, name, until)
+            # One loop for each: what a loop remembers of another run is not on record.
+            loops = [first, *(_loop(factory, ending) for _ in chosen[1:])]
+            attempts.clear()  # what building them tried in vain is not part of a run
+            replays = [
+                _replay(ledger, name, info, loop, until)
+                for info, loop in zip(chosen, loops, strict=True)
+            ]
         _judge(replays, name, attempts)
     return tuple(replays)
+
+
+def _replay_steps(
+    ledger: Ledger,
+    name: str,
+    code: Workflow[Any, Any] | Path,
+    run: RunId | None,
+    until: int | None,
+) -> list[Replayed]:
+    """Replay the runs of a workflow, or the blocks of a script.
+
+    Args:
+        ledger: Has the runs of the file.
+        name: The file, for messages.
+        code: What is run again.
+        run: The run; by default all that the code may have begun.
+        until: Must be None: steps are compared up to the end of a run.
+    """
+    if until is not None:
+        raise HistoryError("until= is for runs of an agent; those of steps are run to their end.")
+    runs = sorted(ledger.runs(), key=lambda info: (info.started_at, info.run_id))
+    if run is not None:
+        runs = [_the_one(runs, name, run)]
+    wanted = (WORKFLOW, code.name) if isinstance(code, Workflow) else (BLOCK, "")
+    began = [(info, request_event(ledger, info.run_id)) for info in runs]
+    chosen = [info for info, by in began if by and (by.request_type, by.agent) == wanted]
+    if not chosen:
+        there = ", ".join(sorted({by.request_type for _, by in began if by})) or "nothing"
+        what = f"the workflow {code.name!r}" if isinstance(code, Workflow) else "a script's block"
+        raise HistoryError(f"{name} has no run that {what} began. What is there: {there}.")
+    try:
+        if isinstance(code, Path):
+            return replay_script(ledger, code, [info.run_id for info in chosen])
+        return [code.replay(info.run_id, ledger=ledger) for info in chosen]
+    except TurnledgerError as error:
+        raise HistoryFailedError(str(error), f"{error}\nSo {name} can't be run again.") from error
 
 
 def _take(ledger: Ledger, file: BinaryIO, name: str) -> None:
@@ -128,7 +173,7 @@ def _take(ledger: Ledger, file: BinaryIO, name: str) -> None:
         raise HistoryError(f"{name} can't be read: {error}") from error
 
 
-def _loop(factory: Factory, ending: ExitStack) -> MainLoop[Any, Any]:
+def _loop(factory: LoopFactory, ending: ExitStack) -> MainLoop[Any, Any]:
     """A loop with an empty ledger of its own, so that it has nothing to write into."""
     build: Callable[..., Any] = factory.loop if isinstance(factory, Agent) else factory
     if not callable(build):

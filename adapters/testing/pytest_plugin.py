@@ -30,7 +30,7 @@ class ReplayHistory(Protocol):
     def __call__(
         self,
         history: str | os.PathLike[str],
-        factory: Factory,
+        factory: Factory | str,
         *,
         run: RunId | None = None,
         until: int | None = None,
@@ -38,7 +38,8 @@ class ReplayHistory(Protocol):
         """Replay a history on today's code; the test fails at the first difference.
 
         `history` is a file that `turnledger export` wrote, relative to the test's own.
-        `factory` builds the loop; it takes a ledger, or nothing. Every run of the file that
+        `factory` builds the loop; it takes a ledger, or nothing. Or it is an Agent, a workflow,
+        or the path of a script with blocks, relative to the test's file. Every run of the file that
         was asked for what the loop takes is run again; or `run`, and that up to version `until`.
         """
 
@@ -50,7 +51,7 @@ def turnledger_replay(request: pytest.FixtureRequest) -> ReplayHistory:
 
     def replay(
         history: str | os.PathLike[str],
-        factory: Factory,
+        factory: Factory | str,
         *,
         run: RunId | None = None,
         until: int | None = None,
@@ -63,6 +64,8 @@ def turnledger_replay(request: pytest.FixtureRequest) -> ReplayHistory:
         )
 
         path = _from_here(folder / history)
+        if isinstance(factory, str | Path):
+            factory = _from_here(folder / factory)
         try:
             return replay_history(path, factory, run=run, until=until)
         except (HistoryError, HistoryFailedError) as error:

@@ -11,13 +11,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from turnledger.ledger import (
-    InnerMessage,
-    MessageAppended,
-)
-from turnledger.projections import (
-    ChatTurn,
-)
+from turnledger.ledger import InnerMessage, MessageAppended
+from turnledger.projections import ChatTurn
 from turnledger.projections.history.message_fields import turn_fields
 
 
@@ -61,19 +56,14 @@ class MessageWriter:
         """The system text."""
         return self._message("system", content=text)
 
-    def user(self, turn: ChatTurn) -> Iterator[MessageAppended]:
-        """A user's turn: a tool message for each result, then what the user says."""
-        for fields in turn_fields(turn, self._names):
-            yield self._message(**fields)
-
-    def assistant(self, turn: ChatTurn, *, goes_on: bool = False) -> Iterator[MessageAppended]:
-        """One message, or several where text stands between calls: they are one turn again.
+    def write(self, turn: ChatTurn, *, goes_on: bool = False) -> Iterator[MessageAppended]:
+        """The messages of one turn of the user or the assistant.
 
         Args:
-            turn: The assistant's turn.
+            turn: The turn.
             goes_on: It is more of the model's last reply.
         """
-        self.turn += not goes_on
+        self.turn += turn.role == "assistant" and not goes_on
         for fields in turn_fields(turn, self._names):
             yield self._message(**fields)
 

@@ -159,14 +159,14 @@ class _EventWriter:
         for place, turn in enumerate(plan.history.to_list(), 1):
             if turn.role == "assistant":
                 yield from self._assistant(turn, place)
-            elif not turn.synthetic:
-                yield from self._messages.user(turn)
+            else:
+                yield from self._messages.write(turn)
         if plan.ended:
             yield EvaluationFinished(evaluation_id=self._evaluation, message_id=self._reply)
             yield RunCompleted(message_id=self._reply)
 
     def _assistant(self, turn: ChatTurn, place: int) -> Iterator[Event]:
-        for message in self._messages.assistant(turn):
+        for message in self._messages.write(turn):
             self._reply = message.message.message_id
             yield message
         beyond = self._plan.beyond.get(place)

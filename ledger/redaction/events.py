@@ -5,7 +5,7 @@ Ids, digests, blob names, times and numbers stay: the ledger finds and verifies 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -97,6 +97,30 @@ def redacted(event: Event, redactor: Redactor) -> Event:
     if texts is None or not redactor.may_hold_secret(_encode(texts(event))):
         return event
     return _struct(event, redactor, ())
+
+
+def replaced_parts(given: Any, made: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The places where a redacted value differs from the given one, and what they hold now."""
+    if given is made or given == made:
+        return
+    if isinstance(given, msgspec.Struct) and type(made) is type(given):
+        for name in given.__struct_fields__:
+            yield from replaced_parts(getattr(given, name), getattr(made, name), f"{path}.{name}")
+    elif isinstance(given, dict) and isinstance(made, dict) and len(given) == len(made):
+        # In order, since a key may be a secret itself: the error names it as redacted.
+        for (key, item), (new_key, new) in zip(given.items(), made.items(), strict=True):
+            if key != new_key:
+                yield f"{path}.{new_key}", new_key
+            yield from replaced_parts(item, new, f"{path}.{new_key}")
+    elif (
+        isinstance(given, list | tuple)
+        and isinstance(made, list | tuple)
+        and len(given) == len(made)
+    ):
+        for place, (item, new) in enumerate(zip(given, made, strict=True)):
+            yield from replaced_parts(item, new, f"{path}[{place}]")
+    else:
+        yield path, made
 
 
 def _struct(holder: StructT, redactor: Redactor, path: Path) -> StructT:

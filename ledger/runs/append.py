@@ -9,6 +9,7 @@ when the store meets one on insert: most appends need no such query.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -62,21 +63,30 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendRequest(msgspec.Struct, frozen=True, gc=False):
-    """What an append asks for. `expected` is a version, 0 for a new run, -1 for any."""
+    """What an append asks for. `expected` is a version, 0 for a new run, -1 for any.
+
+    With `skip`, events that are recorded already are left out, and the others appended.
+    """
 
     run_id: str
     entries: Sequence[Entry]
     expected: int
     epoch: int | None
     blobs: Mapping[str, bytes]
+    skip: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """The rows as recorded, their positions, and whether they had been recorded before."""
+    """The rows as recorded, their positions, and whether they had been recorded before.
+
+    `left_out` are rows of the request that had been, while the others are new. The positions of
+    new rows may come only with the commit.
+    """
 
     new_rows: Sequence[NewColumns]
     positions: Sequence[int]
     duplicate: bool
+    left_out: Sequence[Row] = ()
 
     @property
     def version(self) -> int:
@@ -95,6 +105,8 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
     """Append the events of a request, or raise why not."""
+    if request.skip:
+        return _append_unknown(tx, request, clock)
     if tx.careful and (known := recorded_before(tx, request)):
         return known
     row, fresh = tx.head(request.run_id)
@@ -107,6 +119,31 @@ def append(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
         elif fresh:
             if known := recorded_before(tx, request):
                 return known
+            raise refusal
+        row, fresh = tx.run(request.run_id), True
+
+
+def _append_unknown(tx: Transaction, request: AppendRequest, clock: Clock) -> Outcome:
+    """Append those events of a request that are not recorded yet, or raise why not.
+
+    The ids are looked up again whenever the run turns out to have moved on: another mirror may
+    just have recorded some of them. None can come in between the last lookup and the write,
+    since the write goes through only while the run is where the decision saw it.
+    """
+    row, fresh = tx.head(request.run_id)
+    while True:
+        known = {found.event_id: found for found in _recorded(tx, request)}
+        if len(known) == len(request.entries):
+            rows = sorted(known.values(), key=lambda one: one.version)
+            return Outcome([one[1:] for one in rows], [one.position for one in rows], True)
+        new = [entry for entry in request.entries if entry.event_id not in known]
+        asked = msgspec.structs.replace(request, entries=new)
+        refusal = refuse(tx, asked, row)
+        if refusal is None:
+            outcome = _write(tx, asked, row, clock)
+            if outcome is not None:
+                return msgspec.structs.replace(outcome, left_out=tuple(known.values()))
+        elif fresh:
             raise refusal
         row, fresh = tx.run(request.run_id), True
 
@@ -169,31 +206,39 @@ def recorded_before(tx: Transaction, request: AppendRequest) -> Outcome | None:
     Raises:
         EventIdConflictError: If an id is taken by another event.
     """
-    found = {row.event_id: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
-    if not found:
+    rows = _recorded(tx, request)
+    if not rows:
         return None
-    rows: list[Row] = []
-    for entry in request.entries:
+    if len(rows) < len(request.entries):
+        raise _conflict(rows[0], "the batch holds new events too")
+    for before, row in pairwise(rows):
+        if row.version != before.version + 1:
+            raise _conflict(row, "was recorded in another batch")
+    return Outcome([row[1:] for row in rows], [row.position for row in rows], duplicate=True)
+
+
+def _recorded(tx: Transaction, request: AppendRequest) -> list[Row]:
+    """The rows of those events of a request that are recorded in its run, in the request's order.
+
+    Raises:
+        EventIdConflictError: If an id is taken by another event.
+    """
+    found = {row.event_id: row for row in tx.rows_by_id([e.event_id for e in request.entries])}
+    rows = []
+    for entry in request.entries if found else ():
         row = found.get(entry.event_id)
         if row is None:
-            known = next(iter(found.values()))
-            raise EventIdConflictError(
-                known.event_id,
-                run_id=known.run_id,
-                version=known.version,
-                why="the batch holds new events too",
-            )
-        if row.run_id != request.run_id:
-            why = f"belongs to another run than {request.run_id}"
-        elif row.tag != entry.tag or row.data.encode() != entry.data:
-            why = "has other content"
-        elif rows and row.version != rows[-1].version + 1:
-            why = "was recorded in another batch"
-        else:
-            rows.append(row)
             continue
-        raise EventIdConflictError(entry.event_id, run_id=row.run_id, version=row.version, why=why)
-    return Outcome([row[1:] for row in rows], [row.position for row in rows], duplicate=True)
+        if row.run_id != request.run_id:
+            raise _conflict(row, f"belongs to another run than {request.run_id}")
+        if row.tag != entry.tag or row.data.encode() != entry.data:
+            raise _conflict(row, "has other content")
+        rows.append(row)
+    return rows
+
+
+def _conflict(row: Row, why: str) -> EventIdConflictError:
+    return EventIdConflictError(row.event_id, run_id=row.run_id, version=row.version, why=why)
 
 
 def _write(

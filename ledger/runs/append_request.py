@@ -6,11 +6,11 @@ Everything that can be refused without looking at the run is refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 from uuid import UUID
 
 from turnledger.ledger.arguments import INT64
@@ -38,6 +38,8 @@ from turnledger.ledger.runs.record import Draft
 RunId = UUID | str
 # What can be appended: an event, one with an id of the caller's, one that is encoded already.
 Appendable = Event | Draft | Entry
+# What becomes of a batch that has events which are recorded already.
+Known: TypeAlias = Literal["refuse", "skip"]
 T = TypeVar("T")
 
 
@@ -102,6 +104,7 @@ def build_request(
     blobs: Iterable[bytes],
     codec: Codec,
     clock: Clock,
+    known: Known = "refuse",
 ) -> AppendRequest:
     """The request, with every event encoded and named by an id.
 
@@ -113,7 +116,10 @@ def build_request(
         blobs: Content that the events name.
         codec: Encodes and checks the events.
         clock: Gives ids to events without one.
+        known: "skip" to leave out events that are recorded already.
     """
+    if known not in ("refuse", "skip"):
+        raise InvalidInputError(f'Invalid known={short_repr(known)}: expected "refuse" or "skip".')
     batch = [events] if isinstance(events, _ONE) else _batch(events, codec.limits)
     return AppendRequest(
         canonical_id(run_id),
@@ -121,6 +127,7 @@ def build_request(
         _version(expected),
         _epoch(epoch),
         _named(_each(blobs, "blobs"), codec.limits) if blobs != () else {},
+        known == "skip",
     )
 
 
@@ -140,13 +147,21 @@ def _batch(events: Iterable[Appendable], limits: Limits) -> list[Appendable]:
     return list(islice(_each(events, "events"), limits.max_batch_events + 1))
 
 
-def prepare(item: Appendable, codec: Codec, clock: Clock) -> Entry:
-    """The event encoded, checked and named by an id; an Entry has all that already."""
+def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str] = ()) -> Entry:
+    """The event encoded, checked and named by an id; an Entry has all that already.
+
+    Args:
+        item: An event, a draft or an entry.
+        codec: Encodes and checks the event.
+        clock: Gives an id to an event without one.
+        exact: Fields that the redactor must leave as they are.
+    """
     if isinstance(item, Entry):
         return item
     if isinstance(item, Draft):
-        return Entry(canonical_id(item.event_id, "event id"), *codec.encode_checked(item.event))
-    return Entry(clock.new_id(), *codec.encode_checked(item))
+        event_id = canonical_id(item.event_id, "event id")
+        return Entry(event_id, *codec.encode_checked(item.event, exact))
+    return Entry(clock.new_id(), *codec.encode_checked(item, exact))
 
 
 def _entries(batch: Sequence[Appendable], codec: Codec, clock: Clock) -> list[Entry]:

@@ -7,7 +7,7 @@ Both raise only the errors that they document, for any input.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -20,6 +20,7 @@ from turnledger.ledger.errors import (
     InvalidEventError,
     InvalidInputError,
     LimitExceededError,
+    RedactedStateError,
     UnknownEventTypeError,
     short_repr,
 )
@@ -27,12 +28,13 @@ from turnledger.ledger.events.limits import Limits, check_json
 from turnledger.ledger.events.messages import InnerMessage
 from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, Event, MessageAppended
 from turnledger.ledger.events.upcasters import UPCASTERS, Upcaster, upcast
-from turnledger.ledger.redaction.events import redacted
+from turnledger.ledger.redaction.events import redacted, replaced_parts
 from turnledger.ledger.redaction.redactor import Redactor
 
 _MOST_SHOWN = 10_000
 # Integers beyond 64 bits have 19 digits at least.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_MARKER = re.compile(r"\[redacted: [^]]*\]")
 _NO_INTEGER = frozenset({type(None), str, bool, float})
 
 
@@ -41,6 +43,29 @@ def _free_fields(kind: type[Event]) -> tuple[str, ...]:
     """The fields of an event type that take any JSON; a message's are those of what it holds."""
     hints = get_type_hints(InnerMessage if kind is MessageAppended else kind)
     return tuple(name for name, hint in hints.items() if hint is Any)
+
+
+def _check_names(event: Event, exact: Collection[str]) -> None:
+    known = getattr(event, "__struct_fields__", ())
+    if isinstance(exact, str) or not all(name in known for name in exact):
+        raise InvalidInputError(
+            f"Invalid exact={short_repr(exact)}: expected names of {type(event).__name__}'s "
+            f"fields, ({', '.join(known)})."
+        )
+
+
+def _refuse_redacted(given: Event, made: Event, exact: Collection[str]) -> None:
+    """Refuse an event of which the redactor has replaced a part that must stay as it is."""
+    kind = type(given).__name__
+    parts = [
+        part
+        for name in exact
+        for part in replaced_parts(getattr(given, name), getattr(made, name), f"{kind}.{name}")
+    ]
+    if parts:
+        found = _MARKER.search(str(parts[0][1]))
+        marker = found.group() if found else str(parts[0][1])[:100]
+        raise RedactedStateError([path[:200] for path, _ in parts], marker=marker)
 
 
 def _may_hold_long_integer(holder: msgspec.Struct, names: tuple[str, ...], data: bytes) -> bool:
@@ -88,8 +113,13 @@ class Codec:
         """An event's tag and its JSON text, checked against its type and the limits."""
         return self.encode_checked(event)[:2]
 
-    def encode_checked(self, event: Event) -> tuple[str, bytes, Event]:
-        """The same, and the event as it will be read."""
+    def encode_checked(self, event: Event, exact: Collection[str] = ()) -> tuple[str, bytes, Event]:
+        """The same, and the event as it will be read.
+
+        RedactedStateError if the redactor would change a field that `exact` names.
+        """
+        if exact:
+            _check_names(event, exact)
         if self.redactor is None:
             return self._encode_checked(event)
         try:
@@ -97,6 +127,8 @@ class Codec:
             without = redacted(decoded, self.redactor)
             if without is decoded:
                 return tag, data, decoded
+            if exact:
+                _refuse_redacted(decoded, without, exact)
             return self._encode_checked(without)
         except InvalidInputError as error:
             said = self.redactor.text(str(error))

@@ -32,6 +32,7 @@ NO_USAGE = dict.fromkeys(
         "output_tokens",
         "cached_tokens",
         "reasoning_tokens",
+        "estimated_calls",
     ),
     0,
 )
@@ -84,6 +85,7 @@ class UsageByDay(Table[Open]):
     """Token usage by day (UTC) and model, "2026-01-31 model"; a failure is the called model's."""
 
     name = "usage-by-day"
+    version = 2
     reads = (ModelCalled, ModelReplied, ModelCallFailed)
 
     def step(self, carry: Open | None, record: Record) -> tuple[Open | None, Parts]:
@@ -108,6 +110,7 @@ class UsageByDay(Table[Open]):
                 "output_tokens": usage.output_tokens,
                 "cached_tokens": usage.cached_tokens,
                 "reasoning_tokens": usage.reasoning_tokens,
+                "estimated_calls": int(usage.estimated),
             }
         day = record.recorded_at.date().isoformat()
         return under_way or None, [(f"{day} {model}", part)]

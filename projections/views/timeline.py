@@ -133,10 +133,13 @@ class TimelineState(msgspec.Struct, frozen=True):
 
 
 def _gaps(spans: Iterable[Span]) -> Iterator[Gap]:
-    """Spans that began later have a later time: a run's clock does not go back."""
+    """Spans that began later have a later time: a run's clock does not go back.
+
+    There is none before an inner step: the call that it is in was under way.
+    """
     covered: datetime | None = None
     for span in spans:
-        if covered is not None and span.started_at > covered:
+        if covered is not None and span.started_at > covered and not span.parent:
             yield Gap(covered, span.started_at)
         end = span.ended_at or span.started_at
         covered = end if covered is None else max(covered, end)

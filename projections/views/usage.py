@@ -15,13 +15,17 @@ from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
 class Tokens(msgspec.Struct, frozen=True, gc=False):
-    """Tokens of several model calls, added up."""
+    """Tokens of several model calls, added up.
+
+    `estimated_calls` are those whose provider sent no usage: their tokens were counted here.
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    estimated_calls: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -34,6 +38,7 @@ class Tokens(msgspec.Struct, frozen=True, gc=False):
             self.output_tokens + usage.output_tokens,
             self.cached_tokens + usage.cached_tokens,
             self.reasoning_tokens + usage.reasoning_tokens,
+            self.estimated_calls + usage.estimated,
         )
 
 
@@ -85,8 +90,8 @@ class Usage(BulkProjection[UsageState]):
     def digest(self, state: UsageState) -> bytes:
         return combine(
             "usage",
-            canonical(state.total),
-            canonical(state.by_model),
+            canonical(_digested(state.total)),
+            canonical({model: _digested(one) for model, one in state.by_model.items()}),
             state.turns.digest,
             b"%d" % state.failed_calls,
         )
@@ -121,6 +126,14 @@ class _Folding(Folding[UsageState]):
 
 
 _NONE = Tokens()
+
+
+def _digested(tokens: Tokens) -> dict[str, int]:
+    """What a digest is of: without the count of estimates if it is 0, as before there were any."""
+    counts = msgspec.structs.asdict(tokens)
+    if not tokens.estimated_calls:
+        del counts["estimated_calls"]
+    return counts
 
 
 def _turn_json(turn: TurnUsage) -> dict[str, Any]:

@@ -10,9 +10,12 @@ failure; anything else, Ctrl-C say, leaves it as it is.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import Token
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack
@@ -46,6 +49,7 @@ from turnledger.runtime.agents.shared_ledgers import shared_ledger
 from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
 from turnledger.runtime.journal.tool_scope import SCOPE, strand
+from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.decorator import acall_step, call_step
 from turnledger.runtime.steps.divergence import missing_step, other_end
@@ -172,24 +176,36 @@ class RunBlock:
         self._open_ledger, self.run_id, self._started = ledger, run_id, started
         self._replay, self._resuming = replay, resuming
         self._heartbeat: LeaseHeartbeat | None = None
+        self._is_used = False
         self._token: Token[Any] | None = None
         self._recorder: StepRecorder | None = None
         # What a workflow returned, as JSON; recorded when the run is completed.
         self.output: Any = None
-        # Whether a replay has ended as the run did.
+        # Whether a replay has ended as the run did, and else how it differs.
         self.agrees = False
+        self.divergence: Divergence | None = None
 
     # --- entering ---
 
     def __enter__(self) -> Run:
+        self._check_new()
         return self._entered(self._open())
 
     async def __aenter__(self) -> Run:
-        return self._entered(await off_loop(self._open))
+        self._check_new()
+        try:
+            recorder = await off_loop(self._open)
+        except asyncio.CancelledError:
+            await off_loop(self._release)
+            raise
+        return self._entered(recorder)
+
+    def _check_new(self) -> None:
+        if self._is_used:
+            raise InvalidInputError("This block was entered already: make another one.")
+        self._is_used = True
 
     def _entered(self, recorder: StepRecorder) -> Run:
-        if self._token is not None:
-            raise InvalidInputError("This block was entered already: make another one.")
         self._recorder = recorder
         scope = StepScope(recorder, Place("", strand()))
         self._token = SCOPE.set(scope)
@@ -212,8 +228,9 @@ class RunBlock:
     def _begun(self, ledger: Ledger) -> StepRecorder:
         now = to_datetime(ledger.clock.micros())
         started = replace(self._started, requested_at=now, catalogue=CATALOGUE)
+        first = ledger.prepare(started, exact=("request",))
         with at_the_disk():
-            claim = ledger.begin(self.run_id, started, worker=worker_name(ledger), ttl=LEASE)
+            claim = ledger.begin(self.run_id, first, worker=worker_name(ledger), ttl=LEASE)
         return self._writing(ledger, StepIndex(started=started), claim)
 
     def _resumed(self, ledger: Ledger) -> StepRecorder:
@@ -329,7 +346,8 @@ class RunBlock:
 
     def _leave(self) -> None:
         assert self._token is not None
-        SCOPE.reset(self._token)
+        with suppress(ValueError):  # it is left in another context than it was entered in
+            SCOPE.reset(self._token)
 
     def _close(self, error: BaseException | None) -> None:
         recorder = self._recorder
@@ -339,6 +357,9 @@ class RunBlock:
                 self._complete(recorder)
             elif isinstance(error, Exception):
                 self._fail(recorder, error)
+        except ReplayDivergedError as differs:
+            self.divergence = differs.divergence
+            raise
         finally:
             for stream in list(recorder.streams.values()):
                 stream.abandon()
@@ -372,6 +393,8 @@ class RunBlock:
         self.agrees = True
 
     def _fail(self, recorder: StepRecorder, error: Exception) -> None:
+        if isinstance(error, ReplayDivergedError):
+            self.divergence = error.divergence
         if isinstance(error, NO_OUTCOME) or error is recorder.halted:
             return
         recorder.check()
@@ -410,7 +433,35 @@ def run(
     text = str(name)
     started = RunStarted(request_type=BLOCK, tags={**(tags or {}), NAME_TAG: text})
     replays = os.environ.get(REPLAY_VARIABLE) == "1" if replay is None else replay
-    return RunBlock(partial(opened, ledger), run_id_for(text), started, replay=replays)
+    if _replayed is not None:
+        ledger, replays = _replayed.ledger, True
+    block = RunBlock(partial(opened, ledger), run_id_for(text), started, replay=replays)
+    if _replayed is not None:
+        _replayed.blocks.append(block)
+    return block
+
+
+@dataclass(frozen=True)
+class ReplayedScript:
+    """A ledger that all blocks of a script replay from, and the blocks that it opened."""
+
+    ledger: Ledger
+    blocks: list[RunBlock]
+
+
+# Not a context variable: a block that a script opens in a thread must not be performed either.
+_replayed: ReplayedScript | None = None
+
+
+@contextmanager
+def replaying_from(ledger: Ledger) -> Iterator[ReplayedScript]:
+    """While it is open, every block of this process replays from `ledger`, whichever it names."""
+    global _replayed
+    before, _replayed = _replayed, ReplayedScript(ledger, [])
+    try:
+        yield _replayed
+    finally:
+        _replayed = before
 
 
 def opened(ledger: AnyLedger) -> Ledger:

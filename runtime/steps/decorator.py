@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache, partial, wraps
 from typing import Any, ParamSpec, TypeAlias, TypeVar, get_type_hints, overload
@@ -42,7 +43,8 @@ class TypedValue:
         return to_plain(value)
 
     def decode(self, data: Any) -> Any:
-        return data if self.kind is Any else decode(self.kind, data)
+        # A copy: what the caller does to it is not on record.
+        return deepcopy(data) if self.kind is Any else decode(self.kind, data)
 
 
 @dataclass(frozen=True)

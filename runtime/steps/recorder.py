@@ -14,7 +14,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from turnledger.ledger import (
-    Draft,
     Event,
     InvalidInputError,
     Ledger,
@@ -167,10 +166,11 @@ class OpenStep:
                 value=data,
                 attempt=self.attempt,
             )
-        why = self._recorder.why_unrecordable(event, data)
-        if why:
-            return self.unrecordable(why)
-        return self._end([*events, event], content)
+        try:
+            entry = self._recorder.ledger.prepare(event, exact=("value",))
+        except InvalidInputError as error:
+            return self.unrecordable(error_message(error))
+        return self._end([*events, entry], content)
 
     def unrecordable(self, why: str) -> StepOutcome:
         """Record that it happened, and that its value can't be recorded."""
@@ -265,7 +265,7 @@ class OpenStep:
             self._over = True
             self._recorder.closed(self.call_id)
 
-    def _end(self, events: Sequence[Event], blobs: Sequence[bytes] = ()) -> StepOutcome:
+    def _end(self, events: Sequence[Event | Entry], blobs: Sequence[bytes] = ()) -> StepOutcome:
         try:
             self._recorder.append(events, blobs)
         finally:
@@ -567,18 +567,6 @@ class StepRecorder:
     def read_on(self, call_id: str) -> Exception:
         """The error of code that reads on in a stream that the recorded run left."""
         return self.halt(diverging.read_on(self.index.entries[call_id]))
-
-    # --- checks ---
-
-    def why_unrecordable(self, event: Event, data: Any) -> str:
-        """Why a value can't be recorded as it is; empty if it can."""
-        try:
-            entry = self.ledger.prepare(Draft(event, self.ledger.clock.new_id()))
-        except InvalidInputError as error:
-            return error_message(error)
-        if getattr(entry.event, "value", data) != data:
-            return "a part of it is taken for a secret, and would be replaced"
-        return ""
 
 
 # Recorded words.

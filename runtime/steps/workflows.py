@@ -33,6 +33,7 @@ from turnledger.projections import state_at
 from turnledger.runtime.agent.schema.schema import decode, json_schema
 from turnledger.runtime.agent.schema.values import to_plain
 from turnledger.runtime.errors import DataDecodeError, DataEncodeError, RecoveryError, SchemaError
+from turnledger.runtime.recovery.find import request_event
 from turnledger.runtime.replaying.replay import ReplayDivergedError, Replayed
 from turnledger.runtime.steps.block import (
     WORKFLOW,
@@ -224,9 +225,7 @@ class Workflow(Generic[InputT, OutputT]):
     ) -> tuple[RunBlock, Any]:
         run_id = run.run_id if isinstance(run, WorkflowResult) else run_id_for(str(run))
         book = opened(ledger)
-        info = book.run(run_id)
-        started = book.record(run_id, info.parent_version + 1).event
-        found = started if isinstance(started, RunStarted) else None
+        found = request_event(book, run_id)
         request = found.request if found is not None else None
         mine = RunStarted(agent=self.name, request_type=WORKFLOW, request=request)
         check_begun_by(run_id, found, mine)

@@ -24,7 +24,12 @@ from turnledger.ledger import (
 def run(crew: Crew, *, url: str, seed: int, races: int, prize: str) -> dict[str, Any]:
     """Both racers' outcomes of every race; `prize` says what they race for."""
     line = StartLine(2)
-    work = {"version": _race_for_version, "event": _race_for_event, "claim": _race_for_claim}
+    work = {
+        "version": _race_for_version,
+        "event": _race_for_event,
+        "mirror": _race_of_mirrors,
+        "claim": _race_for_claim,
+    }
     racers = [crew.start(f"racer {me}", work[prize], url, line, me, seed, races) for me in range(2)]
     outcomes: list[list[Any]] = [[], []]
     for racer, [_, outcome] in crew.join(*racers):
@@ -78,6 +83,31 @@ def _race_for_event(
                     continue
                 break
             voice.say("race", [done.duplicate, done.version])
+
+
+def _race_of_mirrors(
+    voice: Voice, url: str, line: StartLine, me: int, seed: int, races: int
+) -> None:
+    """Three of four events by each, two of them by both; every third race begins a new run."""
+    random = Random(seed)
+    run_id = new_id(random)
+    with Ledger.open(url) as ledger:
+        for number in range(races):
+            run_id = new_id(random) if number % 3 == 0 else run_id
+            notes = [
+                Draft(CustomEvent(kind="race.entry", data=place), new_id(random))
+                for place in range(4)
+            ]
+            line.wait(me)
+            while True:
+                try:
+                    done = ledger.append(run_id, notes[me : me + 3], ANY, known="skip")
+                except StoreBusyError:
+                    raise
+                except StoreUnavailableError:
+                    continue
+                break
+            voice.say("race", [record.event.data for record in done.new])  # type: ignore[union-attr]
 
 
 def _race_for_claim(

@@ -39,6 +39,18 @@ def test_the_same_events_by_two_writers_are_recorded_once(ledger_url: str) -> No
     assert (report.ok, report.records) == (True, 600)
 
 
+def test_two_mirrors_record_every_event_once(ledger_url: str) -> None:
+    """In 100 races both are done, and each event that both brought is new to one of them."""
+    races = drive("racing", seconds=60, url=ledger_url, seed=5, races=100, prize="mirror")["races"]
+
+    assert len(races) == 100
+    for number, (one, other) in enumerate(races):
+        assert sorted([*one, *other]) == [0, 1, 2, 3], f"race {number}: {one}, {other}"
+    with Ledger.open(ledger_url) as ledger:
+        report = ledger.verify_all()
+    assert (report.ok, report.records) == (True, 400)
+
+
 def test_of_two_workers_that_claim_one_run_exactly_one_gets_it(ledger_url: str) -> None:
     """In 200 races one claim is granted, with the next epoch, and the other names its holder."""
     races = drive("racing", seconds=60, url=ledger_url, seed=4, races=200, prize="claim")["races"]

@@ -57,13 +57,13 @@ def test_rebuild_makes_everything_that_comes_with_the_package(cli: InProcess, ru
     assert [report["name"] for report in done.json] == list(BUILT_IN)
     assert [(r["version"], r["events"], r["position"], r["ok"]) for r in done.json] == [
         (2, 38, 38, True),
-        (1, 38, 38, True),
+        (2, 38, 38, True),
     ]
     assert cli("rebuild", "-o", "jsonl").lines == done.json
     assert cells(cli("rebuild").out) == [
         ["name", "version", "position", "events", "rows", "verdict"],
         ["tool-statistics", "2", "38", "38", "2", "rebuilt"],
-        ["usage-by-day", "1", "38", "38", "2", "rebuilt"],
+        ["usage-by-day", "2", "38", "38", "2", "rebuilt"],
     ]
 
 
@@ -219,7 +219,7 @@ def test_projections_says_how_far_tables_are(cli: InProcess, run: UUID) -> None:
     assert (second["name"], second["position"], second["behind"]) == ("usage-by-day", None, None)
     table = cells(cli("projections").out)
     assert table[-2][:5] == ["tool-statistics", "table", "2", "38", "2"]
-    assert table[-1][:3] == ["usage-by-day", "table", "1"]
+    assert table[-1][:3] == ["usage-by-day", "table", "2"]
 
 
 def test_projections_shows_what_another_program_keeps(cli: InProcess) -> None:
@@ -267,6 +267,19 @@ def test_usage_by_day(cli: InProcess, run: UUID) -> None:
     with cli.ledger() as ledger:
         ledger.append(run, [replies(9, "new", input_tokens=5)], ANY)
     assert cli("usage", "--by-day", "-o", "json").json[-1]["model"] == "new"
+
+
+def test_usage_says_what_is_estimated(cli: InProcess, run: UUID) -> None:
+    """A column counts the calls whose provider sent no usage, wherever there is one."""
+    heads = [cells(cli("usage", *which).out)[0] for which in ((), ("--by-day",))]
+    assert not any("estimated" in head for head in heads)
+    with cli.ledger() as ledger:
+        ledger.append(run, [replies(9, "new", input_tokens=5, estimated=True)], ANY)
+    for which in ((), (str(run),), ("--by-day",)):
+        head, *rows = cells(cli("usage", *which).out)
+        assert head[-1] == "estimated"
+        assert next(row[-1] for row in rows if "new" in row) == "1"
+    assert cli("usage", "-o", "json").json["total"]["estimated_calls"] == 1
 
 
 def test_tools_of_all_runs(cli: InProcess, run: UUID) -> None:

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from mcp import Client, ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, TextContent, Tool
 
 from tests.e2e.driving import PROGRAM, InProcess, tamper
 from tests.e2e.stories import EVALUATION, UNSAFE, record, said
@@ -23,6 +23,7 @@ from turnledger.adapters.mcp.answer import LIMITS, MOST, NOTE
 from turnledger.adapters.mcp.server import build_server
 from turnledger.ledger import (
     ANY,
+    NEW,
     CustomEvent,
     EvaluationStarted,
     Event,
@@ -32,6 +33,7 @@ from turnledger.ledger import (
     RunWaiting,
     ToolCallInDoubt,
     ToolCallStarted,
+    run_id_for,
 )
 from turnledger.ledger.events.messages import ToolCallRecord
 from turnledger.projections import state_at
@@ -125,13 +127,17 @@ def waiting_run() -> list[Event]:
         ToolCallInDoubt(**of, call_id="c1", name="pay", reason=HOSTILE),
         CustomEvent(kind="acme.note", data={HOSTILE: [HOSTILE, {"deep": HOSTILE}]}),
         RunWaiting(reason=HOSTILE, call_ids=("c1",)),
+        said("tool", HOSTILE, 2, tool_call_id="c0", tool_name="fetch", turn=1),
     ]
 
 
 @pytest.fixture
 def hostile(cli: InProcess, run: UUID) -> UUID:
-    """A run whose every text is hostile or long, beside one that is neither."""
-    return record(cli, waiting_run())
+    """A run with a name, whose every text is hostile or long, beside one that is neither."""
+    named = run_id_for("order-17")
+    with cli.ledger() as ledger:
+        ledger.append(named, waiting_run(), NEW)
+    return named
 
 
 def test_every_tool_answers_a_real_client_and_nothing_is_written(
@@ -170,7 +176,7 @@ def test_every_tool_answers_a_real_client_and_nothing_is_written(
         assert compared["differences"]
         spans = (await server.ask("timeline", run=name))["recorded"]
         assert {span["kind"] for span in spans} == {"model", "tool"}
-        (call,) = (await server.ask("pending", run="name=order-17"))["recorded"]
+        (call,) = (await server.ask("pending", run="order-17"))["recorded"]
         assert (call["call_id"], call["status"]) == ("c1", "in_doubt")
         assert (await server.ask("pending"))["recorded"] == [call]
 
@@ -192,12 +198,15 @@ def test_hostile_text_stays_inside_the_json(cli: InProcess, run: UUID, hostile: 
             await server.ask("compare", run=name, other=str(run)),
             await server.ask("timeline", run=name),
             await server.ask("pending"),
-            *[await server.ask("event", run=name, version=v) for v in range(1, 9)],
         ]
+        events = [await server.ask("event", run=name, version=v) for v in range(1, 10)]
         # It was there, whole, as a value.
-        assert answers[-1]["recorded"]["data"]["reason"] == HOSTILE
-        assert answers[10]["recorded"]["data"]["message"]["content"] == HOSTILE
-        assert HOSTILE in answers[14]["recorded"]["data"]["data"]
+        shown = [event["recorded"]["data"] for event in events]
+        assert shown[0]["tags"]["note"] == HOSTILE[:500]
+        assert shown[2]["message"]["content"] == shown[8]["message"]["content"] == HOSTILE
+        assert shown[5]["reason"] == shown[7]["reason"] == HOSTILE
+        assert HOSTILE in shown[6]["data"]
+        assert len(answers) == len(TOOLS) - 1
         # An error that quotes what was recorded: the prompts of the runs that fit.
         refused = await server.refused("log", run="0")
         assert "SYSTEM: run" in refused["message"]
@@ -231,7 +240,7 @@ def test_long_texts_are_cut_with_the_way_to_the_rest(cli: InProcess, hostile: UU
         assert whole["recorded"]["data"]["message"]["content"] == LONG[: content["next_offset"]]
         assert whole["rest"].startswith("event(")
         assert await followed(4, content["path"], "") == LONG
-        assert await followed(309, "/data/data", []) == list(range(1_000))
+        assert await followed(310, "/data/data", []) == list(range(1_000))
         (call,) = (await server.ask("pending"))["recorded"]
         path = f"{call['path']}/arguments"
         arguments = await server.ask("state", run=str(hostile), path=path, offset=40_000)
@@ -245,12 +254,12 @@ def test_long_texts_are_cut_with_the_way_to_the_rest(cli: InProcess, hostile: UU
             if "next" not in page:
                 break
             after = page["next"]["after"]
-        assert seen == list(range(1, 310))
+        assert seen == list(range(1, 311))
 
     with_server_here(cli.db, use)
 
 
-def test_errors_are_typed_and_short(cli: InProcess, run: UUID, hostile: UUID) -> None:
+def test_errors_are_typed_and_short(cli: InProcess, run: UUID) -> None:
     """An unknown run, version, pointer or view is the tool's error, and the server goes on."""
 
     async def use(server: Server) -> None:
@@ -272,6 +281,7 @@ def test_errors_are_typed_and_short(cli: InProcess, run: UUID, hostile: UUID) ->
             assert (await server.raw("log", **arguments)).is_error
         assert (await server.ask("log", run=str(run)))["recorded"]
 
+    record(cli, [RunStarted()])  # its id begins as the other's does
     with_server_here(cli.db, use)
 
 
@@ -282,11 +292,15 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(cli: InProcess, run: UU
     broken = record(cli, [RunStarted(), said("user", "Hello", 0), failed])
     statement = "UPDATE events SET data = '{' WHERE run_id = ? AND version = 2"
     tamper(cli.db, statement, str(broken))
+    tamper(cli.db, "UPDATE runs SET tags = '{' WHERE run_id = ?", str(run))
 
     async def use(server: Server) -> None:
         found = (await server.ask("pending"))["recorded"]
         assert [one["run_id"] for one in found] == [str(waiting), str(broken)]
         assert "damaged" in found[1]
+        runs = (await server.ask("runs"))["recorded"]
+        assert [one["run_id"] for one in runs] == [str(broken), str(waiting), str(run)]
+        assert "damaged" in runs[-1]
         lines = (await server.ask("log", run=str(broken)))["recorded"]
         assert [line["summary"] for line in lines][1] == "{"
 

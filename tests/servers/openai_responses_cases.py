@@ -172,7 +172,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "Missing required parameter: 'input[1].name'.": [
         asks(SAID, without(called("a"), "name"), result("a"))
     ],
-    "Missing required parameter: 'input[2].output.type'.": [
+    "Invalid type for 'input[2].output': expected a string, but got an object instead.": [
         asks(SAID, called("a"), result("a", {"sky": "blue"}))
     ],
     "Missing required parameter: 'input[2].output'.": [

@@ -40,6 +40,8 @@ ADAPTERS = ("OpenAIAdapter", "LiteLLMAdapter", "AnthropicAdapter", "GeminiAdapte
 OTHERS = ("OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "LITELLM_")
 # What an agent's `model` names instead of an adapter: "openai:gpt-5".
 MODEL = re.compile(r"""["'](?:openai|litellm|anthropic|gemini):[\w.-]""")
+# A provider's SDK, or a framework that asks OpenAI unless it is told otherwise.
+SDK = re.compile(r"^from (?:agents|anthropic|openai) import", re.MULTILINE)
 STORY = Answer("A gull stole a hat. The hat did not mind.")
 # For each question what comes for each turn, attempt by attempt; the last of them comes again.
 ANSWERS: Mapping[str, Sequence[Sequence[Scripted]]] = {
@@ -137,6 +139,8 @@ class Providers:
             "ANTHROPIC_API_KEY": "a key",
             "GOOGLE_GEMINI_BASE_URL": gemini,
             "GEMINI_API_KEY": "a key",
+            # The Agents SDK would send traces to OpenAI.
+            "OPENAI_AGENTS_DISABLE_TRACING": "1",
             # LiteLLM would look on the network for which headers Anthropic takes.
             "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
             "NO_PROXY": "127.0.0.1",
@@ -171,5 +175,5 @@ class Providers:
 def are_needed(texts: Sequence[str]) -> bool:
     """Whether one of these snippets uses a provider."""
     return any(adapter in text for text in texts for adapter in ADAPTERS) or any(
-        map(MODEL.search, texts)
+        MODEL.search(text) or SDK.search(text) for text in texts
     )

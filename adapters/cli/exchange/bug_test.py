@@ -9,16 +9,20 @@ import shutil
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.begun_by import is_block
 from turnledger.adapters.cli.shared.output import say
-from turnledger.adapters.cli.shared.user_code import load_factory
+from turnledger.adapters.cli.shared.user_code import load_app, load_factory
 from turnledger.ledger import Ledger, export_runs
 from turnledger.ledger.errors import error_text
 from turnledger.ledger.transfer.file_format import Totals
+
+if TYPE_CHECKING:  # slow to import
+    from turnledger.adapters.testing.histories import Factory
 
 FOLDER = "histories"
 
@@ -45,12 +49,59 @@ class App(NamedTuple):
         return cls(module, name)
 
     @property
+    def imported(self) -> str:
+        """The line of the test that imports it."""
+        alias = "" if self.used_as == self.name else f" as {self.used_as}"
+        return f"from {self.module} import {self.name}{alias}\n\n\n"
+
+    def argument(self, test: Path) -> str:
+        """What the test hands to the replay."""
+        return self.used_as
+
+    def code(self) -> Factory:
+        """What the test replays."""
+        from turnledger.runtime.steps import Workflow
+
+        app = f"{self.module}:{self.name}"
+        found = load_app(app)
+        return found if isinstance(found, Workflow) else load_factory(app)
+
+    @property
     def used_as(self) -> str:
         """The factory's name in the test: one that pytest does not collect."""
         return "loop" if self.name.lower().startswith("test") else self.name
 
     def refused(self, why: str) -> click.BadParameter:
         return click.BadParameter(f"{self.module}:{self.name} {why}", param_hint="--app")
+
+
+class Script(NamedTuple):
+    """A script with blocks, `with turnledger.run(...)`: it is run, not imported."""
+
+    path: Path
+    imported: str = ""
+
+    def argument(self, test: Path) -> str:
+        """Its path as the test names it: from the test's own folder."""
+        found = os.path.relpath(self.path, test.parent)
+        return f'"{Path(found).as_posix()}"'
+
+    def code(self) -> Factory:
+        return self.path
+
+    def refused(self, why: str) -> click.BadParameter:
+        return click.BadParameter(f"{self.path} {why}", param_hint="--app")
+
+
+def _wanted(app: str | None, ledger: Ledger, run: UUID) -> App | Script:
+    """What `--app` names: code to import, or for a block the script that it is in."""
+    if not is_block(ledger, run):
+        return App.of(app)
+    if app is None or not app.endswith(".py"):
+        raise click.UsageError(
+            f"Run {run} is a block of a script: --app is that script, as in --app shop.py."
+        )
+    return Script(Path(app))
 
 
 def write_test(ledger: Ledger, run: UUID, test: Path, app: str | None, *, force: bool) -> None:
@@ -60,10 +111,10 @@ def write_test(ledger: Ledger, run: UUID, test: Path, app: str | None, *, force:
         ledger: The ledger that holds the run.
         run: The run.
         test: The test file to write; the history goes to `histories/` beside it.
-        app: The loop factory, `module:factory`.
+        app: An agent, a workflow or a loop factory, `module:name`; for a block its script.
         force: Overwrite existing files.
     """
-    wanted = App.of(app)
+    wanted = _wanted(app, ledger, run)
     if test.suffix != ".py":
         raise click.BadParameter(
             f"Invalid test file {test}: expected a name that ends with .py.", param_hint="--test"
@@ -88,34 +139,33 @@ def write_test(ledger: Ledger, run: UUID, test: Path, app: str | None, *, force:
         say(f"pytest collects test_*.py and *_test.py only: call it with {test.name}.")
 
 
-def test_text(app: App, test: Path, run: UUID, totals: Totals) -> str:
+def test_text(app: App | Script, test: Path, run: UUID, totals: Totals) -> str:
     """The source of the test."""
     name = re.sub(r"\W", "_", test.stem)
     name = name if name.startswith("test_") else f"test_{name}"
-    alias = "" if app.used_as == app.name else f" as {app.used_as}"
-    history = f'"{FOLDER}/{test.stem}.jsonl"'
-    call = f"turnledger_replay({history}, {app.used_as})"
+    history, code = f'"{FOLDER}/{test.stem}.jsonl"', app.argument(test)
+    call = f"turnledger_replay({history}, {code})"
     if totals.runs > 1:
         # Its ancestors are in the history too, perhaps run by other code.
-        arguments = (history, app.used_as, f'run="{run}"')
+        arguments = (history, code, f'run="{run}"')
         lines = "".join(f"        {argument},\n" for argument in arguments)
         call = f"turnledger_replay(\n{lines}    )"
     return (
-        f"from {app.module} import {app.name}{alias}\n\n\n"
+        f"{app.imported}"
         f"def {name}(turnledger_replay):\n"
         f'    """Run {run} replays without a divergence."""\n'
         f"    {call}\n"
     )
 
 
-def _verdict(content: BytesIO, run: UUID, history: Path, app: App) -> str:
+def _verdict(content: BytesIO, run: UUID, history: Path, app: App | Script) -> str:
     """Whether the test passes now; BadParameter if the factory does not fit the run."""
     from turnledger.adapters.testing.histories import HistoryError, HistoryFailedError, replay_file
 
-    factory = load_factory(f"{app.module}:{app.name}")
+    code = app.code()
     content.seek(0)
     try:
-        replay_file(content, str(history), factory, run=run)
+        replay_file(content, str(history), code, run=run)
     except HistoryFailedError as failed:
         return f"The test fails with your current code: {failed.summary}"
     except HistoryError as error:

@@ -95,7 +95,10 @@ turnledger export 099a8057 --test tests/test_bug.py --app shop:loop""",
     help="Write a pytest test that replays this run on your code, and the run's history into "
     "histories/ beside it.",
 )
-@app_option(help="With --test: your loop, as for `turnledger recover`.")
+@app_option(
+    help="With --test: your agent, workflow or loop, as for `turnledger recover`; for a block its "
+    "script, as in shop.py."
+)
 @flag("--force", help="With --test: overwrite existing files.")
 def export(
     runs: tuple[UUID, ...],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 from uuid import UUID
@@ -43,8 +44,9 @@ def usage(run: UUID | None, by_day: bool, lineage: bool) -> None:
 
     For one run by model and by turn or step, for all runs by model. What a fork or a chat turn
     shares with the runs before it counts for those. Cached tokens are part of the input,
-    reasoning tokens of the output. For all runs, records that can't be read are not counted:
-    their runs are named, and the exit code is 5.
+    reasoning tokens of the output. Where a provider sent no usage and the tokens were counted on
+    this side, the column "estimated" has the number of such calls. For all runs, records that
+    can't be read are not counted: their runs are named, and the exit code is 5.
     """
     if by_day:
         if run is not None:
@@ -77,10 +79,15 @@ def _print_days(out: Printer) -> None:
     skipped = SkippedRuns()
     with open_ledger() as ledger:
         found = up_to_date(ledger, UsageByDay(), skipped)
+    days = [_day(key, sums) for key, sums in found.rows.items()]
+    counts = _columns(days)
     out.listing(
-        [_day(key, sums) for key, sums in found.rows.items()],
-        ("day", "model", "calls", "failed", *COUNTS),
-        lambda day: (day["day"], day["model"], day["calls"], day["failed_calls"], *_counts(day)),
+        days,
+        ("day", "model", "calls", "failed", *counts),
+        lambda day: (
+            *(day[name] for name in ("day", "model", "calls", "failed_calls")),
+            *_counts(day, counts),
+        ),
         nothing="No model was called.",
     )
     finish(skipped.code)
@@ -115,8 +122,9 @@ def _sum_of_all(ledger: Ledger, skipped: SkippedRuns) -> UsageState:
 
 def _print(out: Printer, value: dict[str, Any]) -> None:
     sums = [*value["by_model"].items(), ("all", value["total"])]
-    rows = ((name, one["calls"], *_counts(one)) for name, one in sums)
-    out.rows(("model", "calls", *COUNTS), rows)
+    counts = _columns([value["total"]])
+    rows = ((name, one["calls"], *_counts(one, counts)) for name, one in sums)
+    out.rows(("model", "calls", *counts), rows)
     if value["failed_calls"]:
         out.line("")
         out.pairs([("failed calls", value["failed_calls"])])
@@ -127,9 +135,9 @@ def _print(out: Printer, value: dict[str, Any]) -> None:
         # A run whose first reply is a step's is made of steps, though one of them may be an agent.
         is_step = "call_id" in first
         out.rows(
-            (*(("step",) if is_step else ("evaluation", "turn")), "model", *COUNTS),
+            (*(("step",) if is_step else ("evaluation", "turn")), "model", *counts),
             (
-                (*_whose(turn, is_step), turn["model"], *_counts(turn))
+                (*_whose(turn, is_step), turn["model"], *_counts(turn, counts))
                 for turn in chain([first], turns)
             ),
         )
@@ -142,5 +150,11 @@ def _whose(turn: dict[str, Any], is_step: bool) -> tuple[Any, ...]:
     return (turn.get("call_id") or turn["evaluation_id"], turn["turn"] or None)
 
 
-def _counts(sums: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(sums[name] for name in COUNTS.values())
+def _columns(sums: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """Column headings and fields: how many calls are estimated only where one is."""
+    estimated = any(one["estimated_calls"] for one in sums)
+    return COUNTS | {"estimated": "estimated_calls"} if estimated else COUNTS
+
+
+def _counts(sums: dict[str, Any], columns: dict[str, str]) -> tuple[int, ...]:
+    return tuple(sums[name] for name in columns.values())

@@ -70,7 +70,9 @@ def pending(run: UUID | None) -> None:
 
 
 def _row(call: dict[str, Any]) -> list[Any]:
-    asked = call["run_status"] == "waiting" and call["status"] in ("started", "in_doubt")
+    # A step that another one is open in does not wait itself, and has begun again.
+    lost = ("in_doubt",) if call["is_step"] else ("started", "in_doubt")
+    asked = call["run_status"] == "waiting" and call["status"] in lost
     waits = ", waits" if asked and not call["decision"] else ""
     decided = f", decided: {call['decision']}" if call["decision"] else ""
     cells = [call[name] for name in ("run_id", "version", "call_id", "name")]

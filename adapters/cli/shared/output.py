@@ -47,7 +47,7 @@ TABLE_PAGE = 500
 # Least width of a value beside its name.
 SHORTEST_VALUE = 20
 # Columns that people copy from: on a narrow terminal the others give way first.
-WHOLE = frozenset({"run", "fork", "version", "position", "verdict", "check", "call"})
+WHOLE = frozenset({"run", "fork", "version", "position", "verdict", "check", "call", "state"})
 # Columns of ids and of times; on a terminal an id is its end, and a time how long ago it was.
 IDS = frozenset({"run", "evaluation", "event id", "digest"})
 TIMES = frozenset({"started", "changed", "evaluated", "since"})

@@ -28,7 +28,7 @@ from turnledger.ledger import (
 
 # A longer value is not quoted in the message about it.
 SHOWN = 60
-TEXT = "/message/content"
+TEXT, VALUE = "/message/content", "/value"
 
 
 class Place(NamedTuple):
@@ -102,7 +102,9 @@ turnledger fork @last --at 5 --set '/message/content="Book Porto instead"'""",
     help="Change the user's message to this: the last one, or the last up to --at.",
 )
 @click.option("--tool", metavar="CALL", help="Change what the model was told of this tool call.")
-@click.option("--result", metavar="TEXT", help="With --tool: the text that it is told.")
+@click.option(
+    "--result", metavar="TEXT", help="With --tool: the text that it is told; of a step, its JSON."
+)
 @flag("--edit", help="Change the event in your editor ($VISUAL or $EDITOR).")
 @click.option(
     "--set",
@@ -128,7 +130,7 @@ def fork(
     The fork shares the run's events up to a version that ends a commit, without copying them.
     With a change, it shares the events before the commit of the event that is changed, and
     then has that event with another text, result or reply. Prints the new run's id; `turnledger
-    recover` continues it.
+    recover` continues it, and of a block its script with `turnledger.run(ID)`.
     """
     changes = dict(given)
     if len(changes) != len(given):
@@ -147,8 +149,8 @@ def fork(
         if user is not None:
             version = _users_message(ledger, run, version)
             changes = {TEXT: user}
-        elif result is not None:
-            changes = {TEXT: result}
+        elif result is not None and version is not None:
+            changes = _with_result(ledger.record(run, version).event, result)
         assert version is not None
         if edit:
             changes = _edited(ledger, run, version)
@@ -160,6 +162,14 @@ def fork(
             child = _fork(ledger, run, version, place, dict(tags))
         out = printer()
         out.one(run_view(ledger.run(child)), lambda: out.line(str(child)))
+
+
+def _with_result(event: Event, result: str) -> dict[str, Any]:
+    """What `--result` changes: the text for the model, or of a step the value."""
+    if isinstance(event, MessageAppended):
+        return {TEXT: result}
+    hint = "The result of a step is its value: text needs double quotes."
+    return {VALUE: _json(result, "--result", hint)}
 
 
 def _fork(
@@ -191,12 +201,13 @@ def _version(ledger: Ledger, run: UUID, place: Place) -> int:
         if isinstance(event, MessageAppended):
             messages[event.message.message_id] = record.version
         elif isinstance(event, ModelReplied | ToolCallCompleted | ToolCallFailed):
-            kind = "turn" if isinstance(event, ModelReplied) else "tool"
-            name = str(event.turn) if isinstance(event, ModelReplied) else event.call_id
+            kind, name = _place_of(event)
             if kind == place.kind:
                 known[name] = None
                 if name == place.name:
-                    found = _message_after(ledger, run, record, event.message_id, messages)
+                    found = record.version
+                    if event.message_id is not None:
+                        found = _message_after(ledger, run, record, event.message_id, messages)
     if found is None:
         what = "ended call" if place.kind == "tool" else "reply of turn"
         names = ", ".join(known) or "none"
@@ -207,6 +218,13 @@ def _version(ledger: Ledger, run: UUID, place: Place) -> int:
             known=list(known),
         )
     return found
+
+
+def _place_of(event: ModelReplied | ToolCallCompleted | ToolCallFailed) -> Place:
+    """How an outcome is named: by its turn, or by its call; a model call as a step has one too."""
+    if isinstance(event, ModelReplied) and not event.call_id:
+        return Place("turn", str(event.turn))
+    return Place("tool", event.call_id)
 
 
 _READ = (MessageAppended.tag, ModelReplied.tag, ToolCallCompleted.tag, ToolCallFailed.tag)

@@ -23,7 +23,6 @@ from turnledger.adapters.frameworks.sessions import (
     call_events,
     end_session,
     entry_event,
-    message_events,
     now,
     numbered_ids,
     recorded_ids,
@@ -281,10 +280,11 @@ class _Batch:
         )
         goes_on = _is_same_reply(entry, self._last)
         written = None
-        for event in message_events(transcript.turns, writer, goes_on=goes_on):
-            written = event.message
-            yield event
-            yield from call_events(written)
+        for turn in transcript.turns:
+            for event in writer.write(turn, goes_on=goes_on):
+                written = event.message
+                yield event
+                yield from call_events(written)
         self._sequence, self._turn = writer.sequence, writer.turn
         if written is not None and written.role == "assistant":
             if _is_same_reply(entry, after):

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from turnledger.adapters.frameworks.langgraph.packed_values import (
     Address,
     JsonReader,
     JsonWriter,
     Packed,
+    array_length,
+    joined,
     pack,
+    unpack,
 )
 
 # Shorter lists and objects stand in full: a reference would be as long.
@@ -30,11 +34,17 @@ def key_of(item: Any) -> Any:
     return item if isinstance(item, Packed | str) else pack(item)
 
 
-class StoredItems(NamedTuple):
-    """The first items of a list from derived data, and the rows that they are in."""
+class StoredItems:
+    """The first items of a list from derived data, packed, and the rows that they are in."""
 
-    items: list[Any]
-    rows: tuple[str, ...]
+    def __init__(self, parts: list[bytes], rows: tuple[str, ...]) -> None:
+        self.parts = parts
+        self.rows = rows
+        self.count = sum(map(array_length, parts))
+
+    @cached_property
+    def items(self) -> list[Any]:
+        return [item for part in self.parts for item in unpack(part)]
 
 
 @dataclass(frozen=True)
@@ -194,53 +204,71 @@ class DeltaReader(JsonReader):
         # What derived data had of a list.
         self.parts: dict[Address, StoredItems] = {}
 
-    def typed_in(self, version: int, tree: Any) -> tuple[str, bytes]:
-        """A value that stands in the event with this version."""
-        self._version = version
-        return self.typed(tree)
+    def typed_at(self, address: Address) -> tuple[str, bytes]:
+        """The value at an address, as the serializer gave it."""
+        address, node = self._followed(address)
+        if isinstance(node, dict) and "$list" in node:
+            packed = self._appended(address, node)
+            if packed is not None:
+                return "msgpack", packed
+        self._version = int(address[0])
+        return self.typed(node)
 
-    def origin(self, tree: Any) -> Any:
-        while isinstance(tree, dict) and "$at" in tree and "item" not in tree:
-            address = self._absolute(tree["$at"])
-            self._version = int(address[0])
-            tree = self._raw(address)
-        return tree
+    def _followed(self, address: Address) -> tuple[Address, Any]:
+        """Where a value was recorded first, and how."""
+        node = self._raw(address)
+        while isinstance(node, dict) and "$at" in node and "item" not in node:
+            address = self._absolute(node["$at"], int(address[0]))
+            node = self._raw(address)
+        return address, node
+
+    def _appended(self, address: Address, node: Any) -> bytes | None:
+        """The msgpack of a list that is stored up to a point, and only grew since; else None."""
+        after: list[tuple[Address, dict[str, Any]]] = []
+        part = None
+        while part is None:
+            if not (isinstance(node, dict) and "$list" in node):
+                return None
+            if node.get("stored"):
+                part = self._stored(address)
+            if part is None:
+                after.append((address, node))
+                base = self._absolute(node["$list"], int(address[0]))
+                address, node = self._followed(base)
+        count, more = part.count, []
+        for place, node in reversed(after):
+            if node["keep"] != count + len(more):
+                return None
+            more += [self._value_in(int(place[0]), item) for item in node.get("then", ())]
+        return joined(part.parts, more)
 
     def reference(self, key: str, tree: dict[str, Any]) -> Any:
-        address = self._absolute(tree[key])
+        address = self._absolute(tree[key], self._version)
         if key == "$list":
             more = [self.value(item) for item in tree.get("then", ())]
             return self.items(address)[: tree["keep"]] + more
         if "item" in tree:
             return self.items(address)[tree["item"]]
-        return self._value_in(int(address[0]), self._raw(address))
+        address, node = self._followed(address)
+        return self._value_in(int(address[0]), node)
 
     def items(self, address: Address) -> list[Any]:
         """The items of a list. A loop: there may be thousands of lists between it and a whole."""
         after: list[tuple[Address, dict[str, Any]]] = []
         asked = address
-        while True:
-            found = self._lists.get(address)
-            if found is not None:
-                break
-            node = self._raw(address)
-            version = int(address[0])
-            if isinstance(node, dict) and "$at" in node:
-                self._version = version
-                address = self._absolute(node["$at"])
-                continue
+        while (found := self._lists.get(address)) is None:
+            address, node = self._followed(address)
             if not (isinstance(node, dict) and "$list" in node):
-                found = self._value_in(version, node)
+                found = self._value_in(int(address[0]), node)
                 break
             if node.get("stored") and (part := self._stored(address)) is not None:
                 self.parts[asked] = part
                 found = part.items
                 break
             after.append((address, node))
-            self._version = version
-            address = self._absolute(node["$list"])
-        for base, node in reversed(after):
-            more = [self._value_in(int(base[0]), item) for item in node.get("then", ())]
+            address = self._absolute(node["$list"], int(address[0]))
+        for place, node in reversed(after):
+            more = [self._value_in(int(place[0]), item) for item in node.get("then", ())]
             found = found[: node["keep"]] + more
         self._lists[asked] = found
         return found
@@ -252,9 +280,8 @@ class DeltaReader(JsonReader):
         finally:
             self._version = before
 
-    def _absolute(self, address: list[Any]) -> Address:
-        version, *path = address
-        return (version or self._version, *path)
+    def _absolute(self, address: list[Any], version: int) -> Address:
+        return (address[0] or version, *address[1:])
 
     def _raw(self, address: Address) -> Any:
         version, *path = address
@@ -318,6 +345,6 @@ def _list_at(path: Address, reader: DeltaReader) -> Iterable[KnownList]:
     items = reader.items(path)
     if isinstance(items, list) and len(items) >= SHORTEST_LIST:
         known = KnownList(path, [key_of(item) for item in items], items)
-        if (part := reader.parts.get(path)) is not None and len(part.items) <= len(items):
-            known.rows, known.stored = part.rows, len(part.items)
+        if (part := reader.parts.get(path)) is not None and part.count <= len(items):
+            known.rows, known.stored = part.rows, part.count
         yield known

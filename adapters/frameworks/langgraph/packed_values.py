@@ -24,7 +24,7 @@ its data. It names what was recorded before: an earlier event, or an earlier pla
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -67,6 +67,31 @@ def pack(value: Any) -> bytes:
     """The msgpack of a value as `unpack` gives it."""
     packed: bytes = ormsgpack.packb(value, default=_extension, option=ormsgpack.OPT_NON_STR_KEYS)
     return packed
+
+
+def joined(arrays: Iterable[bytes], more: list[Any]) -> bytes:
+    """The msgpack of a list: the items of packed lists, and more items."""
+    count = len(more)
+    bodies = []
+    for array in arrays:
+        length, start = _array_head(array)
+        count += length
+        bodies.append(array[start:])
+    return b"".join((b"\xdd", count.to_bytes(4), *bodies, *map(pack, more)))
+
+
+def array_length(array: bytes) -> int:
+    """How many items a packed list has."""
+    return _array_head(array)[0]
+
+
+def _array_head(array: bytes) -> tuple[int, int]:
+    """The length of a packed list, and where its items begin."""
+    first = array[0]
+    if first >> 4 == 0x9:
+        return first & 0x0F, 1
+    size = 2 if first == 0xDC else 4
+    return int.from_bytes(array[1 : 1 + size]), 1 + size
 
 
 def _extension(value: Packed) -> Any:
@@ -152,16 +177,10 @@ class JsonReader:
 
     def typed(self, tree: Any) -> tuple[str, bytes]:
         """A value as the serializer gave it."""
-        if isinstance(tree, dict) and "$at" in tree:
-            tree = self.origin(tree)
         if isinstance(tree, dict) and "$typed" in tree:
             kind, data = tree["$typed"]
             return kind, self.value(data)
         return "msgpack", pack(self.value(tree))
-
-    def origin(self, tree: Any) -> Any:
-        """The tree that a reference leads to."""
-        raise NotImplementedError
 
     def value(self, tree: Any) -> Any:
         """A value of plain types and Packed."""

@@ -7,27 +7,17 @@ Rows that are missing cost time and nothing else.
 
 from __future__ import annotations
 
-from base64 import b64decode
-from typing import Any
-
-import msgspec
+import json
 
 from turnledger.adapters.frameworks.langgraph.known_values import KnownList, StoredItems
-from turnledger.adapters.frameworks.langgraph.packed_values import Address, base64, pack, unpack
+from turnledger.adapters.frameworks.langgraph.packed_values import Address, pack
 from turnledger.ledger import Ledger
+from turnledger.ledger.stores.derived_data import KEY_BYTES
 
 NAME = "langgraph.lists"
 # How many items a row has at least, and how many rows before it a row names.
 ITEMS = 16
 ROWS = 31
-_LONGEST_KEY = 1000
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """Items of a list, and the rows with those before them, in order."""
-
-    items: str
-    before: tuple[str, ...] = ()
 
 
 class StoredLists:
@@ -43,10 +33,10 @@ class StoredLists:
     def store(self, run: str, found: KnownList) -> None:
         """Store what was added to a list, whose event this run has."""
         key = _key(run, found.address)
-        if len(key) > _LONGEST_KEY:
+        row = _row(pack(found.items[found.stored :]), found.rows)
+        if row is None or len(key.encode()) > KEY_BYTES:
             return
-        row = _Row(base64(pack(found.items[found.stored :])), found.rows)
-        self._data.put({key: msgspec.json.encode(row).decode()})
+        self._data.put({key: row})
         found.rows = (*found.rows, key)[-ROWS:]
         found.stored = len(found.items)
 
@@ -54,19 +44,38 @@ class StoredLists:
         """The items of a list in an event of this run; None if a row is missing."""
         last = _key(run, address)
         wanted: tuple[str, ...] = (last,)
-        parts: list[list[Any]] = []
+        parts: list[bytes] = []
         known: tuple[str, ...] = ()
         while wanted:
             rows = self._data.get(wanted)
             if len(rows) < len(wanted):
                 return None
             for key in reversed(wanted):
-                row = msgspec.json.decode(rows[key], type=_Row)
-                parts.append(unpack(b64decode(row.items)))
+                items, before = _read(rows[key])
+                parts.append(items)
                 if key == last:
-                    known = (*row.before, last)[-ROWS:]
-            wanted = row.before
-        return StoredItems([item for part in reversed(parts) for item in part], known)
+                    known = (*before, last)[-ROWS:]
+            wanted = before
+        return StoredItems(parts[::-1], known)
+
+
+def _row(items: bytes, before: tuple[str, ...]) -> str | None:
+    """A row: the rows before it as a line of JSON, then the items, a character for each byte.
+
+    That is read ten times as fast as base64. A store takes no NUL: a byte that does not occur
+    stands for it, and comes first. None if all bytes occur.
+    """
+    unused = bytes(set(range(1, 256)).difference(items))[:1]
+    if not unused:
+        return None
+    packed = unused + items.replace(b"\0", unused)
+    return f"{json.dumps(before)}\n{packed.decode('latin-1')}"
+
+
+def _read(row: str) -> tuple[bytes, tuple[str, ...]]:
+    end = row.index("\n")
+    unused, items = row[end + 1], row[end + 2 :].encode("latin-1")
+    return items.replace(unused.encode("latin-1"), b"\0"), tuple(json.loads(row[:end]))
 
 
 def _key(run: str, address: Address) -> str:

@@ -104,42 +104,40 @@ class Thread:
         """A checkpoint and its metadata."""
         data = self.runs.data(entry.run, entry.version)
         load = self._loader(serde, entry.run, entry.version)
-        values = {name: load(tree) for name, tree in data["values"].items()}
+        values = {name: load("values", name) for name in data["values"]}
         rest = {"id": entry.id, "channel_values": values}
-        return {**load(data["rest"]), **rest}, load(data["metadata"])
+        return {**load("rest"), **rest}, load("metadata")
 
     def metadata(self, serde: SerializerProtocol, entry: Entry) -> Any:
         """The metadata of a checkpoint."""
-        data = self.runs.data(entry.run, entry.version)
-        return self._loader(serde, entry.run, entry.version)(data["metadata"])
+        return self._loader(serde, entry.run, entry.version)("metadata")
 
     def value(self, serde: SerializerProtocol, entry: Entry, channel: str) -> Any:
         """One channel's value in a checkpoint; KeyError if it has none."""
-        tree = self.runs.data(entry.run, entry.version)["values"][channel]
-        return self._loader(serde, entry.run, entry.version)(tree)
+        return self._loader(serde, entry.run, entry.version)("values", channel)
 
     def writes(
         self, serde: SerializerProtocol, entry: Entry, channels: Iterable[str] | None = None
     ) -> list[tuple[str, str, Any]]:
         """The writes of a checkpoint in LangGraph's order; those to some channels, or all."""
-        found: dict[tuple[str, int], tuple[str, str, str, int, Any]] = {}
+        found: dict[tuple[str, int], tuple[str, str, str, int, int]] = {}
         for run, version in self.runs.writes(entry):
             data = self.runs.data(run, version)
-            for place, channel, tree in data["writes"]:
-                key = (data["task"], place)
-                if place < 0 or key not in found:  # a normal write is stored once
-                    found[key] = (data["path"], channel, run, version, tree)
+            for place, (number, channel, _) in enumerate(data["writes"]):
+                key = (data["task"], number)
+                if number < 0 or key not in found:  # a normal write is stored once
+                    found[key] = (data["path"], channel, run, version, place)
         order = sorted(found, key=lambda key: writes_sort_key(found[key][0], *key))
         return [
-            (key[0], channel, self._loader(serde, run, version)(tree))
+            (key[0], channel, self._loader(serde, run, version)("writes", place, 2))
             for key in order
-            for _, channel, run, version, tree in (found[key],)
+            for _, channel, run, version, place in (found[key],)
             if channels is None or channel in channels
         ]
 
-    def _loader(self, serde: SerializerProtocol, run: str, version: int) -> Callable[[Any], Any]:
+    def _loader(self, serde: SerializerProtocol, run: str, version: int) -> Callable[..., Any]:
         reader = self._reader(run)
-        return lambda tree: serde.loads_typed(reader.typed_in(version, tree))
+        return lambda *path: serde.loads_typed(reader.typed_at((version, *path)))
 
     def _reader(self, run: str) -> DeltaReader:
         def stored(address: Address) -> Any:
@@ -215,7 +213,8 @@ class Thread:
     def _due(self, lists: Iterable[KnownList], values: Mapping[str, Any]) -> Iterator[KnownList]:
         """The lists that are stored for fast reading with this checkpoint; they are marked."""
         for one in lists:
-            tree = values[str(one.address[1])] if len(one.address) == 2 else None
+            field, *path = one.address
+            tree = values[str(path[0])] if field == "values" and len(path) == 1 else None
             if isinstance(tree, dict) and "$list" in tree and self._lists.is_due(one):
                 tree["stored"] = True
                 yield one

@@ -30,9 +30,10 @@ WRITES = "langgraph.writes"
 REMOVED = "langgraph.removed"
 _CUSTOM = CustomEvent.tag
 _MESSAGE = MessageAppended.tag
-# How many records are read at a time from the end of a run, how often before all are read, and
-# how many of a run are kept.
-WINDOW = 64
+# How many records are read at a time; at the end of a run first fewer and then more, and after
+# so many times all. How many of a run are kept.
+WINDOW = 32
+_FIRST_WINDOW = 8
 _WINDOWS = 8
 _KEPT = 256
 
@@ -247,10 +248,10 @@ class ThreadRuns:
         return max(tips, key=lambda entry: entry.id, default=None)
 
     def _tip(self, run: ThreadRun, ns: str) -> Entry | None:
-        for _ in range(_WINDOWS):
+        for attempt in range(_WINDOWS):
             if ns in run.tips or run.low <= run.start:
                 break
-            self._back(run)
+            self._back(run, _FIRST_WINDOW << attempt)
         return run.tips.get(ns)
 
     def continues(self, entry: Entry, run_id: str) -> bool:

@@ -11,16 +11,16 @@ from weakref import WeakKeyDictionary
 
 from turnledger.adapters.frameworks.openai_agents.session import (
     KIND,
+    EventIds,
     Place,
     TurnledgerSession,
-    draft_of,
     find_place,
     message_writer,
     session_start,
     turns_in,
 )
 from turnledger.adapters.frameworks.packages import framework
-from turnledger.adapters.frameworks.sessions import append_new, message_events, session_run
+from turnledger.adapters.frameworks.sessions import append_new, session_run
 from turnledger.ledger import (
     Event,
     Ledger,
@@ -76,8 +76,8 @@ class TurnledgerHooks(RunHooks[Any]):
         def work(ledger: Ledger) -> None:
             session_id = self._session.session_id
             run_id, version = session_run(ledger, session_id, KIND)
-            writer = message_writer(ledger, run_id, version)
-            said: list[Any] = list(message_events(turns, writer))
+            writer, ids = message_writer(ledger, run_id, version), EventIds(ledger)
+            said: list[Any] = [event for turn in turns for event in writer.write(turn)]
             last = said[-1].message if said else None
             replied = ModelReplied(
                 evaluation_id=writer.evaluation_id,
@@ -86,7 +86,7 @@ class TurnledgerHooks(RunHooks[Any]):
                 usage=token_usage(response.usage),
                 model=agent.model if isinstance(agent.model, str) else "",
             )
-            group = [draft_of(ledger, event) for event in (*said, replied)]
+            group = [ids.draft(event) for event in (*said, replied)]
             append_new(ledger, run_id, session_start(session_id, run_id), [group], {})
 
         await self._session.store.call(work)
@@ -120,7 +120,7 @@ class TurnledgerHooks(RunHooks[Any]):
             session_id = self._session.session_id
             run_id, version = session_run(ledger, session_id, KIND)
             event = make(find_place(ledger, run_id) if version else Place())
-            group = [draft_of(ledger, event)]
+            group = [EventIds(ledger).draft(event)]
             append_new(ledger, run_id, session_start(session_id, run_id), [group], {})
 
         await self._session.store.call(work)

@@ -7,9 +7,11 @@ stand behind it. Popping and clearing are events too: the items that they take a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-from uuid import UUID
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID, uuid5
 
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
@@ -18,9 +20,9 @@ from turnledger.adapters.frameworks.sessions import (
     append_new,
     begin_session,
     entry_event,
-    message_events,
     now,
     numbered_ids,
+    recorded_version,
     session_run,
     transcript_of,
 )
@@ -35,6 +37,8 @@ from turnledger.ledger import (
     MessageAppended,
 )
 from turnledger.projections import ChatTurn
+from turnledger.projections.digests import canonical
+from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
 
 with framework("agents", extra="openai-agents", integration="turnledger.openai_agents"):
     from agents import SessionSettings, TResponseInputItem
@@ -47,6 +51,8 @@ _WIRE = "openai-responses"
 # What is looked for from a session's end stands among its last few records, nearly always.
 _FEW = 32
 _MOST_REPLIES = 64
+_LONGEST_NAME = 200
+T = TypeVar("T")
 
 
 class TurnledgerSession:
@@ -91,35 +97,95 @@ class TurnledgerSession:
                 it is negative.
         """
         most = resolve_session_limit(limit, self.session_settings)
-        return await self.store.call(lambda ledger: _latest(ledger, self.session_id, most))
+        if current_scope() is None:
+            return await self.store.call(lambda ledger: _latest(ledger, self.session_id, most))
+        # A step's value is the version that was read, which costs the same however long it is.
+        until = await self._do("get_items", most, self._version)
+        return await self.store.call(lambda ledger: _latest(ledger, self.session_id, most, until))
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items to the end; all of them, or none if one is refused."""
         self.store.check_open()
         if items:
-            await self.store.call(lambda ledger: self._add(ledger, list(items)))
+            digest = sha256(canonical(items)).hexdigest() if current_scope() is not None else ""
+            await self._do("add_items", digest, partial(self._add, list(items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item away; None if there is none."""
-        return await self.store.call(lambda ledger: _pop(ledger, self.session_id))
+        return await self._do("pop_item", None, partial(_pop, self.session_id))
 
     async def clear_session(self) -> None:
         """Take all items away."""
-        await self.store.call(lambda ledger: _clear(ledger, self.session_id))
+        await self._do("clear_session", None, partial(_clear, self.session_id))
 
-    def _add(self, ledger: Ledger, items: Sequence[Any]) -> None:
+    async def _do(self, what: str, given: Any, work: Callable[[Ledger, EventIds], T]) -> T:
+        """Do something with the session.
+
+        Inside of a run it is a step: resumed code reads what was read, and adds nothing twice.
+        """
+        if current_scope() is None:
+            return await self.store.call(lambda ledger: work(ledger, EventIds(ledger)))
+
+        async def perform() -> T:
+            step = current_run()
+            return await self.store.call(lambda ledger: work(ledger, EventIds(ledger, step)))
+
+        name = f"session {self.session_id}"[:_LONGEST_NAME]
+        return await aperform(StepSpec(name=name, arguments=[what, given]), perform, _AsItIs())
+
+    def _version(self, ledger: Ledger, ids: EventIds) -> int:
+        return session_run(ledger, self.session_id, KIND)[1]
+
+    def _add(self, items: Sequence[Any], ledger: Ledger, ids: EventIds) -> None:
         run_id, version = session_run(ledger, self.session_id, KIND)
         what = f"An item of session {self.session_id!r}"
-        groups = [[draft_of(ledger, entry_event(ledger, ITEM, item, what))] for item in items]
+        groups = [[ids.draft(entry_event(ledger, ITEM, item, what))] for item in items]
         writer = message_writer(ledger, run_id, version)
         turns, blobs = turns_in(items)
         for turn in turns:
             if turn in self.replied:
                 self.replied.remove(turn)
                 continue
-            said = [draft_of(ledger, event) for event in message_events([turn], writer)]
+            said = [ids.draft(event) for event in writer.write(turn)]
             groups.extend([said] if said else [])
         append_new(ledger, run_id, session_start(self.session_id, run_id), groups, blobs)
+
+
+class EventIds:
+    """Ids of the events that one operation appends.
+
+    Inside of a step they follow from the step: one that is performed again appends nothing twice.
+
+    Args:
+        ledger: The ledger of the session.
+        step: The step that the operation is, if it is one.
+    """
+
+    def __init__(self, ledger: Ledger, step: Run | None = None) -> None:
+        self._ledger, self._step = ledger, step
+        self._count = 0
+
+    @property
+    def are_used(self) -> bool:
+        """Whether an earlier attempt of the step may have used them."""
+        return self._step is not None and self._step.is_resume
+
+    def draft(self, event: Event) -> Draft:
+        """An event with its id."""
+        if self._step is None:
+            return Draft(event, UUID(self._ledger.clock.new_id()))
+        self._count += 1
+        return Draft(event, uuid5(self._step.run_id, f"{self._step.call_id} {self._count}"))
+
+
+class _AsItIs:
+    """Codec of values that are JSON."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, data: Any) -> Any:
+        return data
 
 
 class Place(NamedTuple):
@@ -155,23 +221,33 @@ def session_start(session_id: str, run_id: UUID) -> Draft:
 # --- reading ----------------------------------------------------------------------------
 
 
-def _latest(ledger: Ledger, session_id: str, most: int | None) -> list[Any]:
+def _latest(
+    ledger: Ledger, session_id: str, most: int | None, until: int | None = None
+) -> list[Any]:
+    """The latest items, the oldest of them first.
+
+    Args:
+        ledger: The ledger.
+        session_id: The session.
+        most: How many at most; None or a negative number is all.
+        until: The version of the session's run to read at; None is its end.
+    """
     run_id, version = session_run(ledger, session_id, KIND)
-    if not version or most == 0:
+    if not version or most == 0 or until == 0:
         return []
     if most is None or most < 0:
-        return _all_items(ledger, run_id)
+        return _all_items(ledger, run_id, until)
     found: list[Any] = []
-    for item in _items_backwards(ledger, run_id):
+    for item in _items_backwards(ledger, run_id, until):
         found.append(item)
         if len(found) == most:
             break
     return found[::-1]
 
 
-def _all_items(ledger: Ledger, run_id: UUID) -> list[Any]:
+def _all_items(ledger: Ledger, run_id: UUID, until: int | None) -> list[Any]:
     items: list[Any] = []
-    for record in ledger.read(run_id):
+    for record in ledger.read(run_id, until=until):
         event = record.event
         if not isinstance(event, CustomEvent):
             continue
@@ -184,10 +260,10 @@ def _all_items(ledger: Ledger, run_id: UUID) -> list[Any]:
     return items
 
 
-def _items_backwards(ledger: Ledger, run_id: UUID) -> Iterator[Any]:
+def _items_backwards(ledger: Ledger, run_id: UUID, until: int | None = None) -> Iterator[Any]:
     """The items from the last one on; each pop takes the item before it that is still there."""
     popped = 0
-    for record in ledger.read(run_id, backwards=True, page_size=_FEW):
+    for record in ledger.read(run_id, until=until, backwards=True, page_size=_FEW):
         event = record.event
         if not isinstance(event, CustomEvent):
             continue
@@ -227,35 +303,31 @@ def turns_in(items: Sequence[Any]) -> tuple[list[ChatTurn], dict[str, bytes]]:
     return turns, {name: data for one in read if one for name, data in one.blobs.items()}
 
 
-def _pop(ledger: Ledger, session_id: str) -> Any:
+def _pop(session_id: str, ledger: Ledger, ids: EventIds) -> Any:
+    mark = ids.draft(CustomEvent(kind=POPPED))
     while True:
         run_id, version = session_run(ledger, session_id, KIND)
-        items = _items_backwards(ledger, run_id) if version else iter(())
-        item = next(items, None)
-        if item is None:
+        if not version:
             return None
+        known = recorded_version(ledger, mark) if ids.are_used else None
+        until = known - 1 if known is not None else None
+        item = next(_items_backwards(ledger, run_id, until), None)
+        if item is None or known is not None:
+            return item
         try:
             # At the version that was read: the mark takes away this item and no other.
-            ledger.append(run_id, CustomEvent(kind=POPPED), version)
+            ledger.append(run_id, mark, version)
         except ConcurrentAppendError:
             continue
         return item
 
 
-def _clear(ledger: Ledger, session_id: str) -> None:
+def _clear(session_id: str, ledger: Ledger, ids: EventIds) -> None:
     run_id, version = session_run(ledger, session_id, KIND)
-    while version:
-        place = find_place(ledger, run_id)
-        cleared = CustomEvent(kind=CLEARED, data={"next": place.after_clearing})
-        superseded = EvaluationSuperseded(evaluation_id=place.evaluation_id, reason="cleared")
-        try:
-            ledger.append(run_id, [superseded, cleared], version)
-        except ConcurrentAppendError:
-            version = ledger.head(run_id)
-            continue
+    if not version:
         return
-
-
-def draft_of(ledger: Ledger, event: Event) -> Draft:
-    """An event with an id."""
-    return Draft(event, UUID(ledger.clock.new_id()))
+    place = find_place(ledger, run_id)
+    superseded = EvaluationSuperseded(evaluation_id=place.evaluation_id, reason="cleared")
+    cleared = CustomEvent(kind=CLEARED, data={"next": place.after_clearing})
+    marks = [ids.draft(superseded), ids.draft(cleared)]
+    append_new(ledger, run_id, session_start(session_id, run_id), [marks], {})

@@ -49,7 +49,7 @@ _OF_A_MESSAGE: Mapping[str, tuple[str, ...]] = {
 }
 _OF_AN_EVENT: Mapping[type[Event], tuple[str, ...]] = {
     RunStarted: ("request",),
-    ModelReplied: ("usage", "finish_reason", "model", "provider_data"),
+    ModelReplied: ("usage", "finish_reason", "model", "provider_data", "value"),
     ToolCallCompleted: ("value",),
     ToolCallFailed: ("error_type", "error_message", "retryable"),
     ToolCallDecided: ("decision", "value", "text", "decided_by"),

@@ -16,6 +16,7 @@ from turnledger.ledger.errors import (
     LimitExceededError,
     MissingDependencyError,
     RecordNotFoundError,
+    RedactedStateError,
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
@@ -78,6 +79,12 @@ def test_every_error_is_exported_and_under_the_one_root() -> None:
         (
             LimitExceededError("An event", limit=5, found=6, setting="max_event_bytes"),
             ["An event", "6", "5", "Limits(max_event_bytes="],
+        ),
+        (
+            RedactedStateError(
+                ["CustomEvent.data.a", "CustomEvent.data.b"], marker="[redacted: x]"
+            ),
+            ["CustomEvent.data.a", "1 more", "[redacted: x]", "redactor="],
         ),
         (UnknownEventTypeError("a.b", known=1, written=2), ["'a.b'", "too old", "Upgrade"]),
         (MissingDependencyError("PostgreSQL", "postgres"), ["pip install 'turnledger[postgres]'"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from typing import Any
@@ -11,16 +12,17 @@ from hypothesis import given
 
 from tests.servers.anthropic_messages import AnthropicMessages
 from tests.servers.openai_chat import OpenAIChat
-from tests.servers.serving import Answer, Call, StrictServer, Wire, replies
+from tests.servers.serving import Answer, Asked, Call, Raw, StrictServer, Wire, replies
 from tests.unit.adapters.conversations import begun, growing, plain, steps
 from tests.unit.adapters.conversations import request as asked
-from tests.unit.runtime.evaluations import Sum, prompt_of, tool
+from tests.unit.runtime.evaluations import Sum, events, prompt_of, tool
 from turnledger.adapters.providers.litellm import LiteLLMAdapter, LiteLLMChat
 from turnledger.adapters.providers.openai.chat import ChatStream
-from turnledger.ledger import InvalidInputError
+from turnledger.ledger import InvalidInputError, ModelReplied, TokenUsage
 from turnledger.projections import TextBlock, ToolResultBlock, ToolUseBlock
 from turnledger.runtime import InProcessEventBus, PromptEvaluationError, Reply, Session
 from turnledger.runtime.agent.models import Sending
+from turnledger.runtime.agents.async_runs import run_async
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 
@@ -243,6 +245,8 @@ def test_a_conversation_that_grows_is_written_as_one_that_is_whole(taken: list[A
 
 # --- the real package ---
 
+each_way = pytest.mark.parametrize("way", ["whole", "streamed", "whole-async", "streamed-async"])
+
 
 def adapter_for(strict: StrictServer, model: str, **more: Any) -> LiteLLMAdapter[Any]:
     base = strict.url if model.startswith("anthropic/") else f"{strict.url}/v1"
@@ -299,20 +303,52 @@ def test_structured_output_goes_through(real_litellm: None) -> None:
         assert strict.bodies[0]["response_format"]["type"] == "json_schema"
 
 
-def test_a_real_refusal_is_text(real_litellm: None) -> None:
-    """Through the package, which moves it."""
-    with StrictServer(OpenAIChat(), replies(Answer(refusal="No."))) as strict:
-        response = adapter_for(strict, "openai/gpt-4o").evaluate(prompt_of(), session=quiet())
-        assert response.text == "No."
+def evaluated(strict: StrictServer, way: str) -> tuple[str | None, ModelReplied]:
+    """The text of an answer and its reply as recorded, whole or streamed, sync or async."""
+    session = quiet()
+    adapter = adapter_for(strict, "openai/gpt-4o", stream="streamed" in way)
+    if "async" in way:
+        response = asyncio.run(_asked(adapter, session))
+    else:
+        response = adapter.evaluate(prompt_of(), session=session)
+    (replied,) = events(session, ModelReplied)
+    return response.text, replied
 
 
-def test_a_streamed_refusal_is_no_answer(real_litellm: None) -> None:
-    """The package loses it, and what is left is empty: an error, and no silent end."""
-    with StrictServer(OpenAIChat(), replies(Answer(refusal="No."))) as strict:
-        adapter = adapter_for(strict, "openai/gpt-4o", stream=True)
-        with pytest.raises(PromptEvaluationError) as caught:
-            adapter.evaluate(prompt_of(), session=quiet())
-        assert caught.value.phase == "response"
+async def _asked(adapter: LiteLLMAdapter[Any], session: Session) -> Any:
+    return await run_async(lambda: adapter.evaluate(prompt_of(), session=session))
+
+
+@each_way
+def test_a_real_refusal_is_a_refusal(way: str, real_litellm: None) -> None:
+    """Whole, the package moves it; streamed, it drops the pieces."""
+    with StrictServer(OpenAIChat(), replies(Answer(refusal="No, I will not."))) as strict:
+        text, replied = evaluated(strict, way)
+    assert (text, replied.finish_reason) == ("No, I will not.", "refusal")
+
+
+@each_way
+def test_usage_that_was_sent_is_not_an_estimate(way: str, real_litellm: None) -> None:
+    """It is what the provider counted."""
+    with StrictServer(OpenAIChat(), replies(Answer("Two."))) as strict:
+        _, replied = evaluated(strict, way)
+    assert replied.usage == TokenUsage(11, 7, 3, 2)
+
+
+@pytest.mark.parametrize("way", ["streamed", "streamed-async"])
+def test_usage_that_the_package_counts_is_estimated(way: str, real_litellm: None) -> None:
+    """A stream without usage gets the package's own count, which is marked as such."""
+    with StrictServer(OpenAIChat(), _without_usage) as strict:
+        text, replied = evaluated(strict, way)
+    assert text == "Two and two."
+    assert replied.usage.estimated
+    assert replied.usage.output_tokens > 0
+
+
+def _without_usage(asked: Asked) -> Raw:
+    sent = OpenAIChat().stream(asked, Answer("Two and two."))
+    body = b"".join(event for event in sent if b'"choices": []' not in event)
+    return Raw(body, content_type="text/event-stream")
 
 
 def test_the_package_is_imported_quietly_and_fetches_nothing() -> None:

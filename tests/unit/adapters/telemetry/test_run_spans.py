@@ -40,7 +40,7 @@ from turnledger.ledger import (
     ToolCallInDoubt,
     new_run_id,
 )
-from turnledger.telemetry import export_spans
+from turnledger.telemetry import export_spans, otlp_json
 
 
 @pytest.fixture
@@ -139,6 +139,20 @@ def test_contents_have_the_shape_of_the_conventions(ledger: Ledger) -> None:
     assert tool["gen_ai.tool.call.result"] == "Paid 5."
 
 
+@pytest.mark.parametrize(
+    ("data", "sent"), [(2**63 - 1, 2**63 - 1), (2**63, str(2**63)), ({"a": [1]}, '{"a":[1]}')]
+)
+def test_a_note_of_any_json_can_be_encoded(ledger: Ledger, data: Any, sent: Any) -> None:
+    """As a number if OTLP has room for it, else as JSON text; nothing is dropped."""
+    note = CustomEvent(kind="acme.note", data=data)
+    run = tell(ledger, [RunStarted()], [note], [RunCompleted()])
+    (whole,) = export_spans(ledger, run, content=True)
+    (event,) = whole.events
+    assert (event.attributes or {})["turnledger.data"] == sent
+    (encoded,) = otlp_json([whole])["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"]
+    assert len(encoded["attributes"]) == len(event.attributes or {})
+
+
 def test_steps_are_inside_the_step_that_they_belong_to(ledger: Ledger) -> None:
     """By the parent's call id, however deep; models' calls too."""
     asked = ModelCalled(
@@ -220,12 +234,12 @@ def test_a_model_call_that_a_crash_cut_ends_with_the_resume(ledger: Ledger) -> N
     again = ModelCalled(**of, request_digest="-", model="gpt", attempt=2)
     reply = ModelReplied(**of, usage=TokenUsage(input_tokens=1, estimated=True))
     resumed = RunResumed(attempt=1, from_version=2)
-    run = tell(ledger, [RunStarted()], [called], [resumed, again], [reply], [RunCompleted()])
-    cut, whole_call, _ = export_spans(ledger, run)
+    run = tell(ledger, [RunStarted()], [called], [resumed], [again], [reply], [RunCompleted()])
+    cut, whole_call, whole = export_spans(ledger, run)
     assert attributes(cut)["error.type"] == "in_doubt"
     assert attributes(whole_call)["turnledger.attempt"] == 2
     assert attributes(whole_call)["turnledger.usage.estimated"] is True
-    assert cut.end_time == whole_call.start_time
+    assert cut.end_time == whole.events[0].timestamp
 
 
 def test_a_failed_run_is_an_error_and_goes_on_in_another_span(ledger: Ledger) -> None:
@@ -268,12 +282,27 @@ def test_what_comes_after_the_end_takes_no_time(ledger: Ledger) -> None:
     assert parked.status.status_code is StatusCode.ERROR
 
 
+def test_a_run_without_a_start_has_spans_too(ledger: Ledger) -> None:
+    """Notes of a mirror, and a call among them: nothing stands above a note."""
+    run = tell(ledger, [CustomEvent(kind="acme.note")], [step("pay#1")], [done("pay#1")])
+    note, call = export_spans(ledger, run)
+    assert (note.name, note.parent) == ("custom", None)
+    assert call.parent == run_context(run, 2)
+
+
 def test_open_spans_are_left_out(ledger: Ledger) -> None:
     """A later export adds to what there was."""
     run = tell(ledger, *conversation()[:3])
     assert [span.name for span in export_spans(ledger, run)] == ["chat gpt-5"]
     tell(ledger, *conversation()[3:4], run=run)
     assert [s.name for s in export_spans(ledger, run)] == ["chat gpt-5", "execute_tool pay"]
+
+
+def test_two_runs_share_no_id(ledger: Ledger) -> None:
+    """Though they did the same, at the same versions."""
+    one, two = (export_spans(ledger, tell(ledger, *conversation())) for _ in range(2))
+    assert not {s.context.span_id for s in one} & {s.context.span_id for s in two}
+    assert not {s.context.trace_id for s in one} & {s.context.trace_id for s in two}
 
 
 def test_a_fork_and_a_chat_turn_are_linked_to_their_parent(ledger: Ledger) -> None:

@@ -68,7 +68,8 @@ def test_a_watch_starts_again_from_any_position(
     before: dict[int, set[str]] = {0: set()}
     for position in watch(golden, exporter, follow=False):
         before[position] = set(shown(exporter.get_finished_spans()))
-    for position, known in before.items():
+    for position in list(before)[::3]:
+        known = before[position]
         rest, _ = watched(golden, position)
         assert set(rest) <= everything
         assert known | set(rest) == everything

@@ -28,11 +28,13 @@ from turnledger.ledger import (
     MessageAppended,
     ModelCalled,
     ModelReplied,
+    RedactedStateError,
     Redactor,
     ResourceSnapshotted,
     RunStarted,
     SecretPattern,
     StoreUnavailableError,
+    ToolCallCompleted,
     ToolCallRecord,
     blob_name,
     new_run_id,
@@ -494,3 +496,57 @@ def test_logs_keep_to_ones_own_rules_too(caplog: pytest.LogCaptureFixture) -> No
         logger_of("turnledger.test").info("refused: %s", "ACME-123456")
     assert "ACME-123456" not in caplog.text
     assert redactor.text("ACME-123456") in caplog.text
+
+
+# --- state that is read back -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "paths"),
+    [
+        ({"user": {"keys": ["", f"it is {TOKEN}"]}}, ["user.keys[1]"]),
+        ({"a": json.dumps({"b": TOKEN}), "c": 1, "d": [{"e": TOKEN}]}, ["a", "d[0].e"]),
+        ({TOKEN: {"x": 1}}, ["[redacted: github-token]"]),
+        ({"headers": [["X-Api-Key", "q8Zt3Lw0Vb6Nx1Rc7Yd2"]]}, ["headers[0][1]"]),
+    ],
+    ids=["text", "json-in-text", "key", "named"],
+)
+def test_state_that_would_be_redacted_is_refused(data: Any, paths: list[str]) -> None:
+    """Its reader would get another state back; the error names the place and not the secret."""
+    with Ledger.open("memory://") as ledger:
+        event = CustomEvent(kind="acme.state", data=data)
+        with pytest.raises(RedactedStateError) as caught:
+            ledger.prepare(event, exact=("data",))
+        assert list(caught.value.paths) == [f"CustomEvent.data.{path}" for path in paths]
+        assert "[redacted: " in str(caught.value)
+        assert TOKEN not in str(caught.value)
+        assert ledger.prepare(event).event == ledger.redact(event) != event
+
+
+def test_only_the_named_fields_must_be_exact() -> None:
+    """A secret elsewhere in the event is replaced, as ever; state without one is as given."""
+    done = ToolCallCompleted(evaluation_id="", call_id="a#1", name=TOKEN, value={"n": [1, "x"]})
+    with Ledger.open("memory://") as ledger:
+        entry = ledger.prepare(Draft(done, UUID(int=7)), exact=("value",))
+        assert entry.event_id == str(UUID(int=7))
+        assert entry.event.name == "[redacted: github-token]"  # type: ignore[union-attr]
+        run = new_run_id()
+        ledger.append(run, entry, NEW)
+        assert ledger.record(run, 1).event.value == {"n": [1, "x"]}  # type: ignore[union-attr]
+        marked = CustomEvent(kind="acme.state", data="[redacted: github-token]")
+        assert ledger.prepare(marked, exact=["data"]).event == marked
+
+
+def test_with_no_redactor_every_state_is_exact() -> None:
+    """What was asked for by redactor=None, and so is a redactor without that format."""
+    state = CustomEvent(kind="acme.state", data=TOKEN)
+    for redactor in (None, Redactor(formats=["aws-access-key-id"])):
+        with Ledger.open("memory://", redactor=redactor) as ledger:
+            assert ledger.prepare(state, exact=("data",)).event == state
+
+
+@pytest.mark.parametrize("exact", ["data", ("dat",), ("data", "x"), (1,)])
+def test_exact_names_fields(exact: Any) -> None:
+    """A misspelt name would check nothing."""
+    with Ledger.open("memory://") as ledger, pytest.raises(InvalidInputError, match="kind, data"):
+        ledger.prepare(CustomEvent(kind="a.b"), exact=exact)

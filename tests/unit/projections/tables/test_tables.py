@@ -238,6 +238,7 @@ def test_usage_by_day() -> None:
         "output_tokens": 0,
         "cached_tokens": 0,
         "reasoning_tokens": 0,
+        "estimated_calls": 0,
     }
     small = {"calls": 2, "input_tokens": 8, "output_tokens": 1, "cached_tokens": 3}
     assert rows == {

@@ -192,6 +192,14 @@ def test_model_calls_side_by_side_have_spans_of_their_own() -> None:
     ]
 
 
+def test_there_is_no_gap_while_an_outer_step_is_under_way() -> None:
+    """Also if it never ended: an inner one that begins shows that it was still going on."""
+    events = (block(), begins("a#1"), begins("a#1/b#1", parent="a#1"), ends("a#1/b#1"))
+    assert folded(*events).timeline.gaps() == ()
+    (gap,) = folded(*events, ends("a#1"), begins("c#1")).timeline.gaps()
+    assert (gap.started_at, gap.ended_at) == (moment(5), moment(6))
+
+
 def test_usage_names_the_steps_that_used_tokens() -> None:
     """A reply to a step counts like any other."""
     state = folded(*order())

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from tests.unit.projections.given import continues, folded, forks, replies
 from turnledger.ledger import ModelCallFailed, RunStarted
+from turnledger.projections import Usage
 from turnledger.projections.views.usage import Tokens
 
 FAILED = ModelCallFailed(evaluation_id="e1", turn=1, error_type="Timeout", error_message="slow")
+# The digest of one reply with one input token, from before there were estimates.
+BEFORE_ESTIMATES = "740f07dbf592536d34e965b6a8921bd0178033ed8b4b5de763d0f27617e927f4"
 
 
 def test_usage_adds_up() -> None:
@@ -33,6 +36,15 @@ def test_usage_is_known_by_model() -> None:
         ("large", Tokens(1, 2)),
         ("", Tokens(1)),
     ]
+
+
+def test_a_sum_says_how_many_calls_are_estimated() -> None:
+    """In all, by model and by turn; the digest of a run without estimates stays what it was."""
+    replied = [replies(1, "m", input_tokens=1), replies(2, "m", input_tokens=2, estimated=True)]
+    usage = folded(*replied).to_json()["usage"]
+    assert usage["total"]["estimated_calls"] == usage["by_model"]["m"]["estimated_calls"] == 1
+    assert [turn["estimated_calls"] for turn in usage["turns"]] == [0, 1]
+    assert Usage().digest(folded(replied[0]).usage).hex() == BEFORE_ESTIMATES
 
 
 def test_usage_is_known_by_turn() -> None:
@@ -64,6 +76,7 @@ def test_the_json_has_the_sums() -> None:
         "output_tokens": 5,
         "cached_tokens": 0,
         "reasoning_tokens": 0,
+        "estimated_calls": 0,
         "total_tokens": 15,
     }
     assert shown == {

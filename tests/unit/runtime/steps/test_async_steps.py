@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent import Crash
-from tests.unit.runtime.steps.book import Book
+from tests.unit.runtime.steps.book import RUN, Book
 from turnledger.ledger import ToolCallStarted
 from turnledger.runtime import ReplayDivergedError
 from turnledger.runtime.steps import AmbiguousStepError, StepsOpenError, step
@@ -121,6 +121,29 @@ def test_a_cancelled_step_is_in_doubt(book: Book) -> None:
         asyncio.run(cancelled())
     assert book.status == "running"
     assert book.tags()[-1] == "tool_call.started"
+
+
+def test_a_block_that_is_cancelled_while_it_is_entered_lets_the_run_go(book: Book) -> None:
+    """The claim that was made meanwhile is released."""
+
+    async def main() -> None:
+        block = book.run()
+        begin, entering = book.ledger.begin, asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def noting(*args: Any, **more: Any) -> Any:
+            loop.call_soon_threadsafe(entering.set)
+            return begin(*args, **more)
+
+        book.ledger.begin = noting  # type: ignore[method-assign]
+        task = asyncio.create_task(block.__aenter__())
+        await entering.wait()
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert book.ledger.worker_of(RUN) is None
 
 
 def test_disk_work_is_not_done_on_the_event_loop(book: Book) -> None:

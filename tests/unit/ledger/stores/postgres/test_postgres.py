@@ -38,7 +38,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.ledger.events.types import ResourceSnapshotted
-from turnledger.ledger.runs.transaction import Transaction, Watermark
+from turnledger.ledger.runs.transaction import RedoError, Transaction, Watermark
 from turnledger.ledger.stores.derived_data import DerivedData
 from turnledger.ledger.stores.group_commit import Job
 from turnledger.ledger.stores.postgres.connection import parse
@@ -386,6 +386,37 @@ def test_ids_that_appear_between_two_looks_are_found_in_the_end(
     appended = ledger.append(run, draft, ANY)
     assert (appended.version, appended.duplicate, len(careful)) == (3, True, 1)
     assert_whole(ledger, (run, 3))
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["optimistic", "careful"])
+def test_a_mirror_that_is_overtaken_after_its_look_leaves_out_what_came(
+    url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Between looking for the ids and writing, another mirror records one of them.
+
+    A careful transaction has locked a run that there is, but can't lock one that is yet to begin.
+    """
+    ledger, other = opened(url), opened(url)
+    run, drafts = new_run_id(), [Draft(note(number), new_run_id()) for number in range(3)]
+    if begun:
+        ledger.append(run, note(), NEW)
+    find, looks = PostgresTransaction.rows_by_id, []
+
+    def find_too_early(tx: PostgresTransaction, event_ids: Any) -> Any:
+        found = find(tx, event_ids)
+        looks.append(tx.careful)
+        if not begun and not tx.careful:
+            raise RedoError
+        if looks in ([False], [False, True]) and begun != tx.careful:
+            other.append(run, drafts[1], ANY)
+        return found
+
+    monkeypatch.setattr(PostgresTransaction, "rows_by_id", find_too_early)
+    appended = ledger.append(run, drafts, ANY, known="skip")
+    assert looks == ([False, True] if begun else [False, True, True])
+    assert [record.version for record in appended.new] == [begun + 2, begun + 3]
+    assert {*appended.records} == {*ledger.read(run, after=int(begun))}
+    assert_whole(ledger, (run, begun + 3))
 
 
 def test_of_two_who_claim_at_once_one_is_told_about_the_other(url: str, opened: Opened) -> None:

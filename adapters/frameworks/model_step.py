@@ -1,0 +1,133 @@
+"""`ModelStep`: a framework's model call as a step, with the messages that are new in it.
+
+A framework's request holds the whole conversation. The step is known by the digest of all of it,
+and keeps what differs from an earlier request; each message is recorded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from turnledger.adapters.frameworks.sessions import transcript_of
+from turnledger.ledger import Event, TokenUsage
+from turnledger.projections import ChatTurn
+from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, off_loop
+from turnledger.runtime.steps.conversation import Asked, Conversation
+from turnledger.runtime.steps.request_delta import RequestDeltas
+
+_MEMORY = "turnledger.frameworks.model_step"
+
+
+@dataclass
+class _Memory:
+    """What model steps remember of a run in this process."""
+
+    conversation: Conversation
+    deltas: RequestDeltas = field(default_factory=RequestDeltas)
+
+    @classmethod
+    def of(cls, scope: StepScope) -> _Memory:
+        known = scope.memory.get(_MEMORY)
+        if known is None:
+            said = Conversation(scope.ledger.read(scope.run_id))
+            known = scope.memory.setdefault(_MEMORY, cls(said))
+        assert isinstance(known, cls)
+        return known
+
+
+class ModelStep:
+    """One model call inside a run.
+
+    Args:
+        scope: The run.
+        name: The step's name; one of its name at a time.
+        wire: The wire format that the request is written in.
+        body: The whole request, JSON in that format.
+        client: The framework's package and version.
+        model: The model, if its name is known.
+    """
+
+    def __init__(
+        self,
+        scope: StepScope,
+        *,
+        name: str,
+        wire: str,
+        body: dict[str, Any],
+        client: str,
+        model: str = "",
+    ) -> None:
+        self.scope, self._wire, self._body = scope, wire, body
+        self._memory = _Memory.of(scope)
+        self._said: Asked | None = None
+        self._blobs: tuple[bytes, ...] = ()
+        self.spec = StepSpec(
+            name=name,
+            arguments=body,
+            kind="model",
+            model=model,
+            client=client,
+            request=self._memory.deltas.recorded(name, body),
+        )
+
+    async def begin(self) -> StepOutcome | OpenStep:
+        """The recorded outcome, or the step with its start on disk."""
+        recorder = self.scope.recorder
+        reserved = recorder.reserve(self.spec, self.scope.place)
+        entry = recorder.index.entries.get(reserved.call_id)
+        is_known = self.scope.is_replay or (entry is not None and entry.outcome is not None)
+        events = () if is_known else self._new_messages()
+        self._memory.deltas.add(reserved.call_id, self._body)
+        try:
+            begun = await off_loop(partial(recorder.begin, reserved, () if self._blobs else events))
+        except asyncio.CancelledError:
+            recorder.closed(reserved.call_id)
+            raise
+        if self._blobs and isinstance(begun, OpenStep):
+            # A start takes no blobs: messages that name some are recorded after it.
+            await off_loop(partial(self.scope.append, events, self._blobs))
+        return begun
+
+    def _new_messages(self) -> tuple[Event, ...]:
+        read = transcript_of(self._wire, self._body)
+        if read is None:
+            return ()
+        self._said = self._memory.conversation.asked(self.spec.name, read.system, read.turns)
+        self._blobs = tuple(read.blobs.values())
+        return self._said.events
+
+    def complete(
+        self,
+        step: OpenStep,
+        data: Any,
+        *,
+        turn: ChatTurn | None,
+        usage: TokenUsage,
+        model: str = "",
+        finish_reason: str = "",
+    ) -> StepOutcome:
+        """Record the reply.
+
+        Args:
+            step: The step.
+            data: All that the caller gets, as JSON.
+            turn: What the model says, if it can be read.
+            usage: The tokens.
+            model: The model that replied.
+            finish_reason: Why the reply ended.
+        """
+        events: tuple[Event, ...] = ()
+        message_id = None
+        if self._said is not None and turn is not None:
+            events, message_id = self._memory.conversation.replied(self._said, turn)
+        return step.complete(
+            data,
+            events=events,
+            usage=usage,
+            model=model,
+            finish_reason=finish_reason,
+            message_id=message_id,
+        )
