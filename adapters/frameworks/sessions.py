@@ -6,6 +6,7 @@ messages in it, for the views; they are derived, and the framework never reads t
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -27,6 +28,7 @@ from turnledger.ledger import (
     InvalidInputError,
     Ledger,
     LedgerClosedError,
+    MessageAppended,
     RunAbandoned,
     RunStarted,
     TokenUsage,
@@ -37,7 +39,10 @@ from turnledger.ledger import (
     run_id_for,
 )
 from turnledger.ledger.clock import to_datetime
+from turnledger.ledger.runs.append import append
+from turnledger.ledger.runs.append_request import Expected, build_request
 from turnledger.ledger.runs.names import NAME_TAG
+from turnledger.ledger.runs.transaction import Transaction
 
 T = TypeVar("T")
 AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
@@ -172,6 +177,72 @@ def append_new(
             return
 
 
+def retried(work: Callable[[], T]) -> T:
+    """Do it again if another writer of the same session was faster; it writes all or nothing."""
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except (ConcurrentAppendError, EventIdConflictError):
+            continue
+    return work()
+
+
+def append_together(
+    ledger: Ledger, appends: Sequence[tuple[UUID, Sequence[Draft]]], blobs: Mapping[str, bytes]
+) -> None:
+    """Append to several runs in one transaction: all or nothing.
+
+    Args:
+        ledger: The ledger.
+        appends: Runs, and the events of each. A run whose first event is a RunStarted is new.
+        blobs: Bytes that the events name, by name.
+    """
+    codec, clock = ledger.codec, ledger.clock
+    requests = [
+        build_request(run_id, drafts, _expected(drafts), None, blobs.values(), codec, clock)
+        for run_id, drafts in appends
+    ]
+
+    def work(tx: Transaction) -> None:
+        for request in requests:
+            append(tx, request, clock)
+
+    ledger.store.write(work)
+
+
+def _expected(drafts: Sequence[Draft]) -> Expected:
+    return NEW if isinstance(drafts[0].event, RunStarted) else ANY
+
+
+def stored_folds(
+    ledger: Ledger,
+    name: str,
+    heads: Mapping[UUID, int],
+    step: Callable[[Any, Iterator[Event]], Any],
+) -> dict[UUID, Any]:
+    """Folds of runs that are stored beside the events, each brought up to its run's version.
+
+    Args:
+        ledger: The ledger.
+        name: The name of the derived data.
+        heads: The runs, and the version of each.
+        step: Gives the fold, JSON, of the stored one (None at first) and the events after it.
+    """
+    derived = ledger.derived_data(name)
+    stored = derived.get([str(run_id) for run_id in heads])
+    changed: dict[str, str | None] = {}
+    found: dict[UUID, Any] = {}
+    for run_id, head in heads.items():
+        version, state = json.loads(stored.get(str(run_id), "[0, null]"))
+        if version != head:
+            state = step(state, (record.event for record in ledger.read(run_id, version, head)))
+            changed[str(run_id)] = json.dumps([head, state])
+        found[run_id] = state
+    if changed:
+        derived.put(changed)
+    return found
+
+
 def recorded_ids(ledger: Ledger, ids: Sequence[UUID | str]) -> set[UUID]:
     """Which of these ids events of the ledger have."""
     wanted = [str(event_id) for event_id in ids]
@@ -215,6 +286,14 @@ def entry_event(ledger: Ledger, kind: str, data: Any, what: str) -> CustomEvent:
 def now(ledger: Ledger) -> datetime:
     """The time by the ledger's clock."""
     return to_datetime(ledger.clock.micros())
+
+
+def last_message(ledger: Ledger, run_id: UUID) -> InnerMessage | None:
+    """The last message of a run. It is among the last few records, nearly always."""
+    for record in ledger.read(run_id, backwards=True, page_size=32):
+        if isinstance(record.event, MessageAppended):
+            return record.event.message
+    return None
 
 
 # --- messages ---------------------------------------------------------------------------

@@ -7,7 +7,6 @@ JSON as it is, and the messages in it stand beside it. Deleting marks a run; its
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,6 +26,7 @@ from turnledger.adapters.frameworks.sessions import (
     numbered_ids,
     recorded_ids,
     session_run,
+    stored_folds,
     transcript_of,
     usage_in,
 )
@@ -167,13 +167,10 @@ def _delete(ledger: Ledger, key: SessionKey) -> None:
 
 def _load(ledger: Ledger, key: SessionKey) -> list[SessionStoreEntry] | None:
     run_id, version = session_run(ledger, session_name(key), KIND)
-    return list(_entries(ledger, run_id)) if version else None
-
-
-def _entries(ledger: Ledger, run_id: UUID, after: int = 0) -> Iterator[SessionStoreEntry]:
-    for record in ledger.read(run_id, after):
-        if (entry := _entry_in(record.event)) is not None:
-            yield entry
+    if not version:
+        return None
+    found = (_entry_in(record.event) for record in ledger.read(run_id))
+    return [entry for entry in found if entry is not None]
 
 
 def _entry_in(event: Any) -> Any:
@@ -181,26 +178,21 @@ def _entry_in(event: Any) -> Any:
 
 
 def _summaries(ledger: Ledger, project: str) -> list[SessionSummaryEntry]:
-    """The stored summaries, each brought up to its run's last entry first."""
-    runs = _main_runs(ledger, project)
-    derived = ledger.derived_data(SUMMARIES)
-    stored = {
-        key: json.loads(row) for key, row in derived.get([str(r.run_id) for r in runs]).items()
-    }
-    changed: dict[str, str | None] = {}
-    found: list[SessionSummaryEntry] = []
-    for run in runs:
-        key: SessionKey = {"project_key": project, "session_id": run.tags[SESSION_TAG]}
-        version, summary = stored.get(str(run.run_id), (0, None))
-        if version != run.version:
-            summary = fold_session_summary(
-                summary, key, list(_entries(ledger, run.run_id, after=version))
-            )
-            changed[str(run.run_id)] = json.dumps([run.version, summary])
-        found.append({**summary, "mtime": _mtime(run)})
-    if changed:
-        derived.put(changed)
-    return found
+    runs = {run.run_id: run for run in _main_runs(ledger, project)}
+
+    def fold(before: Any, events: Iterator[Event]) -> Any:
+        # The fold asks for the key of a new session only.
+        entries = [entry for event in events if (entry := _entry_in(event)) is not None]
+        key: SessionKey = {"project_key": project, "session_id": ""}
+        return fold_session_summary(before, key, entries)
+
+    found = stored_folds(
+        ledger, SUMMARIES, {run_id: run.version for run_id, run in runs.items()}, fold
+    )
+    return [
+        {**found[run_id], "session_id": run.tags[SESSION_TAG], "mtime": _mtime(run)}
+        for run_id, run in runs.items()
+    ]
 
 
 # --- entries ----------------------------------------------------------------------------

@@ -1,0 +1,434 @@
+"""`TurnledgerSessionService`: the sessions of Google ADK as runs of a ledger.
+
+A session is a run: each event is a custom event with the event's JSON as it is, and the messages
+in it stand beside it. The state of an app, and of a user of it, is a run of its own, which an
+event's changes are appended to in the event's transaction. Deleting marks a run; its events stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, NamedTuple
+from urllib.parse import quote
+from uuid import UUID, uuid5
+
+from turnledger.adapters.frameworks.packages import framework
+from turnledger.adapters.frameworks.sessions import (
+    AnyLedger,
+    RedactedSessionError,
+    SessionLedger,
+    append_together,
+    call_events,
+    end_session,
+    entry_event,
+    last_message,
+    numbered_ids,
+    recorded_ids,
+    retried,
+    session_run,
+    stored_folds,
+    transcript_of,
+    usage_in,
+)
+from turnledger.adapters.transcripts import MessageWriter
+from turnledger.ledger import (
+    CustomEvent,
+    Draft,
+    InvalidInputError,
+    Ledger,
+    ModelReplied,
+    RunStarted,
+)
+from turnledger.ledger import Event as LedgerEvent
+from turnledger.ledger.clock import EPOCH, to_datetime
+from turnledger.ledger.runs.names import NAME_TAG
+from turnledger.projections.digests import canonical
+
+with framework("google.adk", extra="adk", integration="turnledger.adk"):
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events import Event
+    from google.adk.sessions import BaseSessionService, Session, State
+    from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+KIND, STATE_KIND = "adk.session", "adk.state"
+EVENT, DELTA = "adk.event", "adk.state"
+APP_TAG, USER_TAG, SESSION_TAG = "adk.app", "adk.user", "adk.session"
+# Derived data: the state of each app, user and session.
+STATES = "adk.states"
+MAIN = "session"
+_WIRE = "gemini"
+
+
+class SessionKey(NamedTuple):
+    """A session's app, user and id."""
+
+    app_name: str
+    user_id: str
+    session_id: str
+
+    @property
+    def app(self) -> str:
+        """The name of the run that holds the app's state."""
+        return f"adk/{quote(self.app_name, safe='')}"
+
+    @property
+    def user(self) -> str:
+        """The name of the run that holds the user's state."""
+        return f"{self.app}/{quote(self.user_id, safe='')}"
+
+    @property
+    def session(self) -> str:
+        """The name of the session's run."""
+        return f"{self.user}/{quote(self.session_id, safe='')}"
+
+
+class TurnledgerSessionService(BaseSessionService):
+    """A session service of Google ADK over a ledger.
+
+        runner = Runner(agent=agent, app_name="shop",
+                        session_service=TurnledgerSessionService("sessions.db"))
+
+    Several services and processes may use one ledger.
+
+    Args:
+        ledger: An open ledger, or the path or URL of one. An event that the ledger's redactor
+            would change is refused (RedactedSessionError): the model would be sent another text.
+    """
+
+    def __init__(self, ledger: AnyLedger) -> None:
+        self._ledger = SessionLedger(ledger)
+
+    def close(self) -> None:
+        """Close the service, and its ledger if the service opened it."""
+        self._ledger.close()
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session; AlreadyExistsError if there is one of that id.
+
+        Args:
+            app_name: The app.
+            user_id: The user.
+            state: The session's first state; "app:" and "user:" keys are the app's and user's.
+            session_id: The session's id; by default a new one.
+        """
+
+        def work(ledger: Ledger) -> Session:
+            given = session_id.strip() if session_id else ""
+            key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
+            plain = _plain_state(state or {})
+            retried(lambda: _create(ledger, key, plain))
+            return _loaded(ledger, key)
+
+        return await self._ledger.call(work)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """A session with its events and its state; None if there is none.
+
+        Args:
+            app_name: The app.
+            user_id: The user.
+            session_id: The session.
+            config: Which of the events.
+        """
+        key = SessionKey(app_name, user_id, session_id.strip())
+        return await self._ledger.call(lambda ledger: _load(ledger, key, config))
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """The sessions of a user, or of all users, without events; the last updated is last."""
+        return await self._ledger.call(lambda ledger: _list(ledger, app_name, user_id))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session. Its events stay in the ledger."""
+
+        def work(ledger: Ledger) -> None:
+            key = SessionKey(app_name, user_id, session_id.strip())
+            run_id, version = session_run(ledger, key.session, KIND)
+            if version:
+                end_session(ledger, run_id)
+
+        await self._ledger.call(work)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """The state of a user, its keys without "user:"."""
+        name = SessionKey(app_name, user_id, "").user
+        return await self._ledger.call(lambda ledger: _state(ledger, name))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Record an event, and add it to the session; one that is recorded already is not.
+
+        Args:
+            session: The session, which is changed when the event is on disk.
+            event: The event; a partial one is for display only, and not recorded.
+        """
+        if event.partial:
+            return event
+        key = SessionKey(session.app_name, session.user_id, session.id)
+        is_new = await self._ledger.call(
+            lambda ledger: retried(lambda: _append(ledger, key, event))
+        )
+        if is_new:
+            await super().append_event(session=session, event=event)
+            session.last_update_time = event.timestamp
+        return event
+
+
+# --- writing ----------------------------------------------------------------------------
+
+
+def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> None:
+    run_id, version = session_run(ledger, key.session, KIND)
+    if version:
+        raise AlreadyExistsError(f"Session with id {key.session_id} already exists.")
+    scopes = _by_scope(state)
+    seconds = ledger.clock.micros() / 1_000_000
+    tags = {APP_TAG: key.app_name, USER_TAG: key.user_id, SESSION_TAG: key.session_id}
+    started = RunStarted(
+        request_type=KIND,
+        request={"state": scopes.session, "time": seconds},
+        tags={NAME_TAG: key.session, **tags},
+    )
+    redacted = ledger.redact(started)
+    if isinstance(redacted, RunStarted) and redacted.request != started.request:
+        raise RedactedSessionError(f"The state of session {key.session_id!r}")
+    first = Draft(started, uuid5(run_id, "started"))
+    changes = _scope_changes(ledger, key, scopes, first.event_id)
+    append_together(ledger, [(run_id, [first]), *changes], {})
+
+
+def _append(ledger: Ledger, key: SessionKey, event: Event) -> bool:
+    run_id, version = session_run(ledger, key.session, KIND)
+    if not version:
+        raise SessionNotFoundError(f"Session {key.session_id} not found.")
+    data = _event_json(event)
+    # Equal events of one id are one event; others that share an id by chance are not.
+    event_id = uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
+    if recorded_ids(ledger, [event_id]):
+        return False
+    what = f"Event {event.id} of session {key.session_id!r}"
+    drafts = [Draft(entry_event(ledger, EVENT, data, what), event_id)]
+    said, blobs = _said(ledger, run_id, event_id, data)
+    for number, one in enumerate(said):
+        drafts.append(Draft(one, uuid5(event_id, f"event {number}")))
+    scopes = _by_scope(data.get("actions", {}).get("stateDelta", {}))
+    changes = _scope_changes(ledger, key, scopes, event_id)
+    append_together(ledger, [(run_id, drafts), *changes], blobs)
+    return True
+
+
+class _Scopes(NamedTuple):
+    """State by who it belongs to, without prefixes. Temporary state belongs to nobody."""
+
+    app: dict[str, Any]
+    user: dict[str, Any]
+    session: dict[str, Any]
+
+
+def _by_scope(state: Mapping[str, Any]) -> _Scopes:
+    scopes = _Scopes({}, {}, {})
+    for name, value in state.items():
+        if name.startswith(State.APP_PREFIX):
+            scopes.app[name.removeprefix(State.APP_PREFIX)] = value
+        elif name.startswith(State.USER_PREFIX):
+            scopes.user[name.removeprefix(State.USER_PREFIX)] = value
+        elif not name.startswith(State.TEMP_PREFIX):
+            scopes.session[name] = value
+    return scopes
+
+
+def _scope_changes(
+    ledger: Ledger, key: SessionKey, scopes: _Scopes, event_id: UUID | str
+) -> Iterator[tuple[UUID, list[Draft]]]:
+    """The appends of changes of the app's and the user's state."""
+    for name, delta in ((key.app, scopes.app), (key.user, scopes.user)):
+        if not delta:
+            continue
+        run_id, version = session_run(ledger, name, STATE_KIND)
+        changed = entry_event(ledger, DELTA, delta, f"The state {name!r}")
+        drafts = [Draft(changed, uuid5(UUID(str(event_id)), name))]
+        if not version:
+            started = RunStarted(request_type=STATE_KIND, tags={NAME_TAG: name})
+            drafts.insert(0, Draft(started, uuid5(run_id, "started")))
+        yield run_id, drafts
+
+
+def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        plain: dict[str, Any] = to_jsonable_python(dict(state))
+    except PydanticSerializationError as error:
+        raise InvalidInputError(
+            f"The state can't be recorded as JSON: {error}. Keep what is not data under a "
+            "'temp:' key."
+        ) from error
+    return plain
+
+
+def _event_json(event: Event) -> dict[str, Any]:
+    """An event as it is recorded: without temporary state."""
+    kept = event
+    delta = event.actions.state_delta if event.actions else {}
+    lasting = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
+    if delta:
+        actions = event.actions.model_copy(update={"state_delta": _plain_state(lasting)})
+        kept = event.model_copy(update={"actions": actions})
+    data: dict[str, Any] = kept.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return data
+
+
+def _said(
+    ledger: Ledger, run_id: UUID, event_id: UUID, data: Mapping[str, Any]
+) -> tuple[list[LedgerEvent], dict[str, bytes]]:
+    """The messages in an event, with the starts and ends of tool calls and the usage."""
+    content = data.get("content")
+    transcript = transcript_of(_WIRE, {"contents": [content]}) if content else None
+    if transcript is None:
+        return [], {}
+    last = last_message(ledger, run_id)
+    writer = MessageWriter(
+        MAIN,
+        _moment(data, ledger),
+        numbered_ids(event_id),
+        sequence=last.sequence + 1 if last else 0,
+        turn=last.turn if last else 0,
+    )
+    events: list[LedgerEvent] = []
+    written = None
+    for message in (one for turn in transcript.turns for one in writer.write(turn)):
+        written = message.message
+        events += [message, *call_events(written)]
+    if written is not None and written.role == "assistant" and "usageMetadata" in data:
+        answer = {"candidates": [{"content": content}], "usageMetadata": data["usageMetadata"]}
+        replied = ModelReplied(
+            evaluation_id=MAIN,
+            turn=written.turn,
+            message_id=written.message_id,
+            usage=usage_in(_WIRE, answer),
+            model=data.get("modelVersion", ""),
+            finish_reason=str(data.get("finishReason", "")),
+        )
+        events.append(replied)
+    return events, dict(transcript.blobs)
+
+
+def _moment(data: Mapping[str, Any], ledger: Ledger) -> datetime:
+    try:
+        return datetime.fromtimestamp(data["timestamp"], tz=EPOCH.tzinfo)
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        return to_datetime(ledger.clock.micros())
+
+
+# --- reading ----------------------------------------------------------------------------
+
+
+def _loaded(ledger: Ledger, key: SessionKey) -> Session:
+    found = _load(ledger, key, None)
+    assert found is not None
+    return found
+
+
+def _load(ledger: Ledger, key: SessionKey, config: GetSessionConfig | None) -> Session | None:
+    run_id, version = session_run(ledger, key.session, KIND)
+    if not version:
+        return None
+    events: list[Event] = []
+    state: dict[str, Any] = {}
+    updated = 0.0
+    for record in ledger.read(run_id):
+        event = record.event
+        if isinstance(event, RunStarted):
+            state, updated = dict(event.request["state"]), event.request["time"]
+        elif isinstance(event, CustomEvent) and event.kind == EVENT:
+            found = Event.model_validate(event.data)
+            events.append(found)
+            state.update(_by_scope(found.actions.state_delta).session)
+            updated = found.timestamp
+    return Session(
+        app_name=key.app_name,
+        user_id=key.user_id,
+        id=key.session_id,
+        events=_wanted(events, config),
+        state=_merged(ledger, key, state),
+        last_update_time=updated,
+    )
+
+
+def _wanted(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
+    if config is None:
+        return events
+    if (most := config.num_recent_events) is not None:
+        events = events[-most:] if most else []
+    if (after := config.after_timestamp) is not None:
+        older = [place for place, event in enumerate(events) if event.timestamp < after]
+        events = events[older[-1] + 1 :] if older else events
+    return events
+
+
+def _merged(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> dict[str, Any]:
+    """A session's state with its app's and user's."""
+    merged = dict(state)
+    for prefix, name in ((State.APP_PREFIX, key.app), (State.USER_PREFIX, key.user)):
+        merged |= {prefix + one: value for one, value in _state(ledger, name).items()}
+    return merged
+
+
+def _state(ledger: Ledger, name: str) -> dict[str, Any]:
+    """The state of an app or a user."""
+    run_id, version = session_run(ledger, name, STATE_KIND)
+    if not version:
+        return {}
+    found: dict[str, Any] = stored_folds(ledger, STATES, {run_id: version}, _fold)[run_id]["state"]
+    return found
+
+
+def _fold(before: Any, events: Iterator[LedgerEvent]) -> Any:
+    """The state of a run after more events, and the time of the last one."""
+    state: dict[str, Any] = dict(before["state"]) if before else {}
+    updated = before["time"] if before else 0.0
+    for event in events:
+        if isinstance(event, RunStarted) and event.request is not None:
+            state, updated = dict(event.request["state"]), event.request["time"]
+        elif isinstance(event, CustomEvent) and event.kind == DELTA:
+            state.update(event.data)
+        elif isinstance(event, CustomEvent) and event.kind == EVENT:
+            state.update(_by_scope(event.data.get("actions", {}).get("stateDelta", {})).session)
+            updated = event.data.get("timestamp", updated)
+    return {"state": state, "time": updated}
+
+
+def _list(ledger: Ledger, app_name: str, user_id: str | None) -> ListSessionsResponse:
+    tags = {APP_TAG: app_name, **({} if user_id is None else {USER_TAG: user_id})}
+    runs = [run for run in ledger.runs(status="running", tags=tags) if run.kind == "run"]
+    found = stored_folds(ledger, STATES, {run.run_id: run.version for run in runs}, _fold)
+    sessions = []
+    for run in runs:
+        key = SessionKey(run.tags[APP_TAG], run.tags[USER_TAG], run.tags[SESSION_TAG])
+        folded = found[run.run_id]
+        session = Session(
+            app_name=key.app_name,
+            user_id=key.user_id,
+            id=key.session_id,
+            state=_merged(ledger, key, folded["state"]),
+            last_update_time=folded["time"],
+        )
+        sessions.append(session)
+    sessions.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+    return ListSessionsResponse(sessions=sessions)

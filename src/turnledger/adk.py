@@ -1,0 +1,6 @@
+"""Google ADK over a ledger (extra `adk`)."""
+
+from turnledger.adapters.frameworks.adk.session_service import TurnledgerSessionService
+from turnledger.adapters.frameworks.sessions import RedactedSessionError, SessionMismatchError
+
+__all__ = ["RedactedSessionError", "SessionMismatchError", "TurnledgerSessionService"]
