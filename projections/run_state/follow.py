@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar, final
 
 from turnledger.ledger import Ledger
-from turnledger.ledger.arguments import explain_arguments
+from turnledger.ledger.arguments import explain_arguments, explain_methods
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.projection import Projection, fold_pages
 
 S = TypeVar("S")
 
 
+@explain_methods()
 @final
 class Follower(Generic[S]):
     """A projection's state of a run, up to a version; `update` brings it up to date.
