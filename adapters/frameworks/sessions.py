@@ -111,6 +111,16 @@ class SessionLedger:
         return await self._async.call(lambda: work(self.ledger))
 
 
+class AsItIs:
+    """Codec of steps whose values are JSON."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, data: Any) -> Any:
+        return data
+
+
 def session_run(ledger: Ledger, name: str, kind: str) -> tuple[UUID, int]:
     """The run that holds the session of a name, and its version: 0 if it is not begun.
 

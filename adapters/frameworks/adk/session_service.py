@@ -7,16 +7,18 @@ event's changes are appended to in the event's transaction. Deleting marks a run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
+    AsItIs,
     RedactedSessionError,
     SessionLedger,
     append_together,
@@ -45,6 +47,7 @@ from turnledger.ledger import Event as LedgerEvent
 from turnledger.ledger.clock import EPOCH, to_datetime
 from turnledger.ledger.runs.names import NAME_TAG
 from turnledger.projections.digests import canonical
+from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
 
 with framework("google.adk", extra="adk", integration="turnledger.adk"):
     from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -61,6 +64,9 @@ APP_TAG, USER_TAG, SESSION_TAG = "adk.app", "adk.user", "adk.session"
 STATES = "adk.states"
 MAIN = "session"
 _WIRE = "gemini"
+_MEMORY = "turnledger.adk.appends"
+_LONGEST_NAME = 200
+T = TypeVar("T")
 
 
 class SessionKey(NamedTuple):
@@ -123,14 +129,18 @@ class TurnledgerSessionService(BaseSessionService):
             session_id: The session's id; by default a new one.
         """
 
-        def work(ledger: Ledger) -> Session:
-            given = session_id.strip() if session_id else ""
-            key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
-            plain = _plain_state(state or {})
-            retried(lambda: _create(ledger, key, plain))
-            return _loaded(ledger, key)
+        given, plain = session_id.strip() if session_id else "", _plain_state(state or {})
 
-        return await self._ledger.call(work)
+        def work(ledger: Ledger, step: Run | None) -> dict[str, Any]:
+            key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
+            retried(lambda: _create(ledger, key, plain, _id_of(step)))
+            return {"id": key.session_id, "at": _heads(ledger, key)}
+
+        made = await self._do(f"create {given}".strip(), plain, work)
+        key = SessionKey(app_name, user_id, made["id"])
+        found = await self._ledger.call(lambda ledger: _load(ledger, key, None, made["at"]))
+        assert found is not None
+        return found
 
     async def get_session(
         self,
@@ -149,7 +159,9 @@ class TurnledgerSessionService(BaseSessionService):
             config: Which of the events.
         """
         key = SessionKey(app_name, user_id, session_id.strip())
-        return await self._ledger.call(lambda ledger: _load(ledger, key, config))
+        # In a run what is recorded is the versions that were read, however long the session is.
+        heads = await self._do(f"get {key.session_id}", None, lambda ledger, _: _heads(ledger, key))
+        return await self._ledger.call(lambda ledger: _load(ledger, key, config, heads))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -160,13 +172,13 @@ class TurnledgerSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session. Its events stay in the ledger."""
 
-        def work(ledger: Ledger) -> None:
+        def work(ledger: Ledger, step: Run | None) -> None:
             key = SessionKey(app_name, user_id, session_id.strip())
             run_id, version = session_run(ledger, key.session, KIND)
             if version:
                 end_session(ledger, run_id)
 
-        await self._ledger.call(work)
+        await self._do(f"delete {session_id}", None, work)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state of a user, its keys without "user:"."""
@@ -183,20 +195,87 @@ class TurnledgerSessionService(BaseSessionService):
         if event.partial:
             return event
         key = SessionKey(session.app_name, session.user_id, session.id)
-        is_new = await self._ledger.call(
-            lambda ledger: retried(lambda: _append(ledger, key, event))
+        said = {"author": event.author, **_said_in(event)}
+        is_new = await self._do(
+            f"append {key.session_id}",
+            said,
+            lambda ledger, step: retried(lambda: _append(ledger, key, event, _id_of(step))),
+            key=_step_key(said),
         )
         if is_new:
             await super().append_event(session=session, event=event)
             session.last_update_time = event.timestamp
         return event
 
+    async def _do(
+        self,
+        name: str,
+        given: Any,
+        work: Callable[[Ledger, Run | None], T],
+        *,
+        key: str | None = None,
+    ) -> T:
+        """Do something with a session.
+
+        Inside of a run it is a step: resumed code reads what was read, and appends nothing twice.
+
+        Args:
+            name: What is done.
+            given: What it is done with, JSON.
+            work: Does it, and gives JSON.
+            key: The key of the step; by default its ordinal.
+        """
+        if current_scope() is None:
+            return await self._ledger.call(lambda ledger: work(ledger, None))
+
+        async def perform() -> T:
+            step = current_run()
+            return await self._ledger.call(lambda ledger: work(ledger, step))
+
+        spec = StepSpec(
+            name=f"session {name}"[:_LONGEST_NAME],
+            key=key,
+            arguments=given,
+            raises=(AlreadyExistsError, SessionNotFoundError),
+        )
+        return await aperform(spec, perform, AsItIs())
+
 
 # --- writing ----------------------------------------------------------------------------
 
 
-def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> None:
+def _id_of(step: Run | None) -> UUID | None:
+    """The id of the event of a step, the same in every attempt; None outside of a run."""
+    return uuid5(step.run_id, step.call_id) if step is not None else None
+
+
+def _step_key(said: Any) -> str | None:
+    """The key of an append: agents that run side by side append in any order."""
+    scope = current_scope()
+    if scope is None:
+        return None
+    digest = sha256(canonical(said)).hexdigest()[:16]
+    counts: Counter[str] = scope.memory.setdefault(_MEMORY, Counter())
+    counts[f"{scope.place.parent} {digest}"] += 1
+    return f"{digest}-{counts[f'{scope.place.parent} {digest}']}"
+
+
+def _said_in(event: Event) -> dict[str, Any]:
+    """What of an event is the same when its run is resumed: not its ids and times."""
+    delta = event.actions.state_delta if event.actions else {}
+    lasting = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
+    content = event.content
+    return {
+        "content": content and content.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "state": _plain_state(lasting),
+    }
+
+
+def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UUID | None) -> None:
     run_id, version = session_run(ledger, key.session, KIND)
+    first_id = event_id or uuid5(run_id, "started")
+    if version and event_id is not None and recorded_ids(ledger, [event_id]):
+        return  # by an earlier attempt
     if version:
         raise AlreadyExistsError(f"Session with id {key.session_id} already exists.")
     scopes = _by_scope(state)
@@ -210,20 +289,20 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> None:
     redacted = ledger.redact(started)
     if isinstance(redacted, RunStarted) and redacted.request != started.request:
         raise RedactedSessionError(f"The state of session {key.session_id!r}")
-    first = Draft(started, uuid5(run_id, "started"))
-    changes = _scope_changes(ledger, key, scopes, first.event_id)
-    append_together(ledger, [(run_id, [first]), *changes], {})
+    changes = _scope_changes(ledger, key, scopes, first_id)
+    append_together(ledger, [(run_id, [Draft(started, first_id)]), *changes], {})
 
 
-def _append(ledger: Ledger, key: SessionKey, event: Event) -> bool:
+def _append(ledger: Ledger, key: SessionKey, event: Event, event_id: UUID | None) -> bool:
     run_id, version = session_run(ledger, key.session, KIND)
     if not version:
         raise SessionNotFoundError(f"Session {key.session_id} not found.")
     data = _event_json(event)
     # Equal events of one id are one event; others that share an id by chance are not.
-    event_id = uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
+    is_step = event_id is not None
+    event_id = event_id or uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
     if recorded_ids(ledger, [event_id]):
-        return False
+        return is_step  # by an earlier attempt of the step: the session's object lacks it
     what = f"Event {event.id} of session {key.session_id!r}"
     drafts = [Draft(entry_event(ledger, EVENT, data, what), event_id)]
     said, blobs = _said(ledger, run_id, event_id, data)
@@ -256,7 +335,7 @@ def _by_scope(state: Mapping[str, Any]) -> _Scopes:
 
 
 def _scope_changes(
-    ledger: Ledger, key: SessionKey, scopes: _Scopes, event_id: UUID | str
+    ledger: Ledger, key: SessionKey, scopes: _Scopes, event_id: UUID
 ) -> Iterator[tuple[UUID, list[Draft]]]:
     """The appends of changes of the app's and the user's state."""
     for name, delta in ((key.app, scopes.app), (key.user, scopes.user)):
@@ -264,7 +343,7 @@ def _scope_changes(
             continue
         run_id, version = session_run(ledger, name, STATE_KIND)
         changed = entry_event(ledger, DELTA, delta, f"The state {name!r}")
-        drafts = [Draft(changed, uuid5(UUID(str(event_id)), name))]
+        drafts = [Draft(changed, uuid5(event_id, name))]
         if not version:
             started = RunStarted(request_type=STATE_KIND, tags={NAME_TAG: name})
             drafts.insert(0, Draft(started, uuid5(run_id, "started")))
@@ -339,20 +418,29 @@ def _moment(data: Mapping[str, Any], ledger: Ledger) -> datetime:
 # --- reading ----------------------------------------------------------------------------
 
 
-def _loaded(ledger: Ledger, key: SessionKey) -> Session:
-    found = _load(ledger, key, None)
-    assert found is not None
-    return found
+Heads: TypeAlias = Mapping[str, Sequence[Any]]
 
 
-def _load(ledger: Ledger, key: SessionKey, config: GetSessionConfig | None) -> Session | None:
-    run_id, version = session_run(ledger, key.session, KIND)
-    if not version:
+def _heads(ledger: Ledger, key: SessionKey) -> dict[str, list[Any]] | None:
+    """The runs that a session is read from, with their versions; None if there is no session."""
+    named = {"session": (key.session, KIND)}
+    named |= {"app": (key.app, STATE_KIND), "user": (key.user, STATE_KIND)}
+    heads = {one: session_run(ledger, name, kind) for one, (name, kind) in named.items()}
+    if not heads["session"][1]:
+        return None
+    return {one: [str(run_id), version] for one, (run_id, version) in heads.items()}
+
+
+def _load(
+    ledger: Ledger, key: SessionKey, config: GetSessionConfig | None, heads: Heads | None
+) -> Session | None:
+    if heads is None:
         return None
     events: list[Event] = []
     state: dict[str, Any] = {}
     updated = 0.0
-    for record in ledger.read(run_id):
+    run_id, version = heads["session"]
+    for record in ledger.read(run_id, until=version):
         event = record.event
         if isinstance(event, RunStarted):
             state, updated = dict(event.request["state"]), event.request["time"]
@@ -361,12 +449,13 @@ def _load(ledger: Ledger, key: SessionKey, config: GetSessionConfig | None) -> S
             events.append(found)
             state.update(_by_scope(found.actions.state_delta).session)
             updated = found.timestamp
+    scopes = {one: _state_at(ledger, UUID(heads[one][0]), heads[one][1]) for one in ("app", "user")}
     return Session(
         app_name=key.app_name,
         user_id=key.user_id,
         id=key.session_id,
         events=_wanted(events, config),
-        state=_merged(ledger, key, state),
+        state=_merged(state, scopes["app"], scopes["user"]),
         last_update_time=updated,
     )
 
@@ -382,21 +471,32 @@ def _wanted(events: list[Event], config: GetSessionConfig | None) -> list[Event]
     return events
 
 
-def _merged(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> dict[str, Any]:
+def _merged(
+    state: Mapping[str, Any], app: Mapping[str, Any], user: Mapping[str, Any]
+) -> dict[str, Any]:
     """A session's state with its app's and user's."""
     merged = dict(state)
-    for prefix, name in ((State.APP_PREFIX, key.app), (State.USER_PREFIX, key.user)):
-        merged |= {prefix + one: value for one, value in _state(ledger, name).items()}
+    for prefix, scope in ((State.APP_PREFIX, app), (State.USER_PREFIX, user)):
+        merged |= {prefix + name: value for name, value in scope.items()}
     return merged
 
 
 def _state(ledger: Ledger, name: str) -> dict[str, Any]:
     """The state of an app or a user."""
     run_id, version = session_run(ledger, name, STATE_KIND)
+    return _state_at(ledger, run_id, version)
+
+
+def _state_at(ledger: Ledger, run_id: UUID, version: int) -> dict[str, Any]:
     if not version:
         return {}
-    found: dict[str, Any] = stored_folds(ledger, STATES, {run_id: version}, _fold)[run_id]["state"]
-    return found
+    found: dict[str, Any]
+    if version == ledger.head(run_id):
+        found = stored_folds(ledger, STATES, {run_id: version}, _fold)[run_id]
+    else:
+        found = _fold(None, (record.event for record in ledger.read(run_id, until=version)))
+    state: dict[str, Any] = found["state"]
+    return state
 
 
 def _fold(before: Any, events: Iterator[LedgerEvent]) -> Any:
@@ -418,6 +518,7 @@ def _list(ledger: Ledger, app_name: str, user_id: str | None) -> ListSessionsRes
     tags = {APP_TAG: app_name, **({} if user_id is None else {USER_TAG: user_id})}
     runs = [run for run in ledger.runs(status="running", tags=tags) if run.kind == "run"]
     found = stored_folds(ledger, STATES, {run.run_id: run.version for run in runs}, _fold)
+    app = _state(ledger, SessionKey(app_name, "", "").app)
     sessions = []
     for run in runs:
         key = SessionKey(run.tags[APP_TAG], run.tags[USER_TAG], run.tags[SESSION_TAG])
@@ -426,7 +527,7 @@ def _list(ledger: Ledger, app_name: str, user_id: str | None) -> ListSessionsRes
             app_name=key.app_name,
             user_id=key.user_id,
             id=key.session_id,
-            state=_merged(ledger, key, folded["state"]),
+            state=_merged(folded["state"], app, _state(ledger, key.user)),
             last_update_time=folded["time"],
         )
         sessions.append(session)

@@ -16,6 +16,7 @@ from uuid import UUID, uuid5
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
+    AsItIs,
     SessionLedger,
     append_new,
     begin_session,
@@ -131,7 +132,7 @@ class TurnledgerSession:
             return await self.store.call(lambda ledger: work(ledger, EventIds(ledger, step)))
 
         name = f"session {self.session_id}"[:_LONGEST_NAME]
-        return await aperform(StepSpec(name=name, arguments=[what, given]), perform, _AsItIs())
+        return await aperform(StepSpec(name=name, arguments=[what, given]), perform, AsItIs())
 
     def _version(self, ledger: Ledger, ids: EventIds) -> int:
         return session_run(ledger, self.session_id, KIND)[1]
@@ -176,16 +177,6 @@ class EventIds:
             return Draft(event, UUID(self._ledger.clock.new_id()))
         self._count += 1
         return Draft(event, uuid5(self._step.run_id, f"{self._step.call_id} {self._count}"))
-
-
-class _AsItIs:
-    """Codec of values that are JSON."""
-
-    def encode(self, value: Any) -> Any:
-        return value
-
-    def decode(self, data: Any) -> Any:
-        return data
 
 
 class Place(NamedTuple):

@@ -166,6 +166,26 @@ def test_sessions_are_kept_on_every_store(ledger: Ledger) -> None:
     asyncio.run(work())
 
 
+def test_config_chooses_events() -> None:
+    """The last events, and those from a time on, are the ones that ADK's own service gives."""
+    chosen = [
+        GetSessionConfig(num_recent_events=most, after_timestamp=after)
+        for most in (None, 0, 2, 9)
+        for after in (None, 0.0, 2.0, 2.5, 9.0)
+    ]
+
+    async def kept(service: Any) -> list[list[str]]:
+        session = await service.create_session(**KEY)
+        for place in range(4):
+            await service.append_event(session, message(str(place), id=str(place), timestamp=place))
+        found = [await service.get_session(**KEY, config=config) for config in chosen]
+        return [[event.id for event in session.events] for session in found]
+
+    with Ledger.open("memory://") as ledger:
+        given = asyncio.run(kept(TurnledgerSessionService(ledger)))
+    assert given == asyncio.run(kept(InMemorySessionService()))
+
+
 def test_concurrent_appends_lose_nothing(ledger: Ledger) -> None:
     """Services that append to sessions of one app at once record every event and every change."""
     services = [TurnledgerSessionService(ledger) for _ in range(4)]
