@@ -66,7 +66,7 @@ class Appending(Protocol):
 
 
 class OpenStream(Protocol):
-    """A step whose value is read piece by piece, by a reader that may leave before its end.
+    """A step that its caller may leave before its end: a stream, or a call that can be cancelled.
 
     That it was left is its outcome as soon as the run goes on: before the next step begins, or
     when the run completes. If the run ends otherwise, nothing came of it.
@@ -114,6 +114,11 @@ class OpenStep:
         self.spec, self.call_id, self.attempt = reserved.spec, reserved.call_id, attempt
         self._name = reserved.spec.name
         self._over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or was left."""
+        return self._over
 
     @property
     def is_resume(self) -> bool:

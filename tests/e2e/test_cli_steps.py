@@ -367,9 +367,9 @@ def test_a_block_is_tested_by_its_script_alone(cli: InProcess, order: UUID, shop
     assert "There is no script" in cli(*words, "gone/shop.py", "--force").err
 
 
-def test_steps_and_workflows_are_no_factories(cli: InProcess, shop: Path) -> None:
-    """They could be called with a ledger, and would do something with it."""
-    recorded(cli, workflow("shop/settle", 17))
-    for app in ("shop:settled", "shop:pay"):
-        done = cli("replay", "@last", "--app", app)
+def test_a_step_is_no_factory_of_loops(cli: InProcess, shop: Path) -> None:
+    """It could be called with a ledger, and would pay something."""
+    run = recorded(cli, workflow("shop/settle", 17))
+    for words in (("replay", run), ("recover", run), ("recover", "--all")):
+        done = cli(*words, "--app", "shop:pay")
         assert (done.code, Path("bank").exists()) == (2, False), done.err
