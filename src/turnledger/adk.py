@@ -2,10 +2,9 @@
 
 from turnledger.adapters.frameworks.adk.plugin import TurnledgerPlugin
 from turnledger.adapters.frameworks.adk.session_service import TurnledgerSessionService
-from turnledger.adapters.frameworks.sessions import RedactedSessionError, SessionMismatchError
+from turnledger.adapters.frameworks.sessions import SessionMismatchError
 
 __all__ = [
-    "RedactedSessionError",
     "SessionMismatchError",
     "TurnledgerPlugin",
     "TurnledgerSessionService",

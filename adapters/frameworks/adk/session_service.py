@@ -9,42 +9,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
+from turnledger.adapters.frameworks.adk.events import (
+    Scopes,
+    by_scope,
+    event_json,
+    lasting_parts,
+    message_events,
+    plain_state,
+)
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
     AsItIs,
-    RedactedSessionError,
     SessionLedger,
     append_together,
-    call_events,
     end_session,
-    entry_event,
-    last_message,
-    numbered_ids,
+    entry_of,
     recorded_ids,
     retried,
     session_run,
     stored_folds,
-    transcript_of,
-    usage_in,
 )
-from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     CustomEvent,
     Draft,
-    InvalidInputError,
     Ledger,
-    ModelReplied,
     RunStarted,
 )
 from turnledger.ledger import Event as LedgerEvent
-from turnledger.ledger.clock import EPOCH, to_datetime
+from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.names import NAME_TAG
 from turnledger.projections.digests import canonical
 from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
@@ -55,15 +53,12 @@ with framework("google.adk", extra="adk", integration="turnledger.adk"):
     from google.adk.events import Event
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 KIND, STATE_KIND = "adk.session", "adk.state"
 EVENT, DELTA = "adk.event", "adk.state"
 APP_TAG, USER_TAG, SESSION_TAG = "adk.app", "adk.user", "adk.session"
 # Derived data: the state of each app, user and session.
 STATES = "adk.states"
-MAIN = "session"
-_WIRE = "gemini"
 _MEMORY = "turnledger.adk.appends"
 _LONGEST_NAME = 200
 T = TypeVar("T")
@@ -102,7 +97,7 @@ class TurnledgerSessionService(BaseSessionService):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An event that the ledger's redactor
-            would change is refused (RedactedSessionError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -129,7 +124,7 @@ class TurnledgerSessionService(BaseSessionService):
             session_id: The session's id; by default a new one.
         """
 
-        given, plain = session_id.strip() if session_id else "", _plain_state(state or {})
+        given, plain = session_id.strip() if session_id else "", plain_state(state or {})
 
         def work(ledger: Ledger, step: Run | None) -> dict[str, Any]:
             key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
@@ -195,7 +190,7 @@ class TurnledgerSessionService(BaseSessionService):
         if event.partial:
             return event
         key = SessionKey(session.app_name, session.user_id, session.id)
-        said = {"author": event.author, **_said_in(event)}
+        said = {"author": event.author, **lasting_parts(event)}
         is_new = await self._do(
             f"append {key.session_id}",
             said,
@@ -260,17 +255,6 @@ def _step_key(said: Any) -> str | None:
     return f"{digest}-{counts[f'{scope.place.parent} {digest}']}"
 
 
-def _said_in(event: Event) -> dict[str, Any]:
-    """What of an event is the same when its run is resumed: not its ids and times."""
-    delta = event.actions.state_delta if event.actions else {}
-    lasting = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
-    content = event.content
-    return {
-        "content": content and content.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "state": _plain_state(lasting),
-    }
-
-
 def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UUID | None) -> None:
     run_id, version = session_run(ledger, key.session, KIND)
     first_id = event_id or uuid5(run_id, "started")
@@ -278,7 +262,7 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UU
         return  # by an earlier attempt
     if version:
         raise AlreadyExistsError(f"Session with id {key.session_id} already exists.")
-    scopes = _by_scope(state)
+    scopes = by_scope(state)
     seconds = ledger.clock.micros() / 1_000_000
     tags = {APP_TAG: key.app_name, USER_TAG: key.user_id, SESSION_TAG: key.session_id}
     started = RunStarted(
@@ -286,133 +270,44 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UU
         request={"state": scopes.session, "time": seconds},
         tags={NAME_TAG: key.session, **tags},
     )
-    redacted = ledger.redact(started)
-    if isinstance(redacted, RunStarted) and redacted.request != started.request:
-        raise RedactedSessionError(f"The state of session {key.session_id!r}")
+    first = ledger.prepare(Draft(started, first_id), exact=("request",))
     changes = _scope_changes(ledger, key, scopes, first_id)
-    append_together(ledger, [(run_id, [Draft(started, first_id)]), *changes], {})
+    append_together(ledger, [(run_id, [first]), *changes], {})
 
 
 def _append(ledger: Ledger, key: SessionKey, event: Event, event_id: UUID | None) -> bool:
     run_id, version = session_run(ledger, key.session, KIND)
     if not version:
         raise SessionNotFoundError(f"Session {key.session_id} not found.")
-    data = _event_json(event)
+    data = event_json(event)
     # Equal events of one id are one event; others that share an id by chance are not.
     is_step = event_id is not None
     event_id = event_id or uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
     if recorded_ids(ledger, [event_id]):
         return is_step  # by an earlier attempt of the step: the session's object lacks it
-    what = f"Event {event.id} of session {key.session_id!r}"
-    drafts = [Draft(entry_event(ledger, EVENT, data, what), event_id)]
-    said, blobs = _said(ledger, run_id, event_id, data)
+    drafts: list[Draft | Entry] = [entry_of(ledger, EVENT, data, event_id)]
+    said, blobs = message_events(ledger, run_id, event_id, data)
     for number, one in enumerate(said):
         drafts.append(Draft(one, uuid5(event_id, f"event {number}")))
-    scopes = _by_scope(data.get("actions", {}).get("stateDelta", {}))
+    scopes = by_scope(data.get("actions", {}).get("stateDelta", {}))
     changes = _scope_changes(ledger, key, scopes, event_id)
     append_together(ledger, [(run_id, drafts), *changes], blobs)
     return True
 
 
-class _Scopes(NamedTuple):
-    """State by who it belongs to, without prefixes. Temporary state belongs to nobody."""
-
-    app: dict[str, Any]
-    user: dict[str, Any]
-    session: dict[str, Any]
-
-
-def _by_scope(state: Mapping[str, Any]) -> _Scopes:
-    scopes = _Scopes({}, {}, {})
-    for name, value in state.items():
-        if name.startswith(State.APP_PREFIX):
-            scopes.app[name.removeprefix(State.APP_PREFIX)] = value
-        elif name.startswith(State.USER_PREFIX):
-            scopes.user[name.removeprefix(State.USER_PREFIX)] = value
-        elif not name.startswith(State.TEMP_PREFIX):
-            scopes.session[name] = value
-    return scopes
-
-
 def _scope_changes(
-    ledger: Ledger, key: SessionKey, scopes: _Scopes, event_id: UUID
-) -> Iterator[tuple[UUID, list[Draft]]]:
+    ledger: Ledger, key: SessionKey, scopes: Scopes, event_id: UUID
+) -> Iterator[tuple[UUID, list[Draft | Entry]]]:
     """The appends of changes of the app's and the user's state."""
     for name, delta in ((key.app, scopes.app), (key.user, scopes.user)):
         if not delta:
             continue
         run_id, version = session_run(ledger, name, STATE_KIND)
-        changed = entry_event(ledger, DELTA, delta, f"The state {name!r}")
-        drafts = [Draft(changed, uuid5(event_id, name))]
+        drafts: list[Draft | Entry] = [entry_of(ledger, DELTA, delta, uuid5(event_id, name))]
         if not version:
             started = RunStarted(request_type=STATE_KIND, tags={NAME_TAG: name})
             drafts.insert(0, Draft(started, uuid5(run_id, "started")))
         yield run_id, drafts
-
-
-def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        plain: dict[str, Any] = to_jsonable_python(dict(state))
-    except PydanticSerializationError as error:
-        raise InvalidInputError(
-            f"The state can't be recorded as JSON: {error}. Keep what is not data under a "
-            "'temp:' key."
-        ) from error
-    return plain
-
-
-def _event_json(event: Event) -> dict[str, Any]:
-    """An event as it is recorded: without temporary state."""
-    kept = event
-    delta = event.actions.state_delta if event.actions else {}
-    lasting = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
-    if delta:
-        actions = event.actions.model_copy(update={"state_delta": _plain_state(lasting)})
-        kept = event.model_copy(update={"actions": actions})
-    data: dict[str, Any] = kept.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return data
-
-
-def _said(
-    ledger: Ledger, run_id: UUID, event_id: UUID, data: Mapping[str, Any]
-) -> tuple[list[LedgerEvent], dict[str, bytes]]:
-    """The messages in an event, with the starts and ends of tool calls and the usage."""
-    content = data.get("content")
-    transcript = transcript_of(_WIRE, {"contents": [content]}) if content else None
-    if transcript is None:
-        return [], {}
-    last = last_message(ledger, run_id)
-    writer = MessageWriter(
-        MAIN,
-        _moment(data, ledger),
-        numbered_ids(event_id),
-        sequence=last.sequence + 1 if last else 0,
-        turn=last.turn if last else 0,
-    )
-    events: list[LedgerEvent] = []
-    written = None
-    for message in (one for turn in transcript.turns for one in writer.write(turn)):
-        written = message.message
-        events += [message, *call_events(written)]
-    if written is not None and written.role == "assistant" and "usageMetadata" in data:
-        answer = {"candidates": [{"content": content}], "usageMetadata": data["usageMetadata"]}
-        replied = ModelReplied(
-            evaluation_id=MAIN,
-            turn=written.turn,
-            message_id=written.message_id,
-            usage=usage_in(_WIRE, answer),
-            model=data.get("modelVersion", ""),
-            finish_reason=str(data.get("finishReason", "")),
-        )
-        events.append(replied)
-    return events, dict(transcript.blobs)
-
-
-def _moment(data: Mapping[str, Any], ledger: Ledger) -> datetime:
-    try:
-        return datetime.fromtimestamp(data["timestamp"], tz=EPOCH.tzinfo)
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return to_datetime(ledger.clock.micros())
 
 
 # --- reading ----------------------------------------------------------------------------
@@ -447,7 +342,7 @@ def _load(
         elif isinstance(event, CustomEvent) and event.kind == EVENT:
             found = Event.model_validate(event.data)
             events.append(found)
-            state.update(_by_scope(found.actions.state_delta).session)
+            state.update(by_scope(found.actions.state_delta).session)
             updated = found.timestamp
     scopes = {one: _state_at(ledger, UUID(heads[one][0]), heads[one][1]) for one in ("app", "user")}
     return Session(
@@ -509,7 +404,7 @@ def _fold(before: Any, events: Iterator[LedgerEvent]) -> Any:
         elif isinstance(event, CustomEvent) and event.kind == DELTA:
             state.update(event.data)
         elif isinstance(event, CustomEvent) and event.kind == EVENT:
-            state.update(_by_scope(event.data.get("actions", {}).get("stateDelta", {})).session)
+            state.update(by_scope(event.data.get("actions", {}).get("stateDelta", {})).session)
             updated = event.data.get("timestamp", updated)
     return {"state": state, "time": updated}
 

@@ -20,7 +20,7 @@ from turnledger.adapters.frameworks.sessions import (
     SessionLedger,
     append_new,
     begin_session,
-    entry_event,
+    entry_of,
     now,
     numbered_ids,
     recorded_version,
@@ -37,6 +37,7 @@ from turnledger.ledger import (
     Ledger,
     MessageAppended,
 )
+from turnledger.ledger.runs.append import Entry
 from turnledger.projections import ChatTurn
 from turnledger.projections.digests import canonical
 from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
@@ -67,7 +68,7 @@ class TurnledgerSession:
     Args:
         session_id: The session's id: its run is `run_id_for(session_id)`.
         ledger: An open ledger, or the path or URL of one. An item that the ledger's redactor
-            would change is refused (RedactedSessionError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text.
         session_settings: As of the SDK's own sessions: `limit` is for `get_items`.
     """
 
@@ -139,16 +140,17 @@ class TurnledgerSession:
 
     def _add(self, items: Sequence[Any], ledger: Ledger, ids: EventIds) -> None:
         run_id, version = session_run(ledger, self.session_id, KIND)
-        what = f"An item of session {self.session_id!r}"
-        groups = [[ids.draft(entry_event(ledger, ITEM, item, what))] for item in items]
+        groups: list[list[Draft | Entry]] = [
+            [entry_of(ledger, ITEM, item, ids.new())] for item in items
+        ]
         writer = message_writer(ledger, run_id, version)
         turns, blobs = turns_in(items)
         for turn in turns:
             if turn in self.replied:
                 self.replied.remove(turn)
                 continue
-            said = [ids.draft(event) for event in writer.write(turn)]
-            groups.extend([said] if said else [])
+            if said := [ids.draft(event) for event in writer.write(turn)]:
+                groups.append([*said])
         append_new(ledger, run_id, session_start(self.session_id, run_id), groups, blobs)
 
 
@@ -173,10 +175,14 @@ class EventIds:
 
     def draft(self, event: Event) -> Draft:
         """An event with its id."""
+        return Draft(event, self.new())
+
+    def new(self) -> UUID:
+        """The next id."""
         if self._step is None:
-            return Draft(event, UUID(self._ledger.clock.new_id()))
+            return UUID(self._ledger.clock.new_id())
         self._count += 1
-        return Draft(event, uuid5(self._step.run_id, f"{self._step.call_id} {self._count}"))
+        return uuid5(self._step.run_id, f"{self._step.call_id} {self._count}")
 
 
 class Place(NamedTuple):

@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnledger.adapters.cli import turnledger as command_line
-from turnledger.adk import RedactedSessionError, TurnledgerSessionService
-from turnledger.ledger import Ledger, LedgerClosedError, run_id_for
+from turnledger.adk import TurnledgerSessionService
+from turnledger.ledger import Ledger, LedgerClosedError, RedactedStateError, run_id_for
 
 apps, users, sessions = (st.sampled_from(names) for names in ("ab", "uv", ("s", "t/x", " s ")))
 keys = st.fixed_dictionaries({"app_name": apps, "user_id": users, "session_id": sessions})
@@ -215,14 +215,14 @@ def test_refused_events_change_nothing(tmp_path: Path) -> None:
 
     async def work() -> None:
         service = TurnledgerSessionService(ledger)
-        with pytest.raises(RedactedSessionError):
+        with pytest.raises(RedactedStateError):
             await service.create_session(**KEY, state={"note": f"use {secret}"})
         session = await service.create_session(**KEY)
-        with pytest.raises(RedactedSessionError, match="redactor=None"):
+        with pytest.raises(RedactedStateError, match="redactor=None"):
             await service.append_event(session, message(f"use {secret}"))
         delta = {"app:key": f"use {secret}", "user:x": 1}
         event = message("hi", actions=EventActions(state_delta=delta))
-        with pytest.raises(RedactedSessionError):
+        with pytest.raises(RedactedStateError):
             await service.append_event(session, event)
         assert (session.events, session.state) == ([], {})
         assert await service.get_user_state(app_name="shop", user_id="ada") == {}
