@@ -18,7 +18,7 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnledger.adapters.cli import turnledger as command_line
@@ -110,6 +110,7 @@ async def do(service: Any, operation: Any, place: int) -> Any:
         return str(error)
 
 
+@settings(max_examples=50)
 @given(operations)
 def test_behaves_as_the_in_memory_service(done: list[Any]) -> None:
     """Any sequence of operations gives what ADK's own in-memory service gives."""
