@@ -19,9 +19,11 @@ import pytest
 import turnledger
 from tests import step_runs
 from tests.e2e.driving import InProcess, Processes
+from tests.e2e.stories import said
 from tests.e2e.test_cli_tools import table
 from tests.step_runs import CHAT, asks_model, begins, block, doubts, ends, record_run, workflow
 from turnledger.ledger import Event, RunWaiting, ToolCallDecided
+from turnledger.ledger.events.messages import ToolCallRecord
 
 SCRIPT = Path(__file__).with_name("shop_script.py")
 PAY = "settle#1/pay:17"
@@ -80,6 +82,16 @@ def test_steps_that_began_side_by_side_stand_under_their_own(cli: InProcess) -> 
     assert [row[0] for row in table(cli("tools", run).out)[1:]] == expected
     left = [row[0] for row in table(cli("tools", run, "--pending").out)[1:]]
     assert left == [one for one in expected if one != "a#1/x#1/y#1"]
+
+
+def test_a_step_stands_for_the_call_whose_id_is_its_key(cli: InProcess) -> None:
+    """A loop with a wrapped client: the message asks, the step performs, a message answers."""
+    calls = (ToolCallRecord("c1", "search", "{}"), ToolCallRecord("c2", "search", "{}"))
+    asked = (block(), said("assistant", "", 1, tool_calls=calls), begins("search:c1"))
+    run = recorded(cli, *asked, ends("search:c1", 5))
+    assert [row[0] for row in table(cli("tools", run).out)[1:]] == ["c2", "search:c1"]
+    assert [call["call_id"] for call in cli("pending", run, "-o", "json").json] == ["c2"]
+    assert len(cli("tools", run, "-o", "json").json) == 3
 
 
 def test_timeline_indents_inner_steps(cli: InProcess, order: UUID) -> None:
@@ -230,6 +242,23 @@ def test_an_inner_step_of_one_that_ended_takes_no_decision(cli: InProcess) -> No
     done = cli("resolve", "order-17", "a#1/b#1", "--retry")
     assert done.code == 3
     assert "the call that it is in has ended" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recover", "order-17"),
+        ("replay", "order-17"),
+        ("run", "Tea.", "--continues", "order-17"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_calls_a_block(cli: InProcess, order: UUID, words: tuple[str, ...]) -> None:
+    """It is left to its script, and each command says so."""
+    done = cli(*words, "--app", "tests.shop_agent:loop")
+    assert (done.code, done.out) == (1, "")
+    assert "run its script again, with turnledger.run('order-17')" in done.err
+    assert "TURNLEDGER_REPLAY=1" in done.err
 
 
 # --- a real script: killed, decided, continued -----------------------------------------

@@ -106,7 +106,7 @@ def test_a_final_failure_is_an_outcome(ledger: Ledger) -> None:
 
 
 def test_steps_inside_of_tools_are_compared_without_the_ids_of_the_calls(ledger: Ledger) -> None:
-    """A provider makes the ids: places stand for them, in paths and as keys."""
+    """A provider makes the ids: places stand for them, in paths, as keys and in arguments."""
 
     def run(call_id: str) -> list[Event]:
         inner, keyed = f"{call_id}/pay#1", f"search:{call_id}"
@@ -119,8 +119,9 @@ def test_steps_inside_of_tools_are_compared_without_the_ids_of_the_calls(ledger:
             doubts(inner),
             begins(inner, 5, parent=call_id, attempt=2),
             ends(inner, 7),
-            begins(keyed, 5),
+            begins(keyed, {"call_id": call_id}),
             ends(keyed, 7),
+            asks_model("m#1", {"messages": [{"role": "tool", "tool_call_id": call_id}]}),
         ]
 
     assert compared(ledger, run("c1"), run("x9")).same
