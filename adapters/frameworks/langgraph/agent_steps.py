@@ -6,12 +6,13 @@ says about a reply. The value is recorded as LangGraph's serializer packs it.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
 from langchain.agents.middleware.types import ExtendedModelResponse
@@ -19,6 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
 
 from turnledger.adapters.frameworks.langgraph.conversation import usage_of
 from turnledger.adapters.frameworks.langgraph.packed_values import JsonReader, JsonWriter
@@ -28,7 +30,6 @@ from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN
 from turnledger.runtime.steps import (
     OpenStep,
-    OutcomeUnknownError,
     StepOutcome,
     StepScope,
     StepSpec,
@@ -36,6 +37,7 @@ from turnledger.runtime.steps import (
     raise_outcome,
 )
 from turnledger.runtime.steps import divergence as diverging
+from turnledger.runtime.steps.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
 from turnledger.runtime.steps.request_delta import RequestDeltas
 from turnledger.runtime.steps.scope import raise_failure
 from turnledger.runtime.steps.spec import step_id
@@ -180,12 +182,23 @@ class ToolStep(AgentStep):
         super().__init__(steps.scope, spec, serde)
 
     def recorded(self, outcome: StepOutcome) -> Any:
-        try:
-            return super().recorded(outcome)
-        except OutcomeUnknownError:
-            return ToolMessage(
-                UNKNOWN, name=self._call["name"], tool_call_id=self._call["id"], status="error"
-            )
+        """Its result; the model is told of a call that is unknown, or decided to have failed."""
+        if outcome.error_type == UNKNOWN_OUTCOME:
+            return self._message(UNKNOWN, "error")
+        if outcome.error_type == DECIDED_FAILED:
+            return self._message(outcome.error_message, "error")
+        return super().recorded(outcome)
+
+    def decode(self, data: Any) -> Any:
+        """The tool's message; of what a person decided, a message that says it."""
+        value = super().decode(data)
+        if isinstance(value, ToolMessage | Command):
+            return value
+        return self._message(value if isinstance(value, str) else json.dumps(value), "success")
+
+    def _message(self, text: str, status: Literal["success", "error"]) -> ToolMessage:
+        name, call_id = self._call["name"], self._call["id"]
+        return ToolMessage(text, name=name, tool_call_id=call_id, status=status)
 
 
 class ModelStep(AgentStep):
