@@ -12,6 +12,8 @@ from functools import partial
 from threading import Lock
 from uuid import UUID
 
+from langgraph.errors import GraphBubbleUp
+
 from turnledger.ledger import (
     Claim,
     Event,
@@ -43,6 +45,8 @@ from turnledger.runtime.steps.spec import step_id
 
 # Failures that nothing may be made of by trying again.
 _SETTLED = (UNKNOWN_OUTCOME, DECIDED_FAILED)
+# Neither has failed by these: nothing is recorded, and the run can be gone on with.
+_GOES_ON = (*NO_OUTCOME, GraphBubbleUp)
 
 
 class OpenRun:
@@ -60,6 +64,7 @@ class OpenRun:
         self._lock = Lock()
         self._busy = 0
         self._error: BaseException | None = None
+        self._leaving = False
 
     @property
     def is_replay(self) -> bool:
@@ -139,8 +144,16 @@ class OpenRun:
             with self._lock:
                 self._busy -= 1
                 is_last = not self._busy
-            if self._error is not None and is_last:
+            if is_last and (self._error is not None or self._leaving):
                 self.close(self._error)
+
+    def leave(self) -> None:
+        """Release the run when no step is under way: its graph has stopped, and may go on."""
+        with self._lock:
+            self._leaving = True
+            if self._busy:
+                return
+        self.close(None)
 
     def key(self, name: str, base: str) -> str:
         """The key of a step: `base`, which an earlier step of the thread may have had too."""
@@ -172,7 +185,7 @@ class OpenRun:
         try:
             if completed:
                 self.recorder.append([RunCompleted()])
-            elif isinstance(error, Exception) and not isinstance(error, NO_OUTCOME):
+            elif isinstance(error, Exception) and not isinstance(error, _GOES_ON):
                 failed = RunFailed(
                     error_type=type(error).__name__, error_message=error_message(error)
                 )

@@ -11,7 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint, writes_sort_key
+from langgraph.checkpoint.base import (
+    ERROR,
+    INTERRUPT,
+    WRITES_IDX_MAP,
+    Checkpoint,
+    writes_sort_key,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.conversation import Place, conversation_events
@@ -56,6 +62,8 @@ _REPLAYED = "langgraph.thread"
 # How often an append is tried beside other writers, and how many namespaces are remembered.
 _ATTEMPTS = 100
 _NAMESPACES = 32
+# What is written when a task is interrupted or fails: the graph stops, or is about to.
+_STOPS = (INTERRUPT, ERROR)
 # Seconds that a step waits for its checkpoint to be recorded.
 _PATIENCE = 10.0
 # Bytes as the serializer gives them, and their kind.
@@ -257,6 +265,8 @@ class Thread:
             return
         packed = [(channel, dumped(serde, value)) for channel, value in writes]
         self._retried(lambda: self._put_writes(ns, checkpoint_id, packed, task))
+        if self.opened is not None and any(channel in _STOPS for channel, _ in writes):
+            self.opened.leave()
 
     def _put_writes(
         self,
