@@ -193,3 +193,9 @@ def raise_model_outcome(
     if made is not None:
         raise made
     raise_outcome(outcome, raises)
+
+
+async def close_stream(stream: Any) -> None:
+    """Close what was read from, if it can be: an async generator, say."""
+    if hasattr(stream, "aclose"):
+        await stream.aclose()

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 from uuid import uuid5
 
-from turnledger.adapters.frameworks.model_step import ModelStep, raise_model_outcome
+from turnledger.adapters.frameworks.model_step import ModelStep, close_stream, raise_model_outcome
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import AsItIs, transcript_of, usage_in
 from turnledger.ledger import InvalidInputError
@@ -173,13 +173,15 @@ async def _live(
                 yield whole[-1]
             _name_calls(scope, step, response, len(whole))
             whole.append(response)
-        made = await off_loop(partial(_completed, call, step, whole))
     except GeneratorExit:
         step.leave()
         raise
     except BaseException as error:
         await call.fail(step, error, _ERRORS)
         raise
+    finally:
+        await close_stream(stream)
+    made = await off_loop(partial(_completed, call, step, whole))
     if made:
         yield made[-1]
 

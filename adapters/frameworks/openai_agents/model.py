@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from turnledger.adapters.frameworks.model_step import ModelStep, raise_model_outcome
+from turnledger.adapters.frameworks.model_step import ModelStep, close_stream, raise_model_outcome
 from turnledger.adapters.frameworks.openai_agents.errors import OpenAIErrors
 from turnledger.adapters.frameworks.openai_agents.hooks import token_usage
 from turnledger.adapters.frameworks.openai_agents.session import turns_in
@@ -144,17 +144,21 @@ class DurableModel(Model):
                 if is_open:
                     _add(came, event.model_dump(mode="json", exclude_unset=True, warnings=False))
                 if is_open and event.type in _ENDS:
-                    await self._end(call, step, came, event.response)
                     is_open = False
+                    await self._end(call, step, came, event.response)
                 yield event
             if is_open:
+                is_open = False
                 await self._end(call, step, came, None)
         except GeneratorExit:
             step.leave()
             raise
         except BaseException as error:
-            await call.fail(step, error, _ERRORS)
+            if is_open:
+                await call.fail(step, error, _ERRORS)
             raise
+        finally:
+            await close_stream(stream)
 
     async def _end(
         self, call: ModelStep, step: OpenStep, came: list[dict[str, Any]], response: Any

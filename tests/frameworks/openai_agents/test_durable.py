@@ -34,6 +34,7 @@ from turnledger.ledger import (
 from turnledger.openai_agents import TurnledgerSession, durable
 from turnledger.runtime import DecisionRequiredError
 from turnledger.runtime.replaying.replay import ReplayDivergedError
+from turnledger.runtime.steps import UnrecordableResultError
 
 QUIET = RunConfig(tracing_disabled=True)
 ASKED = "Pay 7 and 8."
@@ -381,6 +382,22 @@ def test_errors_of_the_sdk_are_raised_again(ledger: Ledger, streaming: bool) -> 
     assert expected == ("429 Slow down. busy", "Done.")
     assert in_run(ledger, work, replay=True) == expected
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize("way", [whole, streamed])
+def test_reply_with_a_secret_is_refused_on_every_resume(ledger: Ledger, way: Any) -> None:
+    """A reply that can't be read back as it came is an outcome of its own, recorded once."""
+
+    async def work() -> Any:
+        reply = assistant_message("ghp_" + "a1B2" * 9, item_id="msg_1")
+        agent: Any = Agent(name="shop", model=ScriptedModel([[reply]]))
+        return await way(durable(agent))
+
+    for replay in (False, False, True):
+        with pytest.raises(UnrecordableResultError, match="the redactor would record"):
+            in_run(ledger, work, replay=replay)
+    ended = [r for r in ledger.read(run_id_for("order")) if r.tag.startswith("model.call_failed")]
+    assert len(ended) == 1
 
 
 def test_model_that_is_not_recorded_is_noticed(ledger: Ledger) -> None:
