@@ -340,6 +340,15 @@ def test_a_fork_of_a_workflow_is_recovered(cli: InProcess, shop: Path) -> None:
     assert Path("bank").read_text() == "17\n"
 
 
+def test_a_fork_changes_a_models_answer(cli: InProcess, order: UUID) -> None:
+    """A model call as a step is named by its call, and has a value as any step has."""
+    answer = ("--tool", f"{CHAT}:3f9a", "--result", '{"text": "Do not pay."}')
+    child = cli("fork", "order-17", *answer).out.strip()
+    (call,) = cli("tools", child, "-o", "json").json
+    assert (call["kind"], call["value"]) == ("model", {"text": "Do not pay."})
+    assert cli("fork", "order-17", "--at", "turn:0").code == 3
+
+
 # --- export --test ---------------------------------------------------------------------
 
 
@@ -392,6 +401,12 @@ def test_a_block_is_tested_by_its_script_alone(cli: InProcess, order: UUID, shop
     Path("empty.py").write_text("")
     done = cli(*words, "empty.py")
     assert "did not open the block of run" in done.err
+    Path("left.py").write_text(
+        'import turnledger\nwith turnledger.run("order-17", ledger="x.db"):\n    raise SystemExit\n'
+    )
+    left = cli(*words, "left.py", "--force")
+    assert "did not end the block of run" in left.err
+    assert not Path("x.db").exists()
     Path("gone").mkdir()
     assert "There is no script" in cli(*words, "gone/shop.py", "--force").err
 

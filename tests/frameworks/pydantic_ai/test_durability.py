@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError, UserError
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import BinaryContent, ToolReturnPart
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 
@@ -25,7 +25,7 @@ from turnledger.ledger import (
     ToolCallStarted,
     run_id_for,
 )
-from turnledger.projections import Usage, fold, state_at
+from turnledger.projections import MediaBlock, Usage, fold, state_at
 from turnledger.pydantic_ai import TurnledgerDurability
 from turnledger.runtime import DecisionRequiredError
 from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN
@@ -474,7 +474,101 @@ def test_a_toolset_of_one_run_is_refused(ledger: Ledger) -> None:
         agent.run_sync("Pay.", toolsets=[FunctionToolset[Any](id="late")])
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_workflow_recovers_and_replays_an_agent(asynchronous: bool, ledger: Ledger) -> None:
+    """An agent in a workflow is gone on with by its recorded input, sync or async."""
+    done: list[int] = []
+    agents = [paying(Scripted(PAYS, says("Done.")), done, dies=dies) for dies in (True, False)]
+    agents.append(paying(Scripted(), done))
+
+    async def apay(text: str) -> str:
+        return str((await agents.pop(0).run(text)).output)
+
+    def pay(text: str) -> str:
+        return str(agents.pop(0).run_sync(text).output)
+
+    flow: Any = turnledger.workflow("orders/pay")(apay if asynchronous else pay)
+    with pytest.raises(Crash):
+        flow.run("Pay.", ledger=ledger, run_id="order")
+    assert flow.recover("order", ledger=ledger).output == "Done."
+    flow.replay("order", ledger=ledger).check()
+    assert done == [120, 120]
+
+
+def test_images_are_recorded_as_blobs(ledger: Ledger) -> None:
+    """Bytes of a prompt are in the ledger once, by name, and found again on a resume."""
+    picture = BinaryContent(b"\x89PNG\r\n\x1a\n", media_type="image/png")
+    scripted = Scripted(says("A hat."), says("Red."))
+    for _ in range(2):
+        agent = scripted.agent()
+        with run(ledger):
+            first = agent.run_sync(["What is it?", picture])
+            agent.run_sync("Which colour?", message_history=first.all_messages())
+    assert len(scripted.asked) == 2
+    [first_turn, *_] = state_at(ledger, run_id_for("order")).history.to_list()
+    [_, shown] = first_turn.blocks
+    assert isinstance(shown, MediaBlock)
+    assert shown.blob is not None
+    assert ledger.blob(shown.blob) == picture.data
+    request = next(events(ledger, ModelCalled)).request
+    assert "iVBORw0K" not in str(request)
+
+
 # --- errors ---
+
+
+def test_the_error_of_one_tool_waits_for_the_others(ledger: Ledger) -> None:
+    """Tools beside one that fails end, and are on record: a second run calls none of them."""
+    done: list[str] = []
+
+    def agent(scripted: Scripted) -> Agent[Any]:
+        made = scripted.agent()
+        failed = asyncio.Event()
+
+        @made.tool_plain
+        async def pay(amount: int) -> str:
+            failed.set()
+            raise ValueError("no money")
+
+        @made.tool_plain
+        async def look() -> str:
+            await failed.wait()
+            await asyncio.sleep(0)
+            done.append("look")
+            return "seen"
+
+        return made
+
+    async def caught(scripted: Scripted, *, replay: bool = False) -> None:
+        async with run(ledger, replay=replay):
+            with pytest.raises(ValueError, match="no money"):
+                await agent(scripted).run("Pay.")
+
+    both = calls(("pay", {"amount": 120}, "call_1"), ("look", {}, "call_2"))
+    asyncio.run(caught(Scripted(both)))
+    asyncio.run(caught(Scripted()))
+    asyncio.run(caught(Scripted(), replay=True))
+    assert done == ["look"]
+
+
+def test_tools_run_one_after_the_other_where_the_program_says_so(ledger: Ledger) -> None:
+    """The mode that a program has set is kept."""
+    under_way, most = 0, 0
+    scripted = Scripted(calls(("look", {}, "call_1"), ("look", {}, "call_2")), says("Done."))
+    agent = scripted.agent()
+
+    @agent.tool_plain
+    async def look() -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return "seen"
+
+    with run(ledger), agent.parallel_tool_call_execution_mode("sequential"):
+        agent.run_sync("Look.")
+    assert most == 1
 
 
 def test_an_error_of_the_provider_is_raised_again_as_itself(ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from tests.step_runs import (
     refuses,
 )
 from tests.unit.projections.given import asks, evaluation, ident, starts
-from turnledger.ledger import Event, Ledger
+from turnledger.ledger import Event, Ledger, ModelCallFailed
 from turnledger.projections import Comparison, compare
 from turnledger.projections.run_state.json_diff import Change
 
@@ -100,6 +100,7 @@ def test_a_final_failure_is_an_outcome(ledger: Ledger) -> None:
     """The caller got it, whether it may be retried or not."""
     begun = [block(), asks_model("m#1")]
     runs = [[*begun, refuses("m#1", final=True, status=status)] for status in (429, 500)]
+    assert all(isinstance(run[-1], ModelCallFailed) and run[-1].retryable for run in runs)
     assert differences(compared(ledger, *runs)) == [
         ("changed", "model.call_failed", ("/status", "/value/status"))
     ]
