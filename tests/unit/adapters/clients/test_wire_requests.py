@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from contextlib import nullcontext
 from typing import Any
@@ -300,3 +301,21 @@ def test_the_server_is_told_which_attempt_it_is(inside: bool) -> None:
     with Ledger.open("memory://") as ledger, run("w", ledger=ledger) if inside else nullcontext():
         assert client.batches.retrieve("b").id == "b"
     assert told == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_bodies_are_recorded_as_they_are_after_decoding(kind: str) -> None:
+    """A compressed answer is text on record, and is handed on without the header that says so."""
+    plain = b'{"id": "b", "status": "done"}'
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = {"content-type": kind, "content-encoding": "gzip"}
+        return httpx.Response(200, content=gzip.compress(plain), headers=headers)
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                assert client.get("/batches/b", cast_to=httpx.Response).content == plain
+        [done] = _events(ledger, ToolCallCompleted)
+        assert done.value == {"status": 200, "type": kind, "text": plain.decode()}
