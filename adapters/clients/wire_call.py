@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -211,6 +212,8 @@ class WireCall:
         headers = {"content-type": answer.type}
         if answer.status >= 400:
             headers["x-should-retry"] = "false"
+        if answer.location:
+            headers["location"] = answer.location
         if error is None and not answer.left:
             return http.Response(answer.status, headers=headers, content=answer.body)
         kind = stream_class(RecordedStream, http.SyncByteStream, http.AsyncByteStream)
@@ -303,7 +306,12 @@ _LEFT = (
 
 def whole_answer(response: Any) -> Answer:
     """The answer of a response that has been read."""
-    return Answer(response.status_code, response.headers.get("content-type", ""), response.content)
+    location = ""
+    if response.has_redirect_location:
+        leads = urlsplit(response.headers["location"])
+        location = leads._replace(query="", fragment="").geturl()
+    kind = response.headers.get("content-type", "")
+    return Answer(response.status_code, kind, response.content, location=location)
 
 
 def raise_if_unrecordable(outcome: StepOutcome) -> None:

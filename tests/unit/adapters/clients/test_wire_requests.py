@@ -319,3 +319,24 @@ def test_bodies_are_recorded_as_they_are_after_decoding(kind: str) -> None:
                 assert client.get("/batches/b", cast_to=httpx.Response).content == plain
         [done] = _events(ledger, ToolCallCompleted)
         assert done.value == {"status": 200, "type": kind, "text": plain.decode()}
+
+
+def test_a_redirect_is_followed_again_from_the_record() -> None:
+    """To an address whose query, a signature say, is not stored."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/v1/files/f/content":
+            there = "http://127.0.0.1:9/store/f?signature=s3cret"
+            return httpx.Response(302, headers={"location": there})
+        return httpx.Response(200, content=b"\xff\x00", headers={"content-type": "image/png"})
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=True)
+    client = wrap(OpenAI(api_key=KEY, base_url=BASE, http_client=http))
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                assert client.files.content("f").content == b"\xff\x00"
+        assert "s3cret" not in str([record.data for record in ledger.read(run_id_for("w"))])
+    assert asked == ["/v1/files/f/content", "/store/f"]
