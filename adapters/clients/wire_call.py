@@ -256,7 +256,7 @@ class WireCall:
         return step.complete(
             data,
             events=events,
-            blobs=blobs,
+            blobs=[*blobs, *(reply.blobs if events else ())],
             # It counts once: a framework's call has it too.
             usage=None if self._is_in_model_step else reply.usage,
             finish_reason=reply.finish_reason,
@@ -297,11 +297,6 @@ class WireCall:
     @property
     def _redact(self) -> Callable[[str], str]:
         return self.scope.ledger.redact_text
-
-
-_LEFT = (
-    "The recorded run left this stream here, before its end. Its code reads on where it did not."
-)
 
 
 def whole_answer(response: Any) -> Answer:
