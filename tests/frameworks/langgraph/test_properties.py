@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -237,8 +236,6 @@ def plainly(found: CheckpointTuple | None) -> Any:
         "metadata": found.metadata,
         "writes": repr(found.pending_writes),
     }
-
-
 
 
 @given(st.lists(operations, min_size=10, max_size=40))

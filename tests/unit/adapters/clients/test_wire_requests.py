@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -120,10 +121,7 @@ def test_a_poll_gets_its_own_answers_in_their_order() -> None:
 
         def polled() -> list[str]:
             with run("w", ledger=ledger):
-                seen = [client.batches.retrieve("b").status]
-                while seen[-1] != "done":
-                    seen.append(client.batches.retrieve("b").status)
-                return seen
+                return [client.batches.retrieve("b").status for _ in range(3)]
 
         assert polled() == polled() == ["queued", "running", "done"]
         starts = _events(ledger, ToolCallStarted)
@@ -285,3 +283,20 @@ def test_a_request_of_many_megabytes_is_recorded_by_its_digest() -> None:
         assert many["bytes"] > 10_000_000
         assert short["add"] == ["short"]
         assert short["since"].startswith("openai.embeddings:")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_the_server_is_told_which_attempt_it_is(inside: bool) -> None:
+    """As the SDK tells it, in a run and outside of one."""
+    told: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told.append(request.headers["x-stainless-retry-count"])
+        if len(told) < 3:
+            return httpx.Response(503, headers={"retry-after-ms": "1"})
+        return httpx.Response(200, json={"id": "b"})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger, run("w", ledger=ledger) if inside else nullcontext():
+        assert client.batches.retrieve("b").id == "b"
+    assert told == ["0", "1", "2"]
