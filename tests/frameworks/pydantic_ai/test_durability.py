@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext
-from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    ProcessHistory,
+    SetToolMetadata,
+    durable_operation,
+)
 from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError, UserError
 from pydantic_ai.messages import BinaryContent, ToolReturnPart
 from pydantic_ai.models.test import TestModel
@@ -173,6 +178,28 @@ def test_unknown_policy_is_refused_before_the_tool_is_called(ledger: Ledger) -> 
     with pytest.raises(InvalidInputError, match="retry, fail, ask"), run(ledger):
         agent.run_sync("Pay.")
     assert done == []
+
+
+def test_a_policy_can_be_set_for_tools_of_others(ledger: Ledger) -> None:
+    """Metadata that a capability adds to tools counts as their own."""
+    done: list[int] = []
+
+    def agent() -> Agent[Any]:
+        more = [SetToolMetadata(tools=["pay"], on_interrupt="ask")]
+        made = Scripted(PAYS, says("Done.")).agent(capabilities=more)
+
+        @made.tool_plain
+        def pay(amount: int) -> str:
+            done.append(amount)
+            raise Crash
+
+        return made
+
+    with pytest.raises(Crash), run(ledger):
+        agent().run_sync("Pay.")
+    with pytest.raises(DecisionRequiredError), run(ledger):
+        agent().run_sync("Pay.")
+    assert done == [120]
 
 
 # --- keys ---
@@ -439,6 +466,38 @@ def test_events_are_told_once(ledger: Ledger) -> None:
     with run(ledger):
         agent(Scripted()).run_sync("Pay.")
     assert len(told) == first
+
+
+def test_validators_and_operations_of_capabilities_are_steps(ledger: Ledger) -> None:
+    """What runs beside model and tools is performed once, too."""
+    done: list[str] = []
+
+    class Audit(AbstractCapability[Any]):
+        id = "audit"
+
+        @durable_operation(name="note")
+        async def note(self, ctx: RunContext[Any], text: str) -> str:
+            done.append(text)
+            return f"noted {text}"
+
+        async def before_run(self, ctx: RunContext[Any]) -> None:
+            assert await self.note(ctx, "a run") == "noted a run"
+
+    def check(ctx: RunContext[Any], amount: int) -> None:
+        done.append("checked")
+
+    for _ in range(2):
+        agent = Scripted(PAYS, says("Done.")).agent(capabilities=[Audit()])
+
+        @agent.tool_plain(args_validator=check)
+        def pay(amount: int) -> str:
+            return "Paid."
+
+        with run(ledger):
+            agent.run_sync("Pay.")
+    assert done == ["a run", "checked"]
+    ids = [one.call_id for one in events(ledger, ToolCallStarted)]
+    assert ids == ["audit.note#1", "pay.validate:call_1", "pay:call_1"]
 
 
 def test_dynamic_toolsets_are_found_again(ledger: Ledger) -> None:
