@@ -51,7 +51,9 @@ FRAMEWORK_PARTS = {"langgraph": "benchmarks.langgraph_threads"}
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS)))
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS))
+    )
     parser.add_argument(
         "--events", type=int, default=long_run.EVENTS, help="how long the run of long_run is"
     )
