@@ -43,9 +43,7 @@ CHANGES = {
     "later argument": Change({"after": (("receipt", 18),)}, "receipt"),
     "step renamed": Change({"before": (("price", 17), STEPS[1])}, "quote", "step changed"),
     "step added": Change({"before": (("price", 17), *STEPS)}, "quote", "step changed"),
-    "step added at the end": Change(
-        {"after": (*RECORDED.after, ("thank", 17))}, END, "step added"
-    ),
+    "step added at the end": Change({"after": (*RECORDED.after, ("thank", 17))}, END, "step added"),
     "step removed": Change({"before": STEPS[1:]}, "quote", "order of calls changed"),
     "step removed at the end": Change({"after": ()}, "receipt", "step removed"),
     "order of steps": Change({"before": STEPS[::-1]}, "quote", "order of calls changed"),

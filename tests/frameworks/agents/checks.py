@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.crash.driver import drive
 from tests.frameworks.agents.shop import ANSWER, POLICIES, REPLIES, reply
-from tests.frameworks.agents.table import FRAMEWORKS, Cell
+from tests.frameworks.agents.table import FRAMEWORKS, WAYS, Cell
 from tests.servers.serving import StrictServer
 
 # Of a run that is killed; one that is recorded for changes has a reply more.
@@ -16,41 +16,32 @@ TURNS = len(REPLIES) - 1
 TOOLS = [call.name for one in REPLIES for call in one.calls]
 
 
-def check_cells(framework: str, colour: str, streams: list[bool], folder: Path, at: str) -> int:
-    """Kill the agents of some cells; how many died.
-
-    Args:
-        framework: The row of the table.
-        colour: "sync" or "async".
-        streams: Whether replies are streamed: a cell for each.
-        folder: An empty folder.
-        at: The one point at which to die; empty is each of them.
-    """
-    with StrictServer(FRAMEWORKS[framework].wire(), reply) as server:
-        told: Any = drive(
+def check_cell(cell: Cell, folder: Path, at: str = "") -> int:
+    """Kill a cell's agent at one point, or at each of them in turn; how many died."""
+    colour, stream = WAYS[cell.way]
+    with StrictServer(FRAMEWORKS[cell.framework].wire(), reply) as server:
+        told = drive(
             "tests.frameworks.agents.kills",
             seconds=400,
-            framework=framework,
+            framework=cell.framework,
             colour=colour,
-            streams=streams,
+            stream=stream,
             server=server.url,
             folder=str(folder),
             at=at,
         )
         assert [str(refused) for refused in server.refused] == []
         requests = len(server.asked)
-    runs = [run for cell in told for run in cell["runs"]]
-    recorded = len(told) * len(REPLIES)  # the runs that are replayed with changes
-    # Nothing is sent that is not on record.
-    assert requests <= sum(run["asked"] for run in runs) + recorded
-    assert requests >= sum(run["replied"] for run in runs) + recorded
-    for cell in told:
-        _check_runs(cell["runs"])
-        assert set(cell["answers"]) == {cell["runs"][-1]["answer"]}
-        assert (cell["connections"], cell["handlers"]) == ([], [])
-        differing = {name: pair for name, pair in cell["changed"].items() if pair[0] != pair[1]}
-        assert differing == {}
-    return len(runs) - len(told)
+    runs = told["runs"]
+    _check_runs(runs)
+    # Nothing is sent that is not on record. One more run is recorded for the changes.
+    assert requests <= sum(run["asked"] for run in runs) + len(REPLIES)
+    assert requests >= sum(run["replied"] for run in runs) + len(REPLIES)
+    assert set(told["answers"]) == {ANSWER}
+    assert (told["connections"], told["handlers"]) == ([], [])
+    differing = {name: pair for name, pair in told["changed"].items() if pair[0] != pair[1]}
+    assert differing == {}
+    return len(runs) - 1
 
 
 def _check_runs(runs: list[dict[str, Any]]) -> None:

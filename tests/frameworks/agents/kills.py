@@ -8,13 +8,13 @@ middle of streams. Then all runs are replayed without a network, and with change
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,39 +53,35 @@ def run(
     *,
     framework: str,
     colour: str,
-    streams: list[bool],
+    stream: bool,
     server: str,
     folder: str,
     at: str = "",
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     """What became of the runs, of their replays, and of replays with changed code.
 
     Args:
         crew: Starts the processes.
         framework: The row of the table.
         colour: "sync" or "async".
-        streams: Whether replies are streamed: a cell for each.
+        stream: Whether replies are streamed.
         server: The address of the model's server.
         folder: An empty folder.
         at: The one point at which to die; by default, at each of them in turn.
     """
-    told = []
-    for stream in streams:
-        plan: Plan = {
-            "framework": framework,
-            "colour": colour,
-            "stream": stream,
-            "server": server,
-            "folder": str(Path(folder, "streamed" if stream else "whole")),
-        }
-        Path(plan["folder"]).mkdir()
-        _warm(plan, crew)
-        deaths = _deaths(plan, crew, at)
-        [(_, [_, facts])] = crew.join(crew.start("goes on", _go_on, plan, list(deaths)))
-        runs = [{"died": died, **one} for died, one in zip(deaths.values(), facts, strict=True)]
-        [(_, [_, replayed])] = crew.join(crew.start("replays", _replay, plan, list(deaths)))
-        told.append({"runs": runs, **replayed})
-    return told
+    plan: Plan = {
+        "framework": framework,
+        "colour": colour,
+        "stream": stream,
+        "server": server,
+        "folder": folder,
+    }
+    _warm(plan, crew)
+    deaths = _deaths(plan, crew, at)
+    [(_, [_, facts])] = crew.join(crew.start("goes on", _go_on, plan, list(deaths)))
+    runs = [{"died": died, **one} for died, one in zip(deaths.values(), facts, strict=True)]
+    [(_, [_, replayed])] = crew.join(crew.start("replays", _replay, plan, list(deaths)))
+    return {"runs": runs, **replayed}
 
 
 def _deaths(plan: Plan, crew: Crew, at: str) -> dict[Any, str]:
@@ -106,16 +102,14 @@ def _warm(plan: Plan, crew: Crew) -> None:
     [(_, [_, modules])] = crew.join(crew.start("records", _record, plan))
     for name in modules:
         with suppress(Exception):
-            importlib.import_module(name)
+            import_module(name)
 
 
 def _name(moment: Any) -> str:
     return f"order-{moment}"
 
 
-def _agent(
-    plan: Plan, ledger: Ledger, name: str, point: Callable[[str], None], **more: Any
-) -> str:
+def _agent(plan: Plan, ledger: Ledger, name: str, point: Callable[[str], None], **more: Any) -> str:
     wording = more.pop("wording", Wording())
     shop = Shop(plan["server"], _effects(plan, name), point, wording)
     run = FRAMEWORKS[plan["framework"]].load()

@@ -156,5 +156,6 @@ def effects_in(file: Path) -> list[str]:
 
 def call_of(call_id: str) -> Call:
     """The model's call that a step is: its id ends with that of the call."""
-    return next(one for reply in REPLIES for one in reply.calls if one.call_id in call_id.split(":"))
-
+    return next(
+        one for reply in REPLIES for one in reply.calls if one.call_id in call_id.split(":")
+    )

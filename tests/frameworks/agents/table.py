@@ -22,14 +22,19 @@ class Framework:
     Attributes:
         agent: The function `(shop, colour, stream, block) -> answer`, as "module:name".
         wire: The server's format.
-        missing: Colour and stream that the framework does not have.
+        modules: What is imported before it.
+        missing: The ways that the framework does not have.
     """
 
     agent: str
     wire: Callable[[], Wire]
-    missing: tuple[tuple[str, bool], ...] = ()
+    modules: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def load(self) -> Callable[[Shop, str, bool, Any], str]:
+        """The agent, with all that it imports."""
+        for each in self.modules:
+            import_module(each)
         module, _, name = self.agent.partition(":")
         found: Callable[[Shop, str, bool, Any], str] = getattr(
             import_module(f"tests.frameworks.agents.{module}"), name
@@ -38,28 +43,36 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "openai": Framework("plain:with_openai", OpenAIChat),
-    "anthropic": Framework("plain:with_anthropic", AnthropicMessages),
+    "openai": Framework("plain:with_openai", OpenAIChat, ("openai.resources.chat",)),
+    "anthropic": Framework(
+        "plain:with_anthropic", AnthropicMessages, ("anthropic.resources.messages",)
+    ),
     "pydantic-ai": Framework("pydantic_ai:run", OpenAIChat),
-    "openai-agents": Framework("openai_agents:run", OpenAIResponses, missing=(("sync", True),)),
+    "openai-agents": Framework("openai_agents:run", OpenAIResponses, missing=("sync-stream",)),
 }
 PLAIN = ("openai", "anthropic")
+# By name, colour and stream; in this order each plain loop of `make test` has both of either.
+WAYS = {
+    "sync": ("sync", False),
+    "async": ("async", False),
+    "async-stream": ("async", True),
+    "sync-stream": ("sync", True),
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to run the shop."""
+    """One way to run the shop with one framework."""
 
     framework: str
-    colour: str
-    stream: bool
+    way: str
 
     def __str__(self) -> str:
-        return f"{self.framework}-{self.colour}{'-stream' * self.stream}"
+        return f"{self.framework}-{self.way}"
 
 
 CELLS = [
-    Cell(framework, colour, stream)
-    for framework, colour, stream in product(FRAMEWORKS, ("sync", "async"), (False, True))
-    if (colour, stream) not in FRAMEWORKS[framework].missing
+    Cell(framework, way)
+    for framework, way in product(FRAMEWORKS, WAYS)
+    if way not in FRAMEWORKS[framework].missing
 ]
