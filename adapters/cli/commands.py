@@ -50,7 +50,7 @@ SECTIONS = {
         ),
     },
     "Work": {
-        "run": ("operate.run:run", "Begin a run of your agent, and run it to its end."),
+        "run": ("operate.run:run", "Begin a run of your agent or workflow, and run it to its end."),
         "chat": ("operate.chat:chat", "Talk with your agent in the terminal."),
         "recover": (
             "operate.recover:recover",

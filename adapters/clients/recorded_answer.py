@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from turnledger.adapters.clients.stream_redaction import redacted_stream
 from turnledger.ledger import blob_name
 from turnledger.runtime.steps import StepOutcome
 
@@ -62,7 +63,7 @@ class Answer:
             head["left"] = True
         text = self.text
         if text is not None:
-            text = redact(text)
+            text = redacted_stream(text, redact) if self.is_stream else redact(text)
             if len(text) <= _LONGEST_TEXT or not names_blobs:
                 return {**head, "text": text}, []
         content = self.body if text is None else text.encode()

@@ -130,14 +130,19 @@ def _whole(stream: Any, end: dict[str, Any]) -> dict[str, Any] | None:
 
 def events_in(body: str) -> Iterator[Any]:
     """The JSON of each server-sent event; what is not JSON ("[DONE]") is left out."""
-    data: list[str] = []
-    for line in (*re.split(r"\r\n|\r|\n", body), ""):
-        if line.startswith("data:"):
-            data.append(line[5:].removeprefix(" "))
-        elif not line and data:
-            with suppress(msgspec.DecodeError, RecursionError):
-                yield msgspec.json.decode("\n".join(data))
-            data = []
+    for event in re.split(r"\r?\n\r?\n", body):
+        data = event_data(event)
+        if data is not None:
+            yield data
+
+
+def event_data(event: str) -> Any:
+    """The JSON of one server-sent event; None if it has none."""
+    lines = re.split(r"\r?\n", event)
+    data = [line[5:].removeprefix(" ") for line in lines if line.startswith("data:")]
+    with suppress(msgspec.DecodeError, RecursionError):
+        return msgspec.json.decode("\n".join(data))
+    return None
 
 
 def _usage(answer: dict[str, Any]) -> TokenUsage:

@@ -27,6 +27,7 @@ from turnledger.ledger import TurnledgerError
 from turnledger.runtime.steps import OpenStep, StepOutcome, current_scope
 from turnledger.runtime.steps.scope import off_loop
 
+CANCELLED = asyncio.CancelledError.__name__
 # Headers of the body as it was sent; it is handed on decoded.
 _OF_THE_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 # The last event of a stream: nothing comes after it, and a reader may act on it.
@@ -151,9 +152,11 @@ class AsyncRecording(_Recording):
             call = await off_loop(partial(WireCall, self.wrapping, scope, request))
             begun = await scope.abegin(*call.step())
             await off_loop(partial(call.begun, begun))
-            if isinstance(begun, StepOutcome):
-                return await off_loop(partial(call.recorded, begun))
-            return await self._performed(request, call, begun)
+            if isinstance(begun, OpenStep):
+                return await self._performed(request, call, begun)
+            if begun.error_type == CANCELLED:
+                await self._until_cancelled(request)
+            return await off_loop(partial(call.recorded, begun))
         except TurnledgerError as error:
             self.wrapping.through_sdk(error)
             raise
@@ -161,9 +164,25 @@ class AsyncRecording(_Recording):
     async def _performed(self, request: Any, call: WireCall, step: OpenStep) -> Any:
         try:
             return await self._sent(request, call, step)
+        except asyncio.CancelledError:
+            CancelledCall(call, step)
+            raise
         except BaseException:
             step.leave()
             raise
+
+    async def _until_cancelled(self, request: Any) -> None:
+        """Give no answer, as there was none: the caller cancels the call again.
+
+        Code that does not, for it was changed, gets the time-out of the request.
+        """
+        limit = request.extensions.get("timeout", {}).get("read")
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            http = self.wrapping.http
+            raise http.ReadTimeout("Its caller cancelled this call.", request=request) from None
 
     async def _sent(self, request: Any, call: WireCall | None, step: OpenStep | None) -> Any:
         taken = 0
@@ -219,6 +238,34 @@ async def _aread(response: Any) -> None:
 
 
 # --- streams ---------------------------------------------------------------------------------
+
+
+class CancelledCall:
+    """A call whose caller cancelled it, with a time limit of its own say, before it was answered.
+
+    Once the run goes on that is its outcome; if the run ends with it, nothing came of it.
+
+    Args:
+        call: The request.
+        step: Its step.
+    """
+
+    is_left = True
+
+    def __init__(self, call: WireCall, step: OpenStep) -> None:
+        self._step, self._recorder = step, call.scope.recorder
+        if not step.is_over:  # it may be answered, and cancelled while that was recorded
+            self._recorder.streams[step.call_id] = self
+
+    def settle(self) -> None:
+        """Record that it was cancelled."""
+        if self._recorder.streams.pop(self._step.call_id, None) is self:
+            self._step.fail_with(error_type=CANCELLED, error_message="its caller cancelled it")
+
+    def abandon(self) -> None:
+        """Leave it without an outcome."""
+        if self._recorder.streams.pop(self._step.call_id, None) is self:
+            self._step.leave()
 
 
 class Tee:

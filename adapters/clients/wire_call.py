@@ -30,8 +30,10 @@ from turnledger.adapters.clients.replies import (
 )
 from turnledger.adapters.clients.wire_request import WireRequest, read_request
 from turnledger.ledger import Event, TurnledgerError
+from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
+from turnledger.runtime.steps.block import BLOCK, WORKFLOW
 from turnledger.runtime.steps.conversation import Asked, Conversation
 from turnledger.runtime.steps.request_delta import RequestDeltas
 from turnledger.runtime.steps.spec import step_id
@@ -40,6 +42,8 @@ _MEMORY = "turnledger.clients"
 RETRY_COUNT = "x-stainless-retry-count"
 # Digits of a digest in a step's key: enough to tell the requests of a run from each other.
 _KEY_DIGITS = 16
+# Larger requests are recorded by their digest alone: an event has a limit.
+_MOST_REQUEST = 2 * 1024 * 1024
 # Requests that change nothing: repeated whatever the policy.
 _SAFE = ("GET", "HEAD")
 
@@ -86,7 +90,7 @@ class _Memory:
     def of(cls, scope: StepScope) -> _Memory:
         known = scope.memory.get(_MEMORY)
         if known is None:
-            said = Conversation(scope.ledger.read(scope.run_id))
+            said = Conversation(() if scope.is_replay else scope.ledger.read(scope.run_id))
             known = scope.memory.setdefault(_MEMORY, cls(said))
         assert isinstance(known, cls)
         return known
@@ -126,6 +130,7 @@ class WireCall:
         self._memory = _Memory.of(scope)
         self._said: Asked | None = None
         self._blobs: Iterable[bytes] = ()
+        self._is_kept = False
 
     # --- before ---
 
@@ -149,16 +154,26 @@ class WireCall:
             on_interrupt=policy,
             model=asked.model,
             client=f"{wrapping.sdk} {wrapping.version}",
-            request=self._memory.deltas.recorded(asked.path, asked.short_body),
+            request=self._recorded_request(),
             again=again,
         )
         return spec, self._new_messages(spec)
 
+    def _recorded_request(self) -> dict[str, Any]:
+        """The request as what differs from an earlier one; only its size if that is too large."""
+        recorded = self._memory.deltas.recorded(self.asked.path, self.asked.short_body)
+        size = len(canonical(recorded))
+        self._is_kept = size <= _MOST_REQUEST
+        return recorded if self._is_kept else {"path": self.asked.path, "bytes": size}
+
     def _new_messages(self, spec: StepSpec) -> tuple[Event, ...]:
         call_id = step_id(self.scope.place.parent, spec.name, spec.key, 0)
-        entry = self.scope.recorder.index.entries.get(call_id)
+        index = self.scope.recorder.index
+        entry = index.entries.get(call_id)
         is_answered = entry is not None and entry.outcome is not None and not spec.again
-        if self.scope.is_replay or is_answered:
+        # The conversation of an Agent's run, or of a framework's, is recorded by itself.
+        is_ours = index.started is not None and index.started.request_type in (BLOCK, WORKFLOW)
+        if self.scope.is_replay or is_answered or not is_ours or self._is_in_model_step:
             return ()
         wire = self.asked.endpoint.format if self.asked.endpoint else ""
         read = read_conversation(wire, self.asked.body)
@@ -171,10 +186,16 @@ class WireCall:
 
     def begun(self, begun: StepOutcome | OpenStep) -> None:
         """Remember a call that is on record."""
-        if self.is_model:
+        if self._is_kept:
             self._memory.deltas.add(begun.call_id, self.asked.short_body)
         if self._blobs and self._said is not None and isinstance(begun, OpenStep):
             self.scope.append(self._said.events, self._blobs)
+
+    @property
+    def _is_in_model_step(self) -> bool:
+        """Whether a framework's model call, which is a step too, makes this request."""
+        parent = self.scope.recorder.index.entries.get(self.scope.place.parent)
+        return parent is not None and parent.kind == "model"
 
     # --- from the record ---
 
@@ -233,7 +254,8 @@ class WireCall:
             data,
             events=events,
             blobs=blobs,
-            usage=reply.usage,
+            # It counts once: a framework's call has it too.
+            usage=None if self._is_in_model_step else reply.usage,
             finish_reason=reply.finish_reason,
             model=reply.model,
             message_id=message_id,

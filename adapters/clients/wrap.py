@@ -95,6 +95,12 @@ def _stainless(client: Any, on_interrupt: OnInterrupt) -> Any:
 def _google(client: Any, on_interrupt: OnInterrupt) -> Any:
     """A copy of the client over a copy of its API client, which all of its parts share."""
     given = client._api_client
+    if given._use_google_auth_sync() or given._use_google_auth_async():
+        raise InvalidInputError(
+            "Can't wrap this client: with a client certificate (mTLS) its requests go through "
+            "google-auth, which has another HTTP client. Make the calls steps instead: "
+            "@turnledger.step."
+        )
     errors = sys.modules["google.genai.errors"]
     api = copy.copy(given)
     for name, retrying in (("_httpx_client", "_retry"), ("_async_httpx_client", "_async_retry")):

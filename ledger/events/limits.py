@@ -90,7 +90,8 @@ def check_json(value: Any, path: str, limits: Limits, depth: int = 0) -> None:
     if value is None or isinstance(value, str | bool):
         return
     if isinstance(value, int):
-        if value not in INT_RANGE:
+        # Not `in`: for a subclass of int, a range compares one number after the other.
+        if not INT_RANGE.start <= value < INT_RANGE.stop:
             raise InvalidEventError(f"{path}: {value} does not fit 64 bits; use text.")
         return
     if isinstance(value, float):

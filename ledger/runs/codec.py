@@ -34,6 +34,11 @@ from turnledger.ledger.redaction.redactor import Redactor
 _MOST_SHOWN = 10_000
 # Integers beyond 64 bits have 19 digits at least.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
+_EXACT: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 _MARKER = re.compile(r"\[redacted: [^]]*\]")
 _NO_INTEGER = frozenset({type(None), str, bool, float})
 
@@ -45,9 +50,21 @@ def _free_fields(kind: type[Event]) -> tuple[str, ...]:
     return tuple(name for name, hint in hints.items() if hint is Any)
 
 
+def _plain(value: Any) -> Any:
+    """Text, or a number, as such: called for values of classes that msgspec does not know.
+
+    LangChain's texts and numpy's floats, say, are subclasses. What their methods do is not asked.
+    """
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return _EXACT[kind](value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
 def _check_names(event: Event, exact: Collection[str]) -> None:
     known = getattr(event, "__struct_fields__", ())
-    if isinstance(exact, str) or not all(name in known for name in exact):
+    named = isinstance(exact, Collection) and not isinstance(exact, str)
+    if not named or not all(name in known for name in exact):
         raise InvalidInputError(
             f"Invalid exact={short_repr(exact)}: expected names of {type(event).__name__}'s "
             f"fields, ({', '.join(known)})."
@@ -100,7 +117,7 @@ class Codec:
         # With no more brackets than this, nothing can be nested too deep.
         self._shallow = self.limits.max_json_depth
         self._max_bytes = self.limits.max_event_bytes
-        self._encode = msgspec.json.Encoder().encode
+        self._encode = msgspec.json.Encoder(enc_hook=_plain).encode
         self._decoders: dict[str, msgspec.json.Decoder[Event]] = {
             tag: msgspec.json.Decoder(kind) for tag, kind in EVENT_TYPES.items()
         }
@@ -118,7 +135,7 @@ class Codec:
 
         RedactedStateError if the redactor would change a field that `exact` names.
         """
-        if exact:
+        if exact != ():
             _check_names(event, exact)
         if self.redactor is None:
             return self._encode_checked(event)
@@ -188,14 +205,21 @@ class Codec:
 
     def _refuse_changes(self, read: Any, given: Any, path: str) -> None:
         """Refuse a value that would be read differently than it was given; lists may be tuples."""
+        exact = _EXACT.get(type(read))
+        if exact is not None and isinstance(given, type(read)):
+            given = exact(given)  # a subclass may say that it is not equal
         if read == given:
             return
         if isinstance(given, msgspec.Struct) and type(read) is type(given):
             for name in given.__struct_fields__:
                 self._refuse_changes(getattr(read, name), getattr(given, name), f"{path}.{name}")
-        elif isinstance(given, dict) and isinstance(read, dict) and read.keys() == given.keys():
-            for key, value in given.items():
-                self._refuse_changes(read[key], value, f"{path}.{key}")
+        elif (
+            isinstance(given, dict)
+            and isinstance(read, dict)
+            and list(read) == [_plain(key) for key in given]
+        ):
+            for (key, found), value in zip(read.items(), given.values(), strict=True):
+                self._refuse_changes(found, value, f"{path}.{key}")
         elif (
             isinstance(given, list | tuple)
             and isinstance(read, list | tuple)

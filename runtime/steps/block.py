@@ -361,6 +361,7 @@ class RunBlock:
             self.divergence = differs.divergence
             raise
         finally:
+            recorder.close()
             for stream in list(recorder.streams.values()):
                 stream.abandon()
             self._release()
@@ -372,6 +373,7 @@ class RunBlock:
     def _complete(self, recorder: StepRecorder) -> None:
         recorder.check()  # code may have caught what the run was halted by
         recorder.settle_streams(all_of_them=True)
+        recorder.close()
         still_open = recorder.open_steps
         if still_open:
             raise StepsOpenError(str(self.run_id), still_open)

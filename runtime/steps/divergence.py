@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from turnledger.ledger import RunCompleted, RunFailed
+from turnledger.ledger.errors import error_text
 from turnledger.runtime.agent.prompts.difference import diff_of
 from turnledger.runtime.replaying.divergence import Cause, Divergence
 from turnledger.runtime.steps.index import StepEntry, StepIndex
@@ -82,7 +83,7 @@ def other_end(index: StepIndex, found: Any) -> Divergence | None:
         found: The output, as JSON; or the error that was raised.
     """
     is_error = isinstance(found, BaseException)
-    now = f"{type(found).__name__}: {found}" if is_error else found
+    now = error_text(found) if is_error else found
     if index.failure is not None:
         recorded = f"{index.failure.error_type}: {index.failure.error_message}"
         if is_error and index.failure.error_type == type(found).__name__:

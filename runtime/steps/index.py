@@ -28,6 +28,9 @@ from turnledger.ledger import (
 from turnledger.ledger.events.types import OnInterruptName
 from turnledger.runtime.steps.request_delta import whole_request
 
+# A recorded word: the error type of a model's call whose reply can't be recorded.
+UNRECORDABLE = "UnrecordableResultError"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepOutcome:
@@ -238,6 +241,7 @@ class StepIndex:
                 value=event.value,
                 error_type=event.error_type,
                 error_message=event.error_message,
+                unrecordable=event.error_message if event.error_type == UNRECORDABLE else "",
                 status=event.status,
             )
             self._end(outcome)

@@ -48,16 +48,10 @@ NO_OUTCOME = (
 
 def raise_outcome(outcome: StepOutcome, raises: Raises = ()) -> None:
     """Raise a recorded outcome that is not a value; `raises` as of the step."""
-    call_id = outcome.call_id
     if outcome.unrecordable:
-        raise UnrecordableResultError(call_id, outcome.unrecordable)
-    if not outcome.failed:
-        return
-    if outcome.error_type == UNKNOWN_OUTCOME:
-        raise OutcomeUnknownError(call_id)
-    if outcome.error_type == UnrecordableResultError.__name__:
-        raise UnrecordableResultError(call_id, outcome.error_message)
-    raise made_again(outcome, raises)
+        raise UnrecordableResultError(outcome.call_id, outcome.unrecordable)
+    if outcome.failed:
+        raise made_again(outcome, raises)
 
 
 def raised_live(step: OpenStep, error: Exception) -> NoReturn:
@@ -82,6 +76,8 @@ def made_again(outcome: StepOutcome, raises: Raises) -> Exception:
             if outcome.traceback:
                 made.add_note(f"Recorded traceback:\n{outcome.traceback}")
             return made
+    if outcome.error_type == UNKNOWN_OUTCOME:
+        return OutcomeUnknownError(outcome.call_id)
     return StepFailedError(
         outcome.call_id, outcome.error_type, outcome.error_message, outcome.traceback
     )

@@ -39,7 +39,7 @@ from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
 from turnledger.runtime.steps import divergence as diverging
 from turnledger.runtime.steps.errors import AmbiguousStepError, RecordEndedError
-from turnledger.runtime.steps.index import StepEntry, StepIndex, StepOutcome
+from turnledger.runtime.steps.index import UNRECORDABLE, StepEntry, StepIndex, StepOutcome
 from turnledger.runtime.steps.spec import (
     MOST_ARGUMENTS,
     StepSpec,
@@ -66,7 +66,7 @@ class Appending(Protocol):
 
 
 class OpenStream(Protocol):
-    """A step whose value is read piece by piece, by a reader that may leave before its end.
+    """A step that its caller may leave before its end: a stream, or a call that can be cancelled.
 
     That it was left is its outcome as soon as the run goes on: before the next step begins, or
     when the run completes. If the run ends otherwise, nothing came of it.
@@ -112,8 +112,13 @@ class OpenStep:
     def __init__(self, recorder: StepRecorder, reserved: Reserved, attempt: int) -> None:
         self._recorder = recorder
         self.spec, self.call_id, self.attempt = reserved.spec, reserved.call_id, attempt
-        self._name = reserved.spec.name
+        self._name, self._parent = reserved.spec.name, reserved.parent
         self._over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, or was left."""
+        return self._over
 
     @property
     def is_resume(self) -> bool:
@@ -175,7 +180,7 @@ class OpenStep:
     def unrecordable(self, why: str) -> StepOutcome:
         """Record that it happened, and that its value can't be recorded."""
         if self.spec.kind == "model":
-            return self.fail_with(error_type="UnrecordableResultError", error_message=why)
+            return self.fail_with(error_type=UNRECORDABLE, error_message=why)
         event = ToolCallCompleted(
             evaluation_id="",
             call_id=self.call_id,
@@ -267,7 +272,12 @@ class OpenStep:
 
     def _end(self, events: Sequence[Event | Entry], blobs: Sequence[bytes] = ()) -> StepOutcome:
         try:
+            self._recorder.check_inside(self.call_id)
             self._recorder.append(events, blobs)
+        except Exception as error:
+            # It has happened, and that is not on record.
+            self._recorder.stop(error, self._parent)
+            raise
         finally:
             self.leave()
         outcome = self._recorder.index.entries[self.call_id].outcome
@@ -301,13 +311,15 @@ class StepRecorder:
         self.ledger, self.run_id, self.index, self.mode = ledger, run_id, index, mode
         self._append, self._check_claim = append, check_claim
         self._lock = Lock()
-        self._ordinals: dict[tuple[str, str], int] = {}
+        # By parent and name.
+        self._ordinals: dict[str, dict[str, int]] = {}
         # Steps that are asked for now, by id; and how many without a key by parent and name.
         self._open: set[str] = set()
         self._keyless: set[tuple[str, str]] = set()
         self._keyless_ids: dict[str, tuple[str, str]] = {}
-        # Why the run goes no further in this process.
+        # Why the run goes no further in this process, and the steps whose code was told so.
         self.halted: Exception | None = None
+        self._told: set[str] = set()
         # Streams that are not at their end, by the ids of their steps.
         self.streams: dict[str, OpenStream] = {}
         # For integrations: what they remember of the run in this process.
@@ -328,13 +340,18 @@ class StepRecorder:
             AmbiguousStepError: Another step has that id, or could have.
             InvalidInputError: Its name, key or arguments can't be recorded.
         """
-        self.check()
+        parent = place.parent
+        try:
+            self.check()
+        except Exception as error:
+            self.stop(error, parent)
+            raise
         name = checked_name(spec, self.ledger)
         arguments = arguments_text(spec, self.ledger)
-        parent = place.parent
         same = (parent, name)
         with self._lock:
-            ordinal = self._ordinals.get(same, 0) + 1
+            ordinals = self._ordinals.setdefault(parent, {})
+            ordinal = ordinals.get(name, 0) + 1
             call_id = step_id(parent, name, spec.key, ordinal)
             if spec.key is None and same in self._keyless:
                 raise AmbiguousStepError(
@@ -347,7 +364,7 @@ class StepRecorder:
                     call_id, "it is open already, and a key names one step. Use another key."
                 )
             if spec.key is None:
-                self._ordinals[same] = ordinal
+                ordinals[name] = ordinal
                 self._keyless.add(same)
                 self._keyless_ids[call_id] = same
             self._open.add(call_id)
@@ -366,6 +383,8 @@ class StepRecorder:
             begun = self._begin(reserved, list(events))
         except BaseException:
             self.closed(reserved.call_id)
+            if self.halted is not None:
+                self.stop(self.halted, reserved.parent)
             raise
         if isinstance(begun, StepOutcome):
             self.closed(reserved.call_id)
@@ -429,6 +448,9 @@ class StepRecorder:
         self.append([*events, _started(reserved, attempt)])
         entry = self.index.entries[reserved.call_id]
         entry.asked = entry.performed = True
+        with self._lock:
+            # Another attempt in this process takes what its inner steps of the first one did.
+            self._ordinals.pop(reserved.call_id, None)
         return OpenStep(self, reserved, attempt)
 
     def _again(
@@ -550,6 +572,31 @@ class StepRecorder:
         except Exception as error:
             raise self._halt_with(error) from None
 
+    def check_inside(self, call_id: str) -> None:
+        """Raise what the run was halted by, if the code of this step was told of it.
+
+        What such code returns or raises is no outcome of the step, whatever it made of the error.
+        """
+        halted = self.halted
+        if halted is not None and any(
+            one == call_id or one.startswith(f"{call_id}/") for one in self._told
+        ):
+            raise halted
+
+    def stop(self, error: Exception, call_id: str) -> None:
+        """The run goes no further in this process, and the code of this step is told so."""
+        self._halt_with(error)
+        self._told.add(call_id)
+
+    def close(self) -> None:
+        """No step begins any more: the block has ended. Open ones may still record their end."""
+        self._halt_with(
+            InvalidInputError(
+                f"The block of run {self.run_id} has ended, and a step was begun after that. Wait "
+                "for threads and tasks inside the block."
+            )
+        )
+
     def halt(self, found: Divergence) -> Exception:
         """The error of a divergence; every further step raises it too."""
         return self._halt_with(ReplayDivergedError(str(self.run_id), found))
@@ -607,4 +654,6 @@ def _started(reserved: Reserved, attempt: int) -> Event:
 def text_of(error: BaseException) -> str:
     """The text of an error, with which its class makes it again."""
     args = error.args
-    return args[0] if len(args) == 1 and isinstance(args[0], str) else error_message(error)
+    told = len(args) == 1 and isinstance(args[0], str)
+    # Of a KeyError the text is not that of `str`. Either way it can be stored.
+    return error_message(Exception(args[0]) if told else error)

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from turnledger.ledger import ANY, Claim, Draft, Event, Ledger, Record, StoreUnavailableError
+from turnledger.ledger.errors import error_text
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.journal import ATTEMPTS, Journal
@@ -247,7 +248,7 @@ def _live(scope: StepScope, step: OpenStep, value: T, codec: StepCodec[T]) -> T:
         data = codec.encode(value)
         made = codec.decode(data)
     except Exception as error:
-        outcome = step.unrecordable(f"{type(error).__name__}: {error}")
+        outcome = step.unrecordable(error_text(error))
     else:
         outcome = step.complete(data)
     raise_outcome(outcome, step.spec.raises)

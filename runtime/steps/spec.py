@@ -79,7 +79,8 @@ def step_id(parent: str, name: str, key: str | None, ordinal: int) -> str:
     if key is None:
         own = f"{called}#{ordinal}"
     elif len(key) > _MOST_KEY:
-        own = f"{called}:sha256-{sha256(key.encode()).hexdigest()}"
+        # "%" in a key is "%25": no key is written like this.
+        own = f"{called}:%sha256-{sha256(key.encode()).hexdigest()}"
     else:
         own = f"{called}:{key.replace('%', '%25').replace('/', '%2F')}"
     return f"{parent}/{own}" if parent else own

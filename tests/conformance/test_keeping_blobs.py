@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,13 +17,28 @@ from turnledger.ledger import (
     NEW,
     BlobNotFoundError,
     ConcurrentAppendError,
+    CustomEvent,
+    Event,
+    IntegrityFailureError,
     InvalidInputError,
     Ledger,
     MediaContent,
+    ModelReplied,
     ResourceSnapshotted,
+    back_up,
     blob_name,
+    export_runs,
+    import_runs,
     new_run_id,
 )
+
+
+def custom(content: bytes) -> CustomEvent:
+    return CustomEvent(kind="acme.scan", data={"n": 1}, blobs=(blob_name(content),))
+
+
+def replied(content: bytes) -> ModelReplied:
+    return ModelReplied(evaluation_id="", turn=0, call_id="ask#1", blobs=(blob_name(content),))
 
 
 def showing(content: bytes) -> object:
@@ -47,6 +66,9 @@ def test_a_blob_that_is_not_there_is_refused(ledger: Ledger) -> None:
     for event in (
         showing(PICTURE),
         ResourceSnapshotted(resource="fs", files={"a": blob_name(PICTURE)}),
+        custom(PICTURE),
+        replied(PICTURE),
+        CustomEvent(kind="acme.scan", blobs=(blob_name(b"another"), blob_name(PICTURE))),
     ):
         with pytest.raises(BlobNotFoundError, match="blobs=") as caught:
             ledger.append(run, [note(), event], NEW, blobs=[b"another"])  # type: ignore[list-item]
@@ -90,20 +112,49 @@ def test_a_blob_is_bytes(ledger: Ledger, bad: object) -> None:
     assert ledger.head(run) == 0
 
 
-def damaged(store: StoreUnderTest) -> tuple[Ledger, UUID]:
+@pytest.mark.parametrize("naming", [custom, replied])
+def test_blobs_that_only_a_custom_event_or_a_reply_names_are_kept(
+    store: StoreUnderTest, naming: Callable[[bytes], Event], tmp_path: Path
+) -> None:
+    """An export, an import and a backup have them; an import that lacks one is refused."""
+    ledger, run = store.open(), new_run_id()
+    ledger.append(run, [naming(PICTURE), naming(b"")], NEW, blobs=[PICTURE, b""])
+    file = BytesIO()
+    assert export_runs(ledger, file, [run]).blobs == 2
+    assert back_up(ledger, tmp_path / "copy.db").records == 2
+    with Ledger.open("memory://") as imported, Ledger.open(tmp_path / "copy.db") as copy:
+        import_runs(imported, BytesIO(file.getvalue()))
+        for other in (imported, copy):
+            assert other.blob(blob_name(PICTURE)) == PICTURE
+            assert other.blob(blob_name(b"")) == b""
+            assert [r.event for r in other.read(run)] == [naming(PICTURE), naming(b"")]
+            assert (other.verify_all().ok, other.verify_all().blobs) == (True, 2)
+    lines = file.getvalue().splitlines(keepends=True)
+    without = [line for line in lines if not line.startswith(b'{"blob"')]
+    assert len(without) == len(lines) - 2
+    with Ledger.open("memory://") as imported:
+        with pytest.raises(IntegrityFailureError, match="blob"):
+            import_runs(imported, BytesIO(b"".join(without)))
+        assert list(imported.runs()) == []
+
+
+def damaged(store: StoreUnderTest, naming: Callable[[bytes], Any] = showing) -> tuple[Ledger, UUID]:
     ledger = store.open()
     run = new_run_id()
     ledger.append(run, note(), NEW)
-    ledger.append(run, showing(PICTURE), ANY, blobs=[PICTURE])  # type: ignore[arg-type]
+    ledger.append(run, naming(PICTURE), ANY, blobs=[PICTURE])
     ledger.append(run, note(), ANY)
     assert ledger.verify_all().ok
     return ledger, run
 
 
+@pytest.mark.parametrize("naming", [showing, custom])
 @pytest.mark.parametrize("how", ["changed", "removed", "emptied", "text"])
-def test_verify_finds_a_blob_that_was_changed_or_removed(store: StoreUnderTest, how: str) -> None:
+def test_verify_finds_a_blob_that_was_changed_or_removed(
+    store: StoreUnderTest, how: str, naming: Callable[[bytes], Any]
+) -> None:
     """It names the record that refers to the blob, and the blob."""
-    ledger, run = damaged(store)
+    ledger, run = damaged(store, naming)
     name = blob_name(PICTURE)
     if how == "removed":
         store.vandal.delete_blob(name)

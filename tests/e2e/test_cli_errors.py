@@ -59,7 +59,7 @@ def test_the_fields_of_an_error_are_kept(cli: InProcess, run: UUID) -> None:
         ("-o", "json", "fly"),
         ("-o", "json", "--fly"),
         ("log", NOBODY, "--fly", "-o", "json"),
-        ("log", "xyz", "-o", "json"),
+        ("log", "@xyz", "-o", "json"),
         ("runs", "--status", "happy", "-o", "json"),
         ("resolve", NOBODY, "c1", "-o", "json"),
     ],
@@ -94,7 +94,7 @@ def test_the_last_form_counts(cli: InProcess, run: UUID) -> None:
 def test_errors_in_json_are_masked_and_safe(cli: InProcess, run: UUID) -> None:
     """No secret and no escape code in them either."""
     key = "sk-proj-" + "a1B2" * 12
-    done = cli("log", f"x\x1b[31m{key}", "-o", "json")
+    done = cli("log", f"@x\x1b[31m{key}", "-o", "json")
     assert done.code == 2
     assert key not in done.err
     assert "\x1b" not in done.err

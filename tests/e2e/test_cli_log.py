@@ -262,7 +262,7 @@ def test_an_unknown_version_exits_3(cli: InProcess, run: UUID) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("log", "no-run"),
+        ("log", "@no-run"),
         ("log", NOBODY, "--type", "tool_call.starte"),
         ("log", NOBODY, "--after", "-1"),
         ("log", NOBODY, "-f", "--reverse"),

@@ -103,6 +103,9 @@ def test_pending_shows_the_calls_that_have_not_ended(
         "version": head,
         "call_id": "p2",
         "name": "pay",
+        "kind": "tool",
+        "is_step": False,
+        "parent": "",
         "arguments": '{"amount": 3}',
         "status": "started",
         "attempts": 1,
@@ -114,7 +117,7 @@ def test_pending_shows_the_calls_that_have_not_ended(
     table = cli("pending").out
     assert all(word in table for word in (str(run), "p2", "pay", "started"))
     assert cli("pending", NOBODY).code == 3
-    assert cli("pending", "nonsense").code == 2
+    assert cli("pending", "nonsense").code == 3
 
 
 def test_pending_is_empty_where_nothing_is(cli: InProcess) -> None:
@@ -194,7 +197,7 @@ def test_recover_refuses(cli: InProcess, db: Path, killed: Callable[..., UUID]) 
         ("recover", "--app", APP),
         ("recover", run),
         ("recover", run, "--all", "--app", APP),
-        ("recover", "nonsense", "--app", APP),
+        ("recover", "@nonsense", "--app", APP),
         *(
             ("recover", run, "--app", app)
             for app in ("nowhere:loop", MODULE, f"{MODULE}:nothing", f"{MODULE}:no_loop", ":x")

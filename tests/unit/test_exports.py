@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from turnledger.ledger.events import types as events
 from turnledger.runtime.agent.tools import function_tool
 from turnledger.runtime.agents import agent, result
 from turnledger.runtime.loop import events as run_events
+from turnledger.runtime.steps import block, decorator, workflows
 
 # Names that only the front door exports, and where they stand.
 HOMES = {
@@ -28,6 +30,9 @@ HOMES = {
     "Agent": agent,
     "RunResult": result,
     **dict.fromkeys(("RunEnded", "TextDelta", "ToolEnded", "ToolStarted"), run_events),
+    **dict.fromkeys(("run", "current_run"), block),
+    "step": decorator,
+    "workflow": workflows,
 }
 PACKAGES = ["ledger", "projections", "runtime", "adapters"]
 NAMED = {
@@ -42,13 +47,20 @@ NAMED = {
 }
 
 
+# Their frameworks are installed elsewhere: see tests/frameworks.
+FRAMEWORKS = "turnledger.adapters.frameworks."
+
+
+def _packages(above: ModuleType) -> Iterator[str]:
+    for found in pkgutil.iter_modules(above.__path__, f"{above.__name__}."):
+        if found.ispkg and not found.name.startswith(FRAMEWORKS):
+            yield found.name
+            yield from _packages(import_module(found.name))
+
+
 FACES = sorted(
     ["turnledger"]
-    + [
-        found.name
-        for found in pkgutil.walk_packages(turnledger.__path__, "turnledger.")
-        if found.ispkg and hasattr(import_module(found.name), "__all__")
-    ]
+    + [name for name in _packages(turnledger) if hasattr(import_module(name), "__all__")]
 )
 
 

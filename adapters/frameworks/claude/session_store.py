@@ -7,7 +7,6 @@ JSON as it is, and the messages in it stand beside it. Deleting marks a run; its
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -22,11 +21,12 @@ from turnledger.adapters.frameworks.sessions import (
     begin_session,
     call_events,
     end_session,
-    entry_event,
+    entry_of,
     now,
     numbered_ids,
     recorded_ids,
     session_run,
+    stored_folds,
     transcript_of,
     usage_in,
 )
@@ -41,6 +41,7 @@ from turnledger.ledger import (
     ModelReplied,
     TokenUsage,
 )
+from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.index import RunInfo
 
 with framework("claude_agent_sdk", extra="claude", integration="turnledger.claude"):
@@ -75,7 +76,7 @@ class TurnledgerSessionStore(SessionStore):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An entry that the ledger's redactor
-            would change is refused (RedactedSessionError): the CLI resumes from what it wrote.
+            would change is refused (RedactedStateError): the CLI resumes from what it wrote.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -167,13 +168,10 @@ def _delete(ledger: Ledger, key: SessionKey) -> None:
 
 def _load(ledger: Ledger, key: SessionKey) -> list[SessionStoreEntry] | None:
     run_id, version = session_run(ledger, session_name(key), KIND)
-    return list(_entries(ledger, run_id)) if version else None
-
-
-def _entries(ledger: Ledger, run_id: UUID, after: int = 0) -> Iterator[SessionStoreEntry]:
-    for record in ledger.read(run_id, after):
-        if (entry := _entry_in(record.event)) is not None:
-            yield entry
+    if not version:
+        return None
+    found = (_entry_in(record.event) for record in ledger.read(run_id))
+    return [entry for entry in found if entry is not None]
 
 
 def _entry_in(event: Any) -> Any:
@@ -181,26 +179,21 @@ def _entry_in(event: Any) -> Any:
 
 
 def _summaries(ledger: Ledger, project: str) -> list[SessionSummaryEntry]:
-    """The stored summaries, each brought up to its run's last entry first."""
-    runs = _main_runs(ledger, project)
-    derived = ledger.derived_data(SUMMARIES)
-    stored = {
-        key: json.loads(row) for key, row in derived.get([str(r.run_id) for r in runs]).items()
-    }
-    changed: dict[str, str | None] = {}
-    found: list[SessionSummaryEntry] = []
-    for run in runs:
-        key: SessionKey = {"project_key": project, "session_id": run.tags[SESSION_TAG]}
-        version, summary = stored.get(str(run.run_id), (0, None))
-        if version != run.version:
-            summary = fold_session_summary(
-                summary, key, list(_entries(ledger, run.run_id, after=version))
-            )
-            changed[str(run.run_id)] = json.dumps([run.version, summary])
-        found.append({**summary, "mtime": _mtime(run)})
-    if changed:
-        derived.put(changed)
-    return found
+    runs = {run.run_id: run for run in _main_runs(ledger, project)}
+
+    def fold(before: Any, events: Iterator[Event]) -> Any:
+        # The fold asks for the key of a new session only.
+        entries = [entry for event in events if (entry := _entry_in(event)) is not None]
+        key: SessionKey = {"project_key": project, "session_id": ""}
+        return fold_session_summary(before, key, entries)
+
+    found = stored_folds(
+        ledger, SUMMARIES, {run_id: run.version for run_id, run in runs.items()}, fold
+    )
+    return [
+        {**found[run_id], "session_id": run.tags[SESSION_TAG], "mtime": _mtime(run)}
+        for run_id, run in runs.items()
+    ]
 
 
 # --- entries ----------------------------------------------------------------------------
@@ -239,7 +232,7 @@ class _Batch:
                 self._last = entry
                 return
 
-    def groups(self, entries: Sequence[Any]) -> list[list[Draft]]:
+    def groups(self, entries: Sequence[Any]) -> list[list[Draft | Entry]]:
         """The events of each entry that is not recorded."""
         named = [(self._id(entry), entry) for entry in entries]
         known = recorded_ids(self._ledger, [entry_id for entry_id, _ in named])
@@ -247,7 +240,7 @@ class _Batch:
         following = [*list(new.values())[1:], {}]
         return [
             [
-                Draft(entry_event(self._ledger, ENTRY, entry, _named(entry)), entry_id),
+                entry_of(self._ledger, ENTRY, entry, entry_id),
                 *(
                     Draft(event, uuid5(entry_id, f"event {number}"))
                     for number, event in enumerate(self._said(entry, entry_id, after))
@@ -311,10 +304,6 @@ class _Batch:
             model=model if isinstance(model, str) else "",
             finish_reason=finish if isinstance(finish, str) else "",
         )
-
-
-def _named(entry: Any) -> str:
-    return f"The entry {entry.get('uuid') or 'without a uuid'} of the session"
 
 
 def _is_same_reply(entry: Any, other: Any) -> bool:

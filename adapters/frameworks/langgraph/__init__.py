@@ -1,23 +1,11 @@
 """LangGraph and LangChain over a ledger: a checkpointer, and a middleware of durable steps."""
 
-from __future__ import annotations
+from turnledger.adapters.frameworks.packages import framework
 
-from turnledger.ledger.errors import MissingDependencyError
+with framework("langgraph", extra="langgraph", integration="turnledger.langgraph"):
+    import langgraph.checkpoint.base  # noqa: F401
 
-try:
-    from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
-    from turnledger.adapters.frameworks.langgraph.saver import TurnledgerSaver
-except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in (
-        "langchain",
-        "langchain_core",
-        "langgraph",
-        "ormsgpack",
-    ):
-        raise
-    raise MissingDependencyError(
-        f"turnledger.langgraph needs the package {error.name!r}, which is not installed. Run "
-        "`pip install 'turnledger[langgraph]'`."
-    ) from error
+from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
+from turnledger.adapters.frameworks.langgraph.saver import TurnledgerSaver
 
 __all__ = ["CheckpointNotRecordableError", "TurnledgerSaver"]

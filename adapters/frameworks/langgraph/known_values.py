@@ -8,7 +8,7 @@ with its ancestors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -24,8 +24,9 @@ from turnledger.adapters.frameworks.langgraph.packed_values import (
     unpack,
 )
 
-# Shorter lists and objects stand in full: a reference would be as long.
-SHORTEST_LIST = 4
+# Shorter lists and objects stand in full: a reference would be as long. (Packed, an object is a
+# list of four.)
+SHORTEST_LIST = 5
 SHORTEST_PACKED = 64
 
 
@@ -37,7 +38,7 @@ def key_of(item: Any) -> Any:
 class StoredItems:
     """The first items of a list from derived data, packed, and the rows that they are in."""
 
-    def __init__(self, parts: list[bytes], rows: tuple[str, ...]) -> None:
+    def __init__(self, parts: list[memoryview], rows: tuple[str, ...]) -> None:
         self.parts = parts
         self.rows = rows
         self.count = sum(map(array_length, parts))
@@ -68,6 +69,8 @@ class KnownList:
     items: list[Any]
     rows: tuple[str, ...] = ()
     stored: int = 0
+    # The channel whose value it is in, if it is in one.
+    channel: str = ""
 
 
 @dataclass
@@ -89,6 +92,11 @@ class KnownValues:
 
     def add_list(self, known: KnownList) -> None:
         self._lists.setdefault(known.keys[0], []).append(known)
+
+    def lists_in(self, channels: Collection[str]) -> Iterator[KnownList]:
+        """The lists in the values of these channels."""
+        for some in self._lists.values():
+            yield from (known for known in some if known.channel in channels)
 
     def longest(self, keys: list[Any]) -> tuple[KnownList | None, int]:
         """The known list with the most first items in common, and how many these are."""
@@ -136,7 +144,8 @@ class DeltaWriter(JsonWriter):
             return super()._list(value, path)
         keys = [key_of(item) for item in value]
         base, keep = self._known.longest(keys)
-        known = KnownList(path, keys, list(value))
+        channel = str(path[1]) if path[0] == "values" else ""
+        known = KnownList(path, keys, list(value), channel=channel)
         self.lists.append(known)
         if base is None or keep < SHORTEST_LIST:
             return super()._list(value, path)
@@ -158,15 +167,16 @@ class DeltaWriter(JsonWriter):
     def known_after_checkpoint(self, version: int, channels: Mapping[str, Channel]) -> KnownValues:
         """What is known once the checkpoint is recorded: its values, and no longer its parent's."""
         known = KnownValues({}, dict(self._used))
+        kept = {name for name, channel in channels.items() if channel.reference is not None}
         for name, channel in channels.items():
-            if channel.reference is None:
-                there = {"$at": [version, "values", name]}
-                channel = replace(channel, reference=there)
+            if name not in kept:
+                channel = replace(channel, reference={"$at": [version, "values", name]})
             known.channels[name] = channel
         for one, path in self.written.items():
             known.references[one] = {"$at": [version, *path]}
         for found in self.lists:
             found.address = (version, *found.address)
+        for found in (*self._known.lists_in(kept), *self.lists):
             known.add_list(found)
             _add_items(known.references, found, self._known.references)
         return known
@@ -235,7 +245,8 @@ class DeltaReader(JsonReader):
                 after.append((address, node))
                 base = self._absolute(node["$list"], int(address[0]))
                 address, node = self._followed(base)
-        count, more = part.count, []
+        count = part.count
+        more: list[Any] = []
         for place, node in reversed(after):
             if node["keep"] != count + len(more):
                 return None
@@ -306,6 +317,7 @@ def known_from_record(
     for name, tree in data["values"].items():
         path: Address = (version, "values", name)
         for found in _lists_in(tree, path, reader):
+            found.channel = name
             known.add_list(found)
             _add_items(known.references, found, {})
         reference = alias(tree, path)

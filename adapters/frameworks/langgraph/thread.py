@@ -332,11 +332,13 @@ class Thread:
         """Do it again with what others appended, until nobody appends in between."""
         for attempt in range(_ATTEMPTS):
             try:
-                return work()
+                work()
             except ConcurrentAppendError:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 self.runs.refresh()
+            else:
+                return
 
     def _append(
         self,

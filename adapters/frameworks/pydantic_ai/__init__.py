@@ -1,12 +1,8 @@
 """pydantic-ai over a ledger: a durability capability whose operations are durable steps."""
 
-from turnledger.ledger import MissingDependencyError
+from turnledger.adapters.frameworks.packages import framework
 
-try:
+with framework("pydantic_ai", extra="pydantic-ai", integration="turnledger.pydantic_ai"):
     from turnledger.adapters.frameworks.pydantic_ai.durability import TurnledgerDurability
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("pydantic_ai"):
-        raise
-    raise MissingDependencyError("turnledger.pydantic_ai", "pydantic-ai") from error
 
 __all__ = ["TurnledgerDurability"]

@@ -31,7 +31,7 @@ def complete(asked: Asked, step: OpenStep, payload: Any) -> StepOutcome:
     if has_inner_call(asked.scope.recorder.index, step.call_id):
         return step.complete(payload, finish_reason=reply, model=model)
     said = Turns(asked.cache_key[1] if isinstance(asked.operation, ModelRequestId) else [])
-    conversation = RunMemory.of(asked.scope).conversation
+    conversation = RunMemory.of(asked.scope).conversation(asked.scope)
     request = conversation.asked(step.spec.name, said.system, said.turns)
     spoken = Turns([response])
     events: tuple[Event, ...] = ()

@@ -12,7 +12,6 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    RetryPromptPart,
     SystemPromptPart,
     TextContent,
     TextPart,
@@ -74,9 +73,9 @@ class Turns:
             elif isinstance(part, ToolReturnPart):
                 failed = part.outcome != "success"
                 yield ToolResultBlock(part.tool_call_id, part.model_response_str(), failed)
-            elif isinstance(part, RetryPromptPart) and part.tool_name is not None:
+            elif part.part_kind == "retry-prompt" and part.tool_name is not None:
                 yield ToolResultBlock(part.tool_call_id, part.model_response(), is_error=True)
-            elif isinstance(part, RetryPromptPart):
+            elif part.part_kind in ("retry-feedback", "retry-prompt"):
                 yield TextBlock(part.model_response())
 
     def _replied(self, response: ModelResponse) -> Iterator[Block]:

@@ -100,9 +100,10 @@ def checked_scalar(value: str | float, path: str) -> str | int | float:
     if isinstance(value, str):
         return checked_text(value, path=path)
     if isinstance(value, int):
-        if value not in INT_RANGE:
+        # Not of a subclass: a range would compare it with one number after the other.
+        if (plain := int(value)) not in INT_RANGE:
             raise DataEncodeError("an integer beyond 64 bits; make it text", path=path)
-        return int(value)
+        return plain
     if not isfinite(value):
         raise DataEncodeError(f"JSON has no {value}; use None or text", path=path)
     return float(value)

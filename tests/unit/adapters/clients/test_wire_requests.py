@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -15,17 +16,20 @@ from turnledger.adapters.clients.endpoints import model_call
 from turnledger.adapters.clients.wire_request import read_request
 from turnledger.ledger import (
     Ledger,
+    MessageAppended,
     ModelCalled,
     ModelReplied,
+    TokenUsage,
     ToolCallCompleted,
     ToolCallStarted,
     run_id_for,
 )
 from turnledger.ledger.redaction.redactor import STANDARD
 from turnledger.projections import Usage, fold
-from turnledger.runtime.steps import run
+from turnledger.runtime.steps import OpenStep, StepSpec, current_scope, run
 
 BASE = "http://127.0.0.1:9/v1"
+HELLO: Any = [{"role": "user", "content": "Hello?"}]
 KEY = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
 
 
@@ -117,10 +121,7 @@ def test_a_poll_gets_its_own_answers_in_their_order() -> None:
 
         def polled() -> list[str]:
             with run("w", ledger=ledger):
-                seen = [client.batches.retrieve("b").status]
-                while seen[-1] != "done":
-                    seen.append(client.batches.retrieve("b").status)
-                return seen
+                return [client.batches.retrieve("b").status for _ in range(3)]
 
         assert polled() == polled() == ["queued", "running", "done"]
         starts = _events(ledger, ToolCallStarted)
@@ -238,3 +239,64 @@ def test_embeddings_are_model_calls_with_their_usage() -> None:
         [replied] = _events(ledger, ModelReplied)
         assert (replied.usage.input_tokens, replied.model) == (5, "e")
         assert fold(ledger.read(run_id_for("w")), Usage()).total.input_tokens == 5
+
+
+def test_a_call_inside_of_a_frameworks_model_call_counts_once() -> None:
+    """Its messages and its usage are those of the step that it is in."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = {"role": "assistant", "content": "Hi."}
+        used = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        return httpx.Response(200, json={"choices": choices, "model": "m", "usage": used})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger:
+        with run("w", ledger=ledger):
+            spec = StepSpec(name="framework", kind="model")
+            scope = current_scope()
+            assert scope is not None
+            outer = scope.begin(spec)
+            assert isinstance(outer, OpenStep)
+            with scope.inside(outer):
+                client.chat.completions.create(model="m", messages=HELLO)
+            outer.complete("Hi.", usage=TokenUsage(input_tokens=5, output_tokens=1))
+        assert _events(ledger, MessageAppended) == []
+        assert fold(ledger.read(run_id_for("w")), Usage()).total.input_tokens == 5
+
+
+def test_a_request_of_many_megabytes_is_recorded_by_its_digest() -> None:
+    """Long texts by their hash, and all of it if it is still too large; the call is made."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        data = [{"object": "embedding", "index": 0, "embedding": [0.25]}]
+        return httpx.Response(200, json={"data": data, "model": "e"})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                for given in (["x" * 10_000_000], ["x" * 200_000] * 50, ["short"]):
+                    client.embeddings.create(model="e", input=given, encoding_format="float")
+        long, many, short = (one.request for one in _events(ledger, ModelCalled))
+        assert long["body"]["input"][0]["bytes"] == 10_000_000
+        assert many["bytes"] > 10_000_000
+        assert short["add"] == ["short"]
+        assert short["since"].startswith("openai.embeddings:")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_the_server_is_told_which_attempt_it_is(inside: bool) -> None:
+    """As the SDK tells it, in a run and outside of one."""
+    told: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told.append(request.headers["x-stainless-retry-count"])
+        if len(told) < 3:
+            return httpx.Response(503, headers={"retry-after-ms": "1"})
+        return httpx.Response(200, json={"id": "b"})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger, run("w", ledger=ledger) if inside else nullcontext():
+        assert client.batches.retrieve("b").id == "b"
+    assert told == ["0", "1", "2"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
+import openai
 import pytest
 
 from tests.servers.serving import Answer, Asked, CutBody, Hang, Scripted, Status
-from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger import ModelCalled, ModelCallFailed, ModelReplied
 from turnledger.runtime.steps import run
@@ -17,6 +19,7 @@ SAID = [("user", "Hello?")]
 SOON = {"retry-after-ms": "1"}
 BUSY = Status(429, "slow down", SOON)
 WHOLE = [way for way in WAYS if not way.stream]
+ALWAYS = ("openai-chat-sync", "anthropic-async", "gemini-sync")
 # One of each SDK and colour: the rest is the same code.
 SOME = [way for way in WHOLE if way.sdk != "openai-responses"]
 
@@ -47,7 +50,7 @@ def _outcomes(there: Wrapped) -> list[tuple[str, int | None, bool]]:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", cells(WAYS))
 def test_a_busy_server_is_asked_again_and_each_attempt_is_recorded(way: Way) -> None:
     """The client does not see the 429 that passed; the record does, with its body."""
     with wrapped(way, lambda asked: Answer("fine") if asked.attempt == 3 else BUSY) as there:
@@ -67,9 +70,11 @@ def test_a_busy_server_is_asked_again_and_each_attempt_is_recorded(way: Way) -> 
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
     """A 429 for ever is the call's outcome: a resume gets it again, and asks nobody."""
+
+    headers: list[str] = []
 
     def script(asked: Asked) -> Scripted:
         return Answer("from the other") if "other" in f"{asked.path}{asked.body}" else BUSY
@@ -80,7 +85,8 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
             async with run("r", ledger=there.ledger, **options):
                 try:
                     return await way.ask(client, SAID)
-                except _status_error(way):
+                except _status_error(way) as error:
+                    headers.append(error.response.headers.get("x-should-retry", ""))
                     return await way.ask(client, SAID, model="claude-other")
 
         async def story() -> None:
@@ -94,6 +100,7 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
 
         there.run(story)
         assert len(there.server.asked) == 3
+        assert headers == ["", "false", "false"]
         assert _outcomes(there) == [
             ("ModelCallFailed", 429, False),
             ("ModelCallFailed", 429, True),
@@ -102,7 +109,7 @@ def test_a_run_with_a_fallback_model_is_resumable(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 @pytest.mark.parametrize("fault", ["broken", "timeout"])
 def test_a_broken_connection_is_raised_again_from_the_record(way: Way, fault: str) -> None:
     """As the class of that name: live and resumed code take the same `except`."""
@@ -139,7 +146,7 @@ def test_a_broken_connection_is_raised_again_from_the_record(way: Way, fault: st
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_what_the_sdk_would_not_repeat_is_not_repeated(way: Way) -> None:
     """A 400 is the outcome at once."""
     with wrapped(way, lambda asked: Status(400, "no")) as there:
@@ -155,7 +162,7 @@ def test_what_the_sdk_would_not_repeat_is_not_repeated(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME, ALWAYS))
 def test_outside_of_a_run_it_retries_as_the_client_did(way: Way) -> None:
     """A wrapped client is a plain client there, and gives up when that would have."""
     with wrapped(way, lambda asked: BUSY) as there:
@@ -171,9 +178,7 @@ def test_outside_of_a_run_it_retries_as_the_client_did(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "way", [way for way in SOME if way.sdk in ("openai-chat", "anthropic")], ids=str
-)
+@pytest.mark.parametrize("way", cells((way for way in SOME if way.sdk != "gemini"), ALWAYS))
 def test_a_retry_of_the_sdks_own_is_one_more_attempt_of_the_same_call(way: Way) -> None:
     """A copy of a wrapped client may have retries: the record has one call, its last outcome."""
     with wrapped(way, lambda asked: Answer("fine") if asked.attempt == 3 else BUSY) as there:
@@ -215,3 +220,48 @@ def test_a_wait_for_the_next_attempt_leaves_the_event_loop_to_others() -> None:
 
         there.run(story)
         assert [one.attempt for one in there.events("r", ModelCalled)] == [1, 2]
+
+
+@pytest.mark.process
+def test_a_call_that_its_caller_cancels_is_an_outcome_once_the_run_goes_on() -> None:
+    """A time limit of the program's own: a resume runs into it again, and sends nothing."""
+    way = next(way for way in SOME if str(way) == "openai-chat-async")
+    with wrapped(way, lambda asked: Hang() if asked.attempt == 1 else Answer("fine")) as there:
+
+        async def asked(client: Any, **options: Any) -> str:
+            async with run("r", ledger=there.ledger, **options):
+                try:
+                    async with asyncio.timeout(0.2):
+                        return await way.ask(client, SAID)
+                except TimeoutError:
+                    return await way.ask(client, SAID, model="gpt-other")
+
+        async def story() -> None:
+            client = there.client()
+            assert await asked(client) == "fine"
+            with no_network():
+                assert await asked(client) == "fine"
+                assert await asked(client, replay=True) == "fine"
+
+        there.run(story)
+        assert len(there.server.asked) == 2
+        assert [one.error_type for one in there.events("r", ModelCallFailed)] == ["CancelledError"]
+
+
+@pytest.mark.process
+def test_code_that_does_not_cancel_a_cancelled_call_again_gets_a_time_out() -> None:
+    """It must not wait for ever."""
+    way = next(way for way in SOME if str(way) == "openai-chat-async")
+    with wrapped(way, lambda asked: Hang()) as there:
+
+        async def story() -> None:
+            client = there.client(timeout=0.4)
+            async with run("r", ledger=there.ledger):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(way.ask(client, SAID), 0.2)
+            with no_network():
+                async with run("r", ledger=there.ledger):
+                    with pytest.raises(openai.APITimeoutError):
+                        await way.ask(client, SAID)
+
+        there.run(story)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.servers.serving import Answer, CutBody, Scripted, Stall
 from tests.unit.adapters.clients.stories import Stopped
-from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.testing.no_network import no_network
 from turnledger.ledger import MessageAppended, ModelCalled, ModelCallFailed, ModelReplied
 from turnledger.runtime import ReplayDivergedError
@@ -38,7 +38,7 @@ async def _first(there: Wrapped, client: Any, pieces: int = 1) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME))
 def test_pieces_are_handed_on_before_the_rest_has_come(way: Way) -> None:
     """The server does not go on before the client has left: nothing is held back."""
     with wrapped(way, lambda asked: Stall(LONG)) as there:
@@ -55,7 +55,7 @@ def test_pieces_are_handed_on_before_the_rest_has_come(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME))
 def test_a_stream_that_its_reader_leaves_is_an_outcome_as_far_as_it_came(way: Way) -> None:
     """A resume and a replay get the same pieces, and ask nobody."""
     with wrapped(way, lambda asked: LONG) as there:
@@ -205,7 +205,7 @@ def test_code_that_reads_on_where_the_run_left_is_a_divergence(colour: str) -> N
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", SOME, ids=str)
+@pytest.mark.parametrize("way", cells(SOME))
 def test_a_stream_that_breaks_is_an_outcome_with_what_came(way: Way) -> None:
     """A resume gets the same pieces, and the same error after them."""
     answer: Scripted = CutBody(LONG)
@@ -235,7 +235,7 @@ def test_a_stream_that_breaks_is_an_outcome_with_what_came(way: Way) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("way", STREAMS, ids=str)
+@pytest.mark.parametrize("way", cells(STREAMS))
 def test_the_record_is_on_disk_when_the_end_is_handed_on(way: Way) -> None:
     """A reader may act on the end, or on the last event: neither may be asked for again."""
     with wrapped(way, lambda asked: LONG) as there:

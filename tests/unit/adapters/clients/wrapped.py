@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from tests.servers.anthropic_messages import AnthropicMessages
 from tests.servers.gemini_contents import GeminiContents
@@ -77,6 +79,26 @@ WAYS = [
     for colour in ("sync", "async")
     for stream in (False, True)
 ]
+# `make test` runs these, of each SDK both colours or both forms; `make full` all.
+_MAIN = {
+    "openai-chat-sync",
+    "openai-chat-async-stream",
+    "openai-responses-sync-stream",
+    "anthropic-sync-stream",
+    "anthropic-async",
+    "gemini-sync",
+    "gemini-async-stream",
+}
+
+
+def cells(ways: Iterable[Way], always: Collection[str] = _MAIN) -> list[Any]:
+    """Ways as parameters of a test; those that are not to run always are marked `full`."""
+    return [
+        pytest.param(way, id=str(way), marks=[] if str(way) in always else [pytest.mark.full])
+        for way in ways
+    ]
+
+
 _WIRES: dict[str, Callable[[], Wire]] = {
     "openai-chat": OpenAIChat,
     "openai-responses": OpenAIResponses,

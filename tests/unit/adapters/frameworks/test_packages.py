@@ -8,7 +8,12 @@ import pytest
 
 from turnledger.ledger import MissingDependencyError
 
-EXTRAS = {"claude": "claude", "openai_agents": "openai-agents"}
+EXTRAS = {
+    "adk": "adk",
+    "claude": "claude",
+    "openai_agents": "openai-agents",
+    "pydantic_ai": "pydantic-ai",
+}
 
 
 @pytest.mark.parametrize("module", EXTRAS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from enum import Enum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any, get_args
 from uuid import UUID, uuid4
 
@@ -33,6 +33,46 @@ from turnledger.ledger.events import types as events
 from turnledger.ledger.events.types import CATALOGUE, EVENT_TYPES, BaseEvent
 
 CODEC = Codec()
+
+
+class Text(str):
+    """Text with methods of its own, like LangChain's: called, it gives something else."""
+
+    def __call__(self) -> str:
+        return "called"
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Proud(Text):
+    """Text that equals nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return 7
+
+
+class Shade(StrEnum):
+    """Text from a list."""
+
+    RED = "red"
+
+
+class Size(IntEnum):
+    """A number from a list."""
+
+    LARGE = 3
+
+
+class Metres(float):
+    """A number with a unit, like numpy's."""
+
+
+class Pieces(int):
+    """A number with a unit."""
 
 
 @pytest.mark.parametrize("kind", EVENT_TYPES.values(), ids=lambda kind: kind.__name__)
@@ -201,6 +241,54 @@ def test_tuples_are_lists_in_free_json() -> None:
     assert CODEC.decode(*CODEC.encode(event)).data == {"a": [1, [2, [3]]]}  # type: ignore[union-attr]
     waiting = RunWaiting(reason="x", call_ids=["a", "b"])  # type: ignore[arg-type]
     assert CODEC.decode(*CODEC.encode(waiting)) == RunWaiting(reason="x", call_ids=("a", "b"))
+
+
+@pytest.mark.parametrize("kind", [Text, Proud])
+def test_text_of_a_class_of_its_own_is_text(kind: type[Text]) -> None:
+    """In typed fields and free JSON, as values and as keys; what is read is plain text."""
+    one = kind("ü ' \" \\ x")
+    plain = str.__str__(one)
+    for event, expected in [
+        (CustomEvent(kind="a.b", data=one), CustomEvent(kind="a.b", data=plain)),
+        (
+            CustomEvent(kind=kind("a.b"), data={one: [{"x": one, "n": 1}]}),
+            CustomEvent(kind="a.b", data={plain: [{"x": plain, "n": 1}]}),
+        ),
+        (RunStarted(tags={one: one}), RunStarted(tags={plain: plain})),
+        (message(content=one, value=(one,)), message(content=plain, value=[plain])),
+    ]:
+        tag, data, decoded = CODEC.encode_checked(event)
+        assert (tag, data) == CODEC.encode(expected)
+        assert decoded == expected
+        assert repr(decoded) == repr(expected)
+    read = CODEC.encode_checked(CustomEvent(kind="a.b", data={one: one}))[2]
+    assert isinstance(read, CustomEvent)
+    assert {type(part) for pair in read.data.items() for part in pair} == {str}
+
+
+def test_enums_and_numbers_of_classes_of_their_own_are_their_values() -> None:
+    """Nothing is lost of them in JSON."""
+    data = {Shade.RED: [Shade.RED, Size.LARGE, Metres(1.5), Pieces(7)]}
+    read = CODEC.encode_checked(CustomEvent(kind="a.b", data=data))[2]
+    assert repr(read) == repr(CustomEvent(kind="a.b", data={"red": ["red", 3, 1.5, 7]}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {Proud("k"): 1, "k": 2},
+        Metres("nan"),
+        Pieces(2**64),
+        {Pieces(1): "x"},
+        Text("\ud800"),
+        [Proud("x"), {1: 2}],
+    ],
+    ids=["two-keys", "nan", "too-long", "number-as-key", "no-unicode", "beside"],
+)
+def test_subclasses_hide_nothing_that_is_not_json(data: object) -> None:
+    """Two keys that are the same text would be one; other refusals are as for plain values."""
+    with pytest.raises(InvalidEventError):
+        CODEC.encode(CustomEvent(kind="a.b", data=data))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Google ADK over a ledger: a session service, and a plugin that makes steps."""
