@@ -74,7 +74,8 @@ class Wrapping:
         """
         kind = type(error)
         if self.error_base is not None and not issubclass(kind, self.error_base):
-            error.__class__ = type(kind.__name__, (kind, self.error_base), {})
+            named = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+            error.__class__ = type(kind.__name__, (kind, self.error_base), named)
 
 
 @dataclass
