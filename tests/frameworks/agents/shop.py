@@ -20,8 +20,10 @@ Point = Callable[[str], None]
 ANSWER = "Order 17 is paid."
 REPLIES = (
     Answer(
-        "One moment.",
-        (Call("look", '{"order": 17}', "call_look"), Call("pay", '{"amount": 120}', "call_pay")),
+        calls=(
+            Call("look", '{"order": 17}', "call_look"),
+            Call("pay", '{"amount": 120}', "call_pay"),
+        )
     ),
     Answer(
         calls=(
