@@ -103,9 +103,14 @@ def base64(content: bytes) -> str:
 
 
 class JsonWriter:
-    """Writes values as JSON. A subclass may put references in the place of what is known."""
+    """Writes values as JSON. A subclass may put references in the place of what is known.
 
-    def __init__(self) -> None:
+    Args:
+        blob_bytes: The length from which on bytes become a blob.
+    """
+
+    def __init__(self, blob_bytes: int = BLOB_BYTES) -> None:
+        self._blob_bytes = blob_bytes
         self.blobs: dict[str, bytes] = {}
 
     def typed(self, kind: str, data: bytes, path: Address) -> Any:
@@ -141,7 +146,7 @@ class JsonWriter:
         return self._map(value, path)
 
     def _bytes(self, value: bytes) -> Any:
-        if len(value) < BLOB_BYTES:
+        if len(value) < self._blob_bytes:
             return {"$bytes": base64(value)}
         name = blob_name(value)
         self.blobs[name] = value

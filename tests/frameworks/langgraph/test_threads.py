@@ -246,7 +246,7 @@ def test_pickles_are_refused(ledger: Ledger) -> None:
 def test_a_secret_in_a_state_is_refused(saver: TurnledgerSaver, ledger: Ledger) -> None:
     """A redacted state would be restored as another one: that is an error, not a silent change."""
     secret = "sk-proj-" + "Ab3dE5gH1jK9" * 4
-    with pytest.raises(CheckpointNotRecordableError, match="redactor"):
+    with pytest.raises(RedactedStateError, match="redactor"):
         counter(saver).invoke({"words": [secret]}, config())
     assert not any(secret in record.data for record in ledger.tail())
 
