@@ -28,6 +28,11 @@ class Change(NamedTuple):
     cause: str = "step arguments changed"
     aside: tuple[str, str] | None = None
 
+    @property
+    def is_of_a_step(self) -> bool:
+        """Whether it changes a step of the program's own."""
+        return not {"before", "after"}.isdisjoint(self.fields)
+
 
 _LOOK, _PAY, *_REST = TOOLS
 CHANGES = {

@@ -9,7 +9,7 @@ from typing import Any
 from tests.crash.driver import drive
 from tests.frameworks.agents.shop import ANSWER, POLICIES, REPLIES, reply
 from tests.frameworks.agents.table import FRAMEWORKS, WAYS, Cell
-from tests.servers.serving import StrictServer
+from tests.servers.serving import StrictServer, Used
 
 # Of a run that is killed; one that is recorded for changes has a reply more.
 TURNS = len(REPLIES) - 1
@@ -55,6 +55,8 @@ def _check_runs(runs: list[dict[str, Any]]) -> None:
         assert run["again"] == [], run
         assert run["replied"] == TURNS, run
         assert run["asked"] <= TURNS + 1, run
+        # OpenAI counts no tokens of a stream unless that is asked for.
+        assert run["tokens"] in (0, TURNS * Used().output), run
         _check_effects(run)
         if "mail" in run["doubts"]:  # the model was told that its outcome is unknown
             unknown.add(run["outcome"])

@@ -23,14 +23,14 @@ from turnledger.openai_agents import durable
 _QUIET = RunConfig(tracing_disabled=True)
 
 
-def run(shop: Shop, colour: str, stream: bool, block: Any) -> str:
+def run(shop: Shop, colour: str, stream: bool) -> str:
     """The answer to the last question."""
     if colour == "async":
-        return asyncio.run(_arun(shop, stream, block))
+        return asyncio.run(_arun(shop, stream))
     # The SDK uses one event loop again and again, after it has shut its generators down.
     warnings.filterwarnings("ignore", "asynchronous generator", ResourceWarning)
     agent, answer, said = _agent(shop, colour), "", list[Any]()
-    with block as here:
+    with shop.block() as here:
         for name, number in shop.wording.before:
             here.step(name, shop.check, number)
         for question in shop.wording.questions:
@@ -42,9 +42,9 @@ def run(shop: Shop, colour: str, stream: bool, block: Any) -> str:
     return answer
 
 
-async def _arun(shop: Shop, stream: bool, block: Any) -> str:
+async def _arun(shop: Shop, stream: bool) -> str:
     agent, answer, said = _agent(shop, "async"), "", list[Any]()
-    async with block as here:
+    async with shop.block() as here:
         for name, number in shop.wording.before:
             await here.astep(name, shop.acheck, number)
         for question in shop.wording.questions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from pydantic_ai import Agent, Tool
@@ -14,12 +13,12 @@ from tests.frameworks.agents.shop import Shop, ToolText
 from turnledger.pydantic_ai import TurnledgerDurability
 
 
-def run(shop: Shop, colour: str, stream: bool, block: Any) -> str:
+def run(shop: Shop, colour: str, stream: bool) -> str:
     """The answer to the last question."""
     if colour == "async":
-        return asyncio.run(_arun(shop, stream, block))
+        return asyncio.run(_arun(shop, stream))
     agent, history, answer = _agent(shop, colour), None, ""
-    with block as here:
+    with shop.block() as here:
         for name, number in shop.wording.before:
             here.step(name, shop.check, number)
         for question in shop.wording.questions:
@@ -36,9 +35,9 @@ def run(shop: Shop, colour: str, stream: bool, block: Any) -> str:
     return answer
 
 
-async def _arun(shop: Shop, stream: bool, block: Any) -> str:
+async def _arun(shop: Shop, stream: bool) -> str:
     agent, history, answer = _agent(shop, "async"), None, ""
-    async with block as here:
+    async with shop.block() as here:
         for name, number in shop.wording.before:
             await here.astep(name, shop.acheck, number)
         for question in shop.wording.questions:
