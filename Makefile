@@ -22,7 +22,7 @@ SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
-.PHONY: sandbox-tests bubblewrap newest langgraph-tests
+.PHONY: sandbox-tests bubblewrap newest langgraph-tests langgraph-folder
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,10 +49,7 @@ newest: $(DEV)  ## tests under the newest releases of the frameworks
 	  --requirement $(NEWEST)/requirements.txt
 	$(NEWEST)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
-langgraph-tests: $(FRAMEWORKS)/.installed-langgraph-tests  ## LangGraph's own tests of graphs on a ledger: LANGGRAPH_TESTS=their tests folder
-	@test -f "$(LANGGRAPH_TESTS)/test_pregel.py" || { \
-	  echo "LANGGRAPH_TESTS=$(LANGGRAPH_TESTS): expected the folder 'tests' of LangGraph's sources, of the" \
-	    "version in tests/frameworks/requirements.txt. They are not part of this repository." >&2; exit 2; }
+langgraph-tests: langgraph-folder $(FRAMEWORKS)/.installed-langgraph-tests  ## LangGraph's own tests on a ledger, from LANGGRAPH_TESTS=folder
 	cd "$(LANGGRAPH_TESTS)/.." && \
 	  PYTHONPATH="$(CURDIR)/src:$(CURDIR)/tests/frameworks/langgraph" \
 	  "$(abspath $(FRAMEWORKS))/bin/python" -m pytest -n 3 -p with_turnledger -p no:cacheprovider \
@@ -113,6 +110,12 @@ links:
 	      "files. Run 'git config core.symlinks true' and 'git checkout -- src', on a file system" \
 	      "with symbolic links." >&2; exit 1; }; \
 	done
+
+# They are not ours to keep here.
+langgraph-folder:
+	@test -f "$(LANGGRAPH_TESTS)/test_pregel.py" || { \
+	  echo "LANGGRAPH_TESTS='$(LANGGRAPH_TESTS)': expected the folder 'tests' of LangGraph's sources, of" \
+	    "the version in tests/frameworks/requirements.txt, with test_pregel.py in it." >&2; exit 2; }
 
 # As root on Debian; elsewhere, or without a network, the tests in a real sandbox say what is missing.
 bubblewrap:

@@ -39,11 +39,22 @@ def tool_scope(journal: Journal, call_id: str) -> Iterator[None]:
     token = SCOPE.set(ToolScope(journal, call_id, strand()))
     try:
         yield
+    except Exception:
+        _settle(journal, call_id)
+        raise
+    else:
+        _settle(journal, call_id)
     finally:
         SCOPE.reset(token)
         halted = journal.steps.halted if journal.steps is not None else None
         if halted is not None:
             raise RunHalted(halted)
+
+
+def _settle(journal: Journal, call_id: str) -> None:
+    """The handler has ended: what it left behind of its steps has, too."""
+    if journal.steps is not None:
+        journal.steps.settle_left_in(call_id)
 
 
 def strand() -> Strand:

@@ -381,6 +381,9 @@ class RunBlock:
         if missing is not None:
             raise ReplayDivergedError(str(self.run_id), missing_step(recorder.index.whole(missing)))
         if recorder.mode == "live":
+            unknown = recorder.index.undecided()
+            if unknown:
+                recorder.wait_for(unknown)
             recorder.append([RunCompleted(output=self.output)])
             return
         self._compare(recorder, self.output)

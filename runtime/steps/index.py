@@ -122,6 +122,19 @@ class StepIndex:
                 return entry
         return None
 
+    def undecided(self) -> list[StepEntry]:
+        """The steps with on_interrupt="ask" of which nobody has said how they ended.
+
+        Their code went on without them, so that it does not ask for them again.
+        """
+        return [
+            entry
+            for entry in self.entries.values()
+            if entry.outcome is None
+            and entry.on_interrupt == "ask"
+            and (entry.decision is None or entry.decision.decision == "retry")
+        ]
+
     def whole_request(self, request: Any) -> Any:
         """A model's request, whole: it may be recorded as what differs from an earlier call."""
         return whole_request(request, lambda call_id: self.entries[call_id].arguments)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 from uuid import UUID
 
 from turnledger.ledger import (
@@ -33,7 +33,7 @@ from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.errors import DecisionRequiredError
-from turnledger.runtime.journal.tool_scope import Strand, is_strand
+from turnledger.runtime.journal.tool_scope import Strand, is_strand, strand
 from turnledger.runtime.loop.perform.tool_in_doubt import INTERRUPTED
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
@@ -270,9 +270,16 @@ class OpenStep:
             self._over = True
             self._recorder.closed(self.call_id)
 
+    def interrupted(self, error: BaseException) -> None:
+        """Leave it; if the code around it goes on all the same, that becomes its outcome."""
+        if not self._over:
+            self.leave()
+            self._recorder.left(LeftStep(self._recorder, self, self._parent, error))
+
     def _end(self, events: Sequence[Event | Entry], blobs: Sequence[bytes] = ()) -> StepOutcome:
         try:
             self._recorder.check_inside(self.call_id)
+            self._recorder.settle_left_in(self.call_id)
             self._recorder.append(events, blobs)
         except Exception as error:
             # It has happened, and that is not on record.
@@ -283,6 +290,35 @@ class OpenStep:
         outcome = self._recorder.index.entries[self.call_id].outcome
         assert outcome is not None
         return outcome
+
+
+class LeftStep:
+    """A step that was interrupted: its task was cancelled, by a time limit say.
+
+    That is its outcome once the code that it is in goes on: asks for another step, or ends. With
+    on_interrupt="ask" the run waits then. If that code is interrupted too, nothing came of it.
+    """
+
+    def __init__(
+        self, recorder: StepRecorder, step: OpenStep, parent: str, error: BaseException
+    ) -> None:
+        self._recorder, self._step, self._error = recorder, step, error
+        self.call_id, self.parent, self.strand = step.call_id, parent, strand()
+        self.is_left = False
+
+    def settle(self) -> None:
+        """Record how it ended; DecisionRequiredError if a person has to say so."""
+        if self._recorder.streams.pop(self.call_id, None) is not self:
+            return
+        entry = self._recorder.index.entries[self.call_id]
+        if "ask" in (entry.on_interrupt, self._step.spec.on_interrupt):
+            self._recorder.wait_for([entry])
+        name = type(self._error).__name__
+        self._step.fail_with(error_type=name, error_message=f"it was interrupted by {name}")
+
+    def abandon(self) -> None:
+        """Leave it without an outcome."""
+        self._recorder.streams.pop(self.call_id, None)
 
 
 class StepRecorder:
@@ -368,9 +404,25 @@ class StepRecorder:
                 self._keyless.add(same)
                 self._keyless_ids[call_id] = same
             self._open.add(call_id)
-        return Reserved(
-            spec, call_id, parent, arguments, digest_of(arguments), not is_strand(place.strand)
-        )
+        aside = not is_strand(place.strand)
+        self._goes_on(call_id, parent, aside=aside)
+        return Reserved(spec, call_id, parent, arguments, digest_of(arguments), aside)
+
+    def _goes_on(self, call_id: str, parent: str, *, aside: bool) -> None:
+        """The code of a step goes on: what it has left behind has ended, but for what it retries.
+
+        Args:
+            call_id: The step that it asks for.
+            parent: The step that it is the code of.
+            aside: Whether it is beside the step's own thread or task.
+        """
+        for one in list(self.streams.values()):
+            if not isinstance(one, LeftStep) or one.parent != parent:
+                continue
+            if one.call_id == call_id:
+                one.abandon()
+            elif not aside or one.strand == strand():
+                one.is_left = True
 
     def begin(self, reserved: Reserved, events: Iterable[Event] = ()) -> StepOutcome | OpenStep:
         """The recorded outcome of a step, or the step itself, its start on disk.
@@ -460,20 +512,10 @@ class StepRecorder:
         spec, before = reserved.spec, list[Event]()
         policy = max((spec.on_interrupt, entry.on_interrupt), key=_CAREFUL.index)
         if not entry.in_doubt and (entry.kind == "tool" or policy != "retry"):
-            before.append(
-                ToolCallInDoubt(
-                    evaluation_id="",
-                    call_id=entry.call_id,
-                    name=entry.name,
-                    attempt=entry.attempts,
-                    reason=INTERRUPTED,
-                )
-            )
+            before.append(_in_doubt(entry))
         decided = entry.decision
         if decided is None and policy == "ask":
-            self.append([*before, RunWaiting(reason=_WAITS, call_ids=(entry.call_id,))])
-            error = DecisionRequiredError(str(self.run_id), [entry.call_id])
-            raise self._halt_with(error)
+            self.wait_for([entry])
         if decided is None and policy == "fail":
             unknown = (UNKNOWN_OUTCOME, "the process that ran it was interrupted")
             return self._settled(entry, before, unknown)
@@ -482,6 +524,13 @@ class StepRecorder:
         if decided is not None and decided.decision == "completed":
             return self._decided_value(entry, before, decided.value)
         return self._start(reserved, entry.attempts + 1, [*before, *events])
+
+    def wait_for(self, entries: Sequence[StepEntry]) -> NoReturn:
+        """Let the run wait until a person has said how these steps ended."""
+        ids = tuple(entry.call_id for entry in entries)
+        doubts = [_in_doubt(entry) for entry in entries if not entry.in_doubt]
+        self.append([*doubts, RunWaiting(reason=_WAITS, call_ids=ids)])
+        raise self._halt_with(DecisionRequiredError(str(self.run_id), ids))
 
     def _settled(
         self, entry: StepEntry, before: list[Event], error: tuple[str, str]
@@ -555,6 +604,19 @@ class StepRecorder:
             if all_of_them or stream.is_left:
                 stream.settle()
 
+    def settle_left_in(self, call_id: str) -> None:
+        """Record what the code of this step has left behind: the step ends."""
+        for one in list(self.streams.values()):
+            if isinstance(one, LeftStep) and one.parent == call_id:
+                one.settle()
+
+    def left(self, step: LeftStep) -> None:
+        """A step was interrupted, and with it what is in it."""
+        for call_id, one in list(self.streams.items()):
+            if call_id.startswith(f"{step.call_id}/"):
+                one.abandon()
+        self.streams[step.call_id] = step
+
     def closed(self, call_id: str) -> None:
         """A step is not under way any more."""
         with self._lock:
@@ -618,6 +680,16 @@ class StepRecorder:
 
 # Recorded words.
 _WAITS = "nobody knows how these calls ended"
+
+
+def _in_doubt(entry: StepEntry) -> ToolCallInDoubt:
+    return ToolCallInDoubt(
+        evaluation_id="",
+        call_id=entry.call_id,
+        name=entry.name,
+        attempt=entry.attempts,
+        reason=INTERRUPTED,
+    )
 
 
 def _started(reserved: Reserved, attempt: int) -> Event:

@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
@@ -32,6 +32,10 @@ T = TypeVar("T")
 Begun: TypeAlias = StepOutcome | OpenStep
 # As many as AsyncLedger has: steps of many tasks share one flush of the disk.
 THREADS = 64
+# The recorded name of the error of a step that its caller cancelled; how many seconds a resume
+# waits to be cancelled again, before such a step has failed.
+CANCELLED = asyncio.CancelledError.__name__
+MOST_WAIT = 600.0
 
 
 class StepScope:
@@ -83,11 +87,16 @@ class StepScope:
     async def abegin(self, spec: StepSpec, events: Iterable[Event] = ()) -> Begun:
         """`begin` for an event loop: the id is given at once, the disk's part in a thread."""
         reserved = self.recorder.reserve(spec, self.place)
+        begun: list[Begun] = []
         try:
-            return await off_loop(partial(self.recorder.begin, reserved, events))
-        except asyncio.CancelledError:
+            await off_loop(lambda: begun.append(self.recorder.begin(reserved, events)))
+        except asyncio.CancelledError as error:
+            for one in begun:
+                if isinstance(one, OpenStep):
+                    one.interrupted(error)
             self.recorder.closed(reserved.call_id)
             raise
+        return begun[0]
 
     @contextmanager
     def inside(self, step: OpenStep) -> Iterator[None]:
@@ -210,16 +219,25 @@ async def aperform(spec: StepSpec, call: Callable[[], Awaitable[T]], codec: Step
         return await call()
     begun = await scope.abegin(spec)
     if isinstance(begun, StepOutcome):
+        if begun.error_type == CANCELLED:
+            await _until_cancelled()
         return _recorded(begun, spec, codec)
     try:
         with scope.inside(begun):
             value = await call()
     except Exception as error:
         await off_loop(partial(raise_failure, scope, begun, error))
-    except BaseException:
-        begun.leave()
+    except BaseException as error:
+        begun.interrupted(error)
         raise
     return await off_loop(partial(_live, scope, begun, value, codec))
+
+
+async def _until_cancelled() -> None:
+    """Give no answer, as there was none: code that cancelled the step does so again."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MOST_WAIT):
+            await asyncio.Event().wait()
 
 
 def raise_failure(scope: StepScope, step: OpenStep, error: BaseException) -> Any:
@@ -230,9 +248,10 @@ def raise_failure(scope: StepScope, step: OpenStep, error: BaseException) -> Any
     halted = scope.recorder.halted
     if isinstance(error, Exception) and halted is not None:
         step.leave()
+        scope.recorder.stop(halted, scope.place.parent)
         raise halted from error if halted is not error else None
     if not isinstance(error, Exception) or isinstance(error, NO_OUTCOME):
-        step.leave()
+        step.interrupted(error)
         raise error
     raised_live(step, error)
 

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from typing import Any
 from uuid import uuid5
 
-from turnledger.adapters.frameworks.model_step import ModelStep
+from turnledger.adapters.frameworks.model_step import ModelStep, close_stream, raise_model_outcome
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import AsItIs, transcript_of, usage_in
 from turnledger.ledger import InvalidInputError
@@ -37,12 +37,12 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
-from turnledger.runtime.steps.scope import raise_failure
 
 with framework("google.adk", extra="adk", integration="turnledger.adk"):
     from google.adk.events.event_actions import EventActions
     from google.adk.models import LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
+    from google.genai import errors
     from pydantic import ConfigDict
     from pydantic_core import to_jsonable_python
 
@@ -105,6 +105,25 @@ class TurnledgerPlugin(BasePlugin):
 # --- models -----------------------------------------------------------------------------
 
 
+class GeminiErrors:
+    """The errors that a model over Google's SDK raises."""
+
+    def facts(self, error: Exception) -> tuple[int | None, Any] | None:
+        """The status and the body of the answer."""
+        return (error.code, error.details) if isinstance(error, errors.APIError) else None
+
+    def again(self, outcome: StepOutcome) -> Exception | None:
+        """The error of that class, status and body."""
+        kind: Any = getattr(errors, outcome.error_type, None)
+        if not isinstance(kind, type) or not issubclass(kind, errors.APIError):
+            return None
+        made: Exception = kind(outcome.status or 0, outcome.value)
+        return made
+
+
+_ERRORS = GeminiErrors()
+
+
 class _Recorded(LlmResponse):
     """A response as it is recorded: its bytes are base64."""
 
@@ -121,7 +140,7 @@ def _durable_model(generate: Any) -> Any:
         call = _step(scope, llm_request)
         begun = await call.begin()
         if isinstance(begun, StepOutcome):
-            raise_outcome(begun)
+            raise_model_outcome(begun, _ERRORS)
             for data in begun.value:
                 yield _response(data)
             return
@@ -154,15 +173,15 @@ async def _live(
                 yield whole[-1]
             _name_calls(scope, step, response, len(whole))
             whole.append(response)
-        made = await off_loop(partial(_completed, call, step, whole))
     except GeneratorExit:
         step.leave()
         raise
     except BaseException as error:
-        if isinstance(error, Exception):
-            await off_loop(partial(raise_failure, scope, step, error))
-        step.leave()
+        await call.fail(step, error, _ERRORS)
         raise
+    finally:
+        await close_stream(stream)
+    made = await off_loop(partial(_completed, call, step, whole))
     if made:
         yield made[-1]
 

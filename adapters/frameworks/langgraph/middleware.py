@@ -140,9 +140,10 @@ class TurnledgerMiddleware(AgentMiddleware):
             thread.opened = before
 
     def release(self, thread_id: str) -> None:
-        """Give up a thread's run whose graph failed outside of a model and a tool.
+        """Give up a thread's run whose graph stopped before its end, without an error.
 
-        Another process can go on with it then; this one does so without it.
+        That is a graph with `interrupt_before`, or at its recursion limit. Another process can go
+        on with it then; this one does so without it.
         """
         with self._saver.thread(str(thread_id)) as thread:
             if thread.opened is not None:

@@ -12,6 +12,8 @@ from functools import partial
 from threading import Lock
 from uuid import UUID
 
+from langgraph.errors import GraphBubbleUp
+
 from turnledger.ledger import (
     Claim,
     Event,
@@ -30,7 +32,7 @@ from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.divergence import missing_step
-from turnledger.runtime.steps.index import StepIndex
+from turnledger.runtime.steps.index import StepEntry, StepIndex
 from turnledger.runtime.steps.outcome import NO_OUTCOME
 from turnledger.runtime.steps.recorder import (
     DECIDED_FAILED,
@@ -41,8 +43,12 @@ from turnledger.runtime.steps.recorder import (
 from turnledger.runtime.steps.scope import StepScope, append_claimed
 from turnledger.runtime.steps.spec import step_id
 
+# The key of a scope's memory with the ids of replies that the middleware recorded.
+REPLIES = "langgraph.replies"
 # Failures that nothing may be made of by trying again.
 _SETTLED = (UNKNOWN_OUTCOME, DECIDED_FAILED)
+# Neither has failed by these: nothing is recorded, and the run can be gone on with.
+_GOES_ON = (*NO_OUTCOME, GraphBubbleUp)
 
 
 class OpenRun:
@@ -60,6 +66,7 @@ class OpenRun:
         self._lock = Lock()
         self._busy = 0
         self._error: BaseException | None = None
+        self._leaving = False
 
     @property
     def is_replay(self) -> bool:
@@ -103,6 +110,7 @@ class OpenRun:
         append = partial(append_claimed, ledger, run_id, claim)
         recorder = StepRecorder(ledger, run_id, index, append, check_claim=check_claim)
         opened = cls(recorder, heartbeat)
+        recorder.memory[REPLIES] = {one for entry in index.entries.values() for one in _ids(entry)}
         has_ended = index.completed is not None or index.failure is not None
         if has_ended:
             # An invocation that failed is over, and the next one tries again what failed in it.
@@ -139,8 +147,16 @@ class OpenRun:
             with self._lock:
                 self._busy -= 1
                 is_last = not self._busy
-            if self._error is not None and is_last:
+            if is_last and (self._error is not None or self._leaving):
                 self.close(self._error)
+
+    def leave(self) -> None:
+        """Release the run when no step is under way: its graph has stopped, and may go on."""
+        with self._lock:
+            self._leaving = True
+            if self._busy:
+                return
+        self.close(None)
 
     def key(self, name: str, base: str) -> str:
         """The key of a step: `base`, which an earlier step of the thread may have had too."""
@@ -172,7 +188,7 @@ class OpenRun:
         try:
             if completed:
                 self.recorder.append([RunCompleted()])
-            elif isinstance(error, Exception) and not isinstance(error, NO_OUTCOME):
+            elif isinstance(error, Exception) and not isinstance(error, _GOES_ON):
                 failed = RunFailed(
                     error_type=type(error).__name__, error_message=error_message(error)
                 )
@@ -194,6 +210,19 @@ def _index(ledger: Ledger, run: str) -> StepIndex:
     for record in ledger.checked(run).read_on():
         index.take(record)
     return index
+
+
+def _ids(entry: StepEntry) -> Iterator[str]:
+    """The ids of the messages in a recorded model reply; of its tool calls, too."""
+    places = [entry.outcome.value] if entry.kind == "model" and entry.outcome is not None else []
+    while places:
+        place = places.pop()
+        if isinstance(place, dict):
+            if isinstance(place.get("id"), str):
+                yield place["id"]
+            places += place.values()
+        elif isinstance(place, list):
+            places += place
 
 
 def _check_status(ledger: Ledger, run: str, index: StepIndex) -> None:

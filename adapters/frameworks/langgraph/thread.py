@@ -11,7 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint, writes_sort_key
+from langgraph.checkpoint.base import (
+    ERROR,
+    INTERRUPT,
+    WRITES_IDX_MAP,
+    Checkpoint,
+    writes_sort_key,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.conversation import Place, conversation_events
@@ -24,7 +30,7 @@ from turnledger.adapters.frameworks.langgraph.known_values import (
     KnownValues,
     known_from_record,
 )
-from turnledger.adapters.frameworks.langgraph.open_run import OpenRun
+from turnledger.adapters.frameworks.langgraph.open_run import REPLIES, OpenRun
 from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
 from turnledger.adapters.frameworks.langgraph.stored_lists import StoredLists
 from turnledger.adapters.frameworks.langgraph.thread_runs import (
@@ -50,12 +56,12 @@ from turnledger.ledger.runs.append import Entry as PreparedEvent
 from turnledger.runtime.steps import StepScope, current_scope
 
 REQUEST_TYPE = "langgraph.thread"
-# The key of a scope's memory with the ids of replies that the middleware recorded.
-REPLIES = "langgraph.replies"
 _REPLAYED = "langgraph.thread"
 # How often an append is tried beside other writers, and how many namespaces are remembered.
 _ATTEMPTS = 100
 _NAMESPACES = 32
+# What is written when a task is interrupted or fails: the graph stops, or is about to.
+_STOPS = (INTERRUPT, ERROR)
 # Seconds that a step waits for its checkpoint to be recorded.
 _PATIENCE = 10.0
 # Bytes as the serializer gives them, and their kind.
@@ -218,6 +224,8 @@ class Thread:
         elif run in self.runs.runs:
             place = self.runs.place(run)
         scope = self.scope_of(run)
+        if scope is None and self.opened is not None and self.opened.run == run:
+            scope = self.opened.scope  # of an agent that has ended inside of a larger graph
         replies = scope.memory.get(REPLIES, ()) if scope is not None else ()
         return conversation_events(entered, place, replies)
 
@@ -257,6 +265,8 @@ class Thread:
             return
         packed = [(channel, dumped(serde, value)) for channel, value in writes]
         self._retried(lambda: self._put_writes(ns, checkpoint_id, packed, task))
+        if self.opened is not None and any(channel in _STOPS for channel, _ in writes):
+            self.opened.leave()
 
     def _put_writes(
         self,

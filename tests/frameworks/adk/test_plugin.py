@@ -14,7 +14,7 @@ from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmResponse
 from google.adk.runners import Runner
 from google.adk.tools import ToolContext
-from google.genai import types
+from google.genai import errors, types
 from pydantic import PrivateAttr
 
 from turnledger import run
@@ -200,6 +200,68 @@ def test_changed_agent_is_a_divergence(ledger: Ledger, replay: bool) -> None:
     with pytest.raises(ReplayDivergedError, match="quick"):
         in_run(ledger, shop.pay, replay=replay)
     assert (shop.asked, shop.paid) == (asked, done)
+
+
+def test_transfers_are_done_again_from_the_record(ledger: Ledger) -> None:
+    """What a tool did beside its result, a transfer to another agent, is done on a resume too."""
+
+    class Transferring(BaseLlm):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            call = types.FunctionCall(name="transfer_to_agent", args={"agent_name": "billing"})
+            part = types.Part(function_call=call)
+            yield LlmResponse(content=types.Content(role="model", parts=[part]))
+
+    async def work(opened: Ledger) -> list[str]:
+        model = Answering(model="scripted")
+        model._shop = shop
+
+        def pay(amount: int) -> dict[str, str]:
+            """Pay."""
+            shop.before.get(amount, int)()
+            shop.paid.append(amount)
+            return {"result": f"paid {amount}"}
+
+        billing = LlmAgent(name="billing", model=model, tools=[pay])
+        agent = LlmAgent(name="triage", model=Transferring(model="t"), sub_agents=[billing])
+        runner = runner_of(agent, opened, TurnledgerPlugin())
+        content = types.Content(role="user", parts=[types.Part(text="Pay.")])
+        events = runner.run_async(user_id="ada", session_id="s1", new_message=content)
+        return [event.author async for event in events]
+
+    shop = Shop(before={8: _die})
+    with pytest.raises(Killed):
+        in_run(ledger, work)
+    shop.before = {}
+    expected = in_run(ledger, work)
+    assert expected == ["triage"] * 2 + ["billing"] * 3
+    assert (shop.asked, sorted(set(shop.paid))) == (2, [7, 8])
+    assert in_run(ledger, work, replay=True) == expected
+
+
+def test_errors_of_the_sdk_are_raised_again(ledger: Ledger) -> None:
+    """The error of a model call has its class, status and body on a replay too."""
+
+    class Busy(BaseLlm):
+        async def generate_content_async(self, llm_request: Any, stream: bool = False) -> Any:
+            tried.append(1)
+            raise errors.ClientError(429, {"error": {"message": "Slow down.", "code": 429}})
+            yield
+
+    async def work(opened: Ledger) -> str:
+        agent = LlmAgent(name="shop", model=Busy(model="busy"))
+        runner = runner_of(agent, opened, TurnledgerPlugin())
+        content = types.Content(role="user", parts=[types.Part(text="Go.")])
+        try:
+            async for _ in runner.run_async(user_id="a", session_id="s1", new_message=content):
+                pass
+        except errors.ClientError as error:
+            return f"{error.code} {error.message}"
+        return ""
+
+    tried: list[int] = []
+    assert in_run(ledger, work) == "429 Slow down."
+    assert in_run(ledger, work, replay=True) == "429 Slow down."
+    assert len(tried) == 1
 
 
 @pytest.mark.filterwarnings("ignore:ParallelAgent is deprecated:DeprecationWarning")

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
@@ -22,8 +23,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnledger.adapters.cli import turnledger as command_line
+from turnledger.adapters.frameworks.sessions import append_together
 from turnledger.adk import TurnledgerSessionService
-from turnledger.ledger import Ledger, LedgerClosedError, RedactedStateError, run_id_for
+from turnledger.ledger import (
+    NEW,
+    ConcurrentAppendError,
+    CustomEvent,
+    Draft,
+    Ledger,
+    LedgerClosedError,
+    RedactedStateError,
+    RunCompleted,
+    RunStarted,
+    run_id_for,
+)
 
 apps, users, sessions = (st.sampled_from(names) for names in ("ab", "uv", ("s", "t/x", " s ")))
 keys = st.fixed_dictionaries({"app_name": apps, "user_id": users, "session_id": sessions})
@@ -185,6 +198,22 @@ def test_config_chooses_events() -> None:
     with Ledger.open("memory://") as ledger:
         given = asyncio.run(kept(TurnledgerSessionService(ledger)))
     assert given == asyncio.run(kept(InMemorySessionService()))
+
+
+def test_event_and_state_are_one_transaction(ledger: Ledger) -> None:
+    """If the app's state can't be changed, the event is not recorded either, on every store."""
+    one, other = run_id_for("one"), run_id_for("other")
+    ledger.append(other, RunStarted(), NEW)
+    appends = [
+        (one, [Draft(RunStarted(), uuid4()), Draft(CustomEvent(kind="a.b"), uuid4())]),
+        (other, [Draft(RunStarted(), uuid4())]),
+    ]
+    with pytest.raises(ConcurrentAppendError):
+        append_together(ledger, appends, {})
+    assert (ledger.head(one), ledger.head(other)) == (0, 1)
+    append_together(ledger, [appends[0], (other, [Draft(RunCompleted(), uuid4())])], {})
+    assert (ledger.head(one), ledger.head(other)) == (2, 2)
+    assert ledger.verify_all().ok
 
 
 def test_concurrent_appends_lose_nothing(ledger: Ledger) -> None:

@@ -66,16 +66,22 @@ CHANGES = {
 }
 
 
-def expected(records: list[Record], change: Change) -> tuple[int, str]:
-    """The version and cause that a replay of these records must tell."""
+def expected(records: list[Record], change: Change) -> list[tuple[int, str]]:
+    """The version and cause that a replay of these records must tell; one of them."""
     calls = [one for one in records if isinstance(one.event, ModelCalled)]
     is_aside = any(isinstance(one.event, ModelCalled) and one.event.aside for one in calls)
-    at, cause = change.aside if change.aside and is_aside else (change.at, change.cause)
+    found = [(change.at, change.cause)]
+    if is_aside and change.aside is not None:
+        found.append(change.aside)
+    return [(_version(records, calls, at), cause) for at, cause in found]
+
+
+def _version(records: list[Record], calls: list[Record], at: str) -> int:
     if at.startswith("model call"):
-        return calls[int(at.split()[-1]) - 1].version, cause
+        return calls[int(at.split()[-1]) - 1].version
     if at == END:
-        return next(one.version for one in records if isinstance(one.event, RunCompleted)), cause
-    return next(one.version for one in records if _call_id(one) == f"{at}#1"), cause
+        return next(one.version for one in records if isinstance(one.event, RunCompleted))
+    return next(one.version for one in records if _call_id(one) == f"{at}#1")
 
 
 def _call_id(record: Record) -> str:

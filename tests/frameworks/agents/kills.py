@@ -260,7 +260,7 @@ def _changed(plan: Plan, ledger: Ledger, came: list[str]) -> dict[str, Any]:
         except BaseException as error:
             error.add_note(f"changed: {name}")
             raise
-        told[name] = [found, list(expected(records, change))]
+        told[name] = [found, expected(records, change)]
     return told
 
 

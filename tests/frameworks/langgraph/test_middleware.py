@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain.agents.middleware import ModelRetryMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    ToolRetryMiddleware,
+)
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from tests.e2e.driving import InProcess
 from tests.frameworks.langgraph.graphs import PlannedModel, agent, config
-
 from turnledger import run as run_block
 from turnledger import step
 from turnledger.langgraph import TurnledgerMiddleware, TurnledgerSaver
@@ -236,8 +239,25 @@ def test_a_tool_may_interrupt_the_graph(
     given = {"messages": [HumanMessage("go")]}
     assert graph.invoke(given, config())["__interrupt__"][0].value == "may I?"
     assert ledger.worker_of(run_id_for("t")) is None
+    assert ledger.run(run_id_for("t")).status == "running"
     result = graph.invoke(Command(resume="yes"), config())
     assert (answers, result["messages"][-1].text) == (["yes"], "done")
+
+
+def test_an_interrupted_graph_gives_its_run_up(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """While a person is asked by LangGraph's own means, another process may go on."""
+    asking = HumanInTheLoopMiddleware(interrupt_on={"look": True})
+    steps = TurnledgerMiddleware(saver)
+    graph = agent(saver, 1, [looking.tool], middleware=[asking, steps])
+    graph.invoke({"messages": [HumanMessage("go")]}, config())
+    assert (looking.calls, ledger.worker_of(run_id_for("t"))) == ([], None)
+    assert ledger.run(run_id_for("t")).status == "running"
+    approved = Command(resume={"decisions": [{"type": "approve"}]})
+    assert graph.invoke(approved, config())["messages"][-1].text == "done"
+    assert looking.calls == [0]
+    assert ledger.run(run_id_for("t")).status == "completed"
 
 
 def test_a_call_id_that_comes_again_is_another_step(
@@ -355,7 +375,8 @@ def test_the_model_is_told_that_an_outcome_is_unknown(tmp_path: Path, colour: st
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("colour", ["sync", pytest.param("async", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("colour", ["sync", "async"])
 def test_a_person_is_asked(tmp_path: Path, colour: str) -> None:
     """With "ask" the run waits, also for the next process, until a decision is recorded."""
     assert killed(tmp_path, "ask", colour, "start").returncode == -9

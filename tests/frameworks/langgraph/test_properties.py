@@ -239,14 +239,14 @@ def plainly(found: CheckpointTuple | None) -> Any:
 
 
 @given(st.lists(operations, min_size=10, max_size=40))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_any_course_of_calls_gives_the_same(course: list[Any]) -> None:
     """Branches, namespaces, writes, pruning, deleting, listing: as InMemorySaver, cold and warm."""
     _check(course, asynchronous=False)
 
 
 @given(st.lists(operations, min_size=5, max_size=20))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_any_course_of_awaited_calls_gives_the_same(course: list[Any]) -> None:
     """The same through the async methods."""
     _check(course, asynchronous=True)

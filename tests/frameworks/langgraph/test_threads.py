@@ -20,7 +20,14 @@ from tests.e2e.driving import InProcess
 from tests.frameworks.langgraph.graphs import agent, config, counter
 from turnledger.adapters.frameworks.langgraph.stored_lists import NAME
 from turnledger.langgraph import CheckpointNotRecordableError, TurnledgerSaver
-from turnledger.ledger import CustomEvent, Ledger, MessageAppended, ModelReplied, run_id_for
+from turnledger.ledger import (
+    CustomEvent,
+    Ledger,
+    MessageAppended,
+    ModelReplied,
+    RedactedStateError,
+    run_id_for,
+)
 
 
 def go(graph: Any, where: dict[str, Any]) -> Any:
