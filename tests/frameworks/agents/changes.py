@@ -80,8 +80,9 @@ def _version(records: list[Record], calls: list[Record], at: str) -> int:
     if at.startswith("model call"):
         return calls[int(at.split()[-1]) - 1].version
     if at == END:
-        return next(one.version for one in records if isinstance(one.event, RunCompleted))
-    return next(one.version for one in records if _call_id(one) == f"{at}#1")
+        return max(one.version for one in records if isinstance(one.event, RunCompleted))
+    # 0 if the framework has no steps of the program's own.
+    return next((one.version for one in records if _call_id(one) == f"{at}#1"), 0)
 
 
 def _call_id(record: Record) -> str:
