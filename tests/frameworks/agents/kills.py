@@ -8,6 +8,7 @@ middle of streams. Then all runs are replayed without a network, and with change
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -102,6 +103,7 @@ def _warm(plan: Plan, crew: Crew) -> None:
     for name in modules:
         with suppress(Exception):
             import_module(name)
+    gc.freeze()
 
 
 def _name(moment: Any) -> str:
