@@ -32,7 +32,7 @@ from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
 from turnledger.runtime.steps.divergence import missing_step
-from turnledger.runtime.steps.index import StepEntry, StepIndex
+from turnledger.runtime.steps.index import StepIndex
 from turnledger.runtime.steps.outcome import NO_OUTCOME
 from turnledger.runtime.steps.recorder import (
     DECIDED_FAILED,
@@ -110,7 +110,7 @@ class OpenRun:
         append = partial(append_claimed, ledger, run_id, claim)
         recorder = StepRecorder(ledger, run_id, index, append, check_claim=check_claim)
         opened = cls(recorder, heartbeat)
-        recorder.memory[REPLIES] = {one for entry in index.entries.values() for one in _ids(entry)}
+        recorder.memory[REPLIES] = _reply_ids(index)
         has_ended = index.completed is not None or index.failure is not None
         if has_ended:
             # An invocation that failed is over, and the next one tries again what failed in it.
@@ -212,17 +212,27 @@ def _index(ledger: Ledger, run: str) -> StepIndex:
     return index
 
 
-def _ids(entry: StepEntry) -> Iterator[str]:
-    """The ids of the messages in a recorded model reply; of its tool calls, too."""
-    places = [entry.outcome.value] if entry.kind == "model" and entry.outcome is not None else []
+def recorded_replies(ledger: Ledger, run: str) -> set[str]:
+    """The ids of the messages in the model replies that a run's steps recorded."""
+    return _reply_ids(_index(ledger, run))
+
+
+def _reply_ids(index: StepIndex) -> set[str]:
+    found = set()
+    places = [
+        one.outcome.value
+        for one in index.entries.values()
+        if one.kind == "model" and one.outcome is not None
+    ]
     while places:
         place = places.pop()
         if isinstance(place, dict):
-            if isinstance(place.get("id"), str):
-                yield place["id"]
+            if isinstance(place.get("id"), str):  # of a tool call, too
+                found.add(place["id"])
             places += place.values()
         elif isinstance(place, list):
             places += place
+    return found
 
 
 def _check_status(ledger: Ledger, run: str, index: StepIndex) -> None:
