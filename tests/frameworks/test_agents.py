@@ -13,10 +13,9 @@ import pytest
 from tests.frameworks.agents.checks import check_cell
 from tests.frameworks.agents.table import CELLS, FRAMEWORKS, Cell
 
-# Of each framework one way, of the next one another.
-OF_EACH = {name: [cell for cell in CELLS if cell.framework == name] for name in FRAMEWORKS}
-# Anthropic's SDK is the one that `tests/crash` has.
-del OF_EACH["anthropic"]
+# Of each framework one way, of the next one another. Anthropic's SDK is that of `tests/crash`.
+NAMES = [name for name in FRAMEWORKS if name not in ("anthropic", "langchain-in-block")]
+OF_EACH = {name: [cell for cell in CELLS if cell.framework == name] for name in NAMES}
 ONE_EACH = [cells[place % len(cells)] for place, cells in enumerate(OF_EACH.values())]
 
 

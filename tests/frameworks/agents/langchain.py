@@ -1,4 +1,7 @@
-"""The shop as a LangChain agent in a block, and as a LangGraph graph whose thread is the run."""
+"""The shop as a LangChain agent: in a block, and with a checkpointer, whose thread is the run.
+
+With a checkpointer the agent is a graph of its own, or a node of a larger one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from turnledger.langgraph import TurnledgerMiddleware, TurnledgerSaver
 State = dict[str, Any]
 
 
-def _made(shop: Shop, colour: str, saver: TurnledgerSaver) -> tuple[Any, TurnledgerMiddleware]:
+def _made(
+    shop: Shop, colour: str, saver: TurnledgerSaver, checkpointer: TurnledgerSaver | None = None
+) -> tuple[Any, TurnledgerMiddleware]:
     """The agent, and its middleware."""
     wording = shop.wording
     model = ChatOpenAI(
@@ -32,7 +37,13 @@ def _made(shop: Shop, colour: str, saver: TurnledgerSaver) -> tuple[Any, Turnled
     policies = {tool.name: tool.on_interrupt for tool in wording.tools}
     middleware = TurnledgerMiddleware(saver, on_interrupt=policies)
     tools = [_tool(shop, tool, colour) for tool in wording.tools]
-    agent = create_agent(model, tools, system_prompt=wording.system, middleware=[middleware])
+    agent = create_agent(
+        model,
+        tools,
+        system_prompt=wording.system,
+        middleware=[middleware],
+        checkpointer=checkpointer,
+    )
     return agent, middleware
 
 
@@ -80,10 +91,10 @@ async def _ainvoke(shop: Shop, graph: Any, given: Any, config: Any, stream: bool
 # --- an agent in a block ------------------------------------------------------------------------
 
 
-def run_agent(shop: Shop, colour: str, stream: bool) -> str:
+def run_in_block(shop: Shop, colour: str, stream: bool) -> str:
     """The answer to the last question."""
     if colour == "async":
-        return asyncio.run(_arun_agent(shop, stream))
+        return asyncio.run(_arun_in_block(shop, stream))
     agent, _ = _made(shop, colour, TurnledgerSaver(shop.ledger))
     state: State = {"messages": []}
     with shop.block() as here:
@@ -97,7 +108,7 @@ def run_agent(shop: Shop, colour: str, stream: bool) -> str:
     return str(state["messages"][-1].text)
 
 
-async def _arun_agent(shop: Shop, stream: bool) -> str:
+async def _arun_in_block(shop: Shop, stream: bool) -> str:
     agent, _ = _made(shop, "async", TurnledgerSaver(shop.ledger))
     state: State = {"messages": []}
     async with shop.block() as here:
@@ -111,48 +122,58 @@ async def _arun_agent(shop: Shop, stream: bool) -> str:
     return str(state["messages"][-1].text)
 
 
-# --- a graph with a checkpointer ----------------------------------------------------------------
+# --- with a checkpointer ------------------------------------------------------------------------
+
+
+def run_agent(shop: Shop, colour: str, stream: bool) -> str:
+    """The answer to the last question, of an agent with a checkpointer."""
+    saver = TurnledgerSaver(shop.ledger)
+    return _run(shop, colour, stream, *_made(shop, colour, saver, saver))
 
 
 def run_graph(shop: Shop, colour: str, stream: bool) -> str:
-    """The answer to the last question; a thread that was interrupted is gone on with."""
-    if colour == "async":
-        return asyncio.run(_arun_graph(shop, stream))
-    graph, middleware = _graph(shop, colour)
-    config: Any = {"configurable": {"thread_id": shop.name}}
-    with middleware.replay(shop.name) if shop.replay else nullcontext():
-        state: State = {}
-        for number, question in enumerate(shop.wording.questions):
-            found = None if shop.replay else graph.get_state(config)
-            if _is_answered(found, number):
-                state = found.values
-                continue
-            state = _invoke(shop, graph, _given(found, number, question), config, stream)
-    return str(state["messages"][-1].text)
-
-
-async def _arun_graph(shop: Shop, stream: bool) -> str:
-    graph, middleware = _graph(shop, "async")
-    config: Any = {"configurable": {"thread_id": shop.name}}
-    with middleware.replay(shop.name) if shop.replay else nullcontext():
-        state: State = {}
-        for number, question in enumerate(shop.wording.questions):
-            found = None if shop.replay else await graph.aget_state(config)
-            if _is_answered(found, number):
-                state = found.values
-                continue
-            given = _given(found, number, question)
-            state = await _ainvoke(shop, graph, given, config, stream)
-    return str(state["messages"][-1].text)
-
-
-def _graph(shop: Shop, colour: str) -> tuple[Any, TurnledgerMiddleware]:
+    """The answer to the last question, of a graph with the agent as a node."""
     saver = TurnledgerSaver(shop.ledger)
     agent, middleware = _made(shop, colour, saver)
     graph = StateGraph(MessagesState)
     graph.add_node("agent", agent)
     graph.add_edge(START, "agent")
-    return graph.compile(checkpointer=saver), middleware
+    return _run(shop, colour, stream, graph.compile(checkpointer=saver), middleware)
+
+
+def _run(
+    shop: Shop, colour: str, stream: bool, graph: Any, middleware: TurnledgerMiddleware
+) -> str:
+    """Ask the questions; a thread that was interrupted is gone on with."""
+    with middleware.replay(shop.name) if shop.replay else nullcontext():
+        if colour == "async":
+            return asyncio.run(_aask(shop, graph, stream))
+        return _ask(shop, graph, stream)
+
+
+def _ask(shop: Shop, graph: Any, stream: bool) -> str:
+    config: Any = {"configurable": {"thread_id": shop.name}}
+    state: State = {}
+    for number, question in enumerate(shop.wording.questions):
+        found = None if shop.replay else graph.get_state(config)
+        if _is_answered(found, number):
+            state = found.values
+            continue
+        state = _invoke(shop, graph, _given(found, number, question), config, stream)
+    return str(state["messages"][-1].text)
+
+
+async def _aask(shop: Shop, graph: Any, stream: bool) -> str:
+    config: Any = {"configurable": {"thread_id": shop.name}}
+    state: State = {}
+    for number, question in enumerate(shop.wording.questions):
+        found = None if shop.replay else await graph.aget_state(config)
+        if _is_answered(found, number):
+            state = found.values
+            continue
+        given = _given(found, number, question)
+        state = await _ainvoke(shop, graph, given, config, stream)
+    return str(state["messages"][-1].text)
 
 
 def _is_answered(found: Any, number: int) -> bool:

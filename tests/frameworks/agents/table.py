@@ -49,7 +49,8 @@ FRAMEWORKS = {
     "anthropic": Framework(
         "plain:with_anthropic", AnthropicMessages, ("anthropic.resources.messages",)
     ),
-    "langchain": Framework("langchain:run_agent", OpenAIChat),
+    "langchain": Framework("langchain:run_agent", OpenAIChat, own_run=True),
+    "langchain-in-block": Framework("langchain:run_in_block", OpenAIChat),
     "langgraph": Framework("langchain:run_graph", OpenAIChat, own_run=True),
     "pydantic-ai": Framework("pydantic_ai:run", OpenAIChat),
     "openai-agents": Framework("openai_agents:run", OpenAIResponses, missing=("sync-stream",)),
