@@ -23,8 +23,9 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from turnledger.adapters.frameworks.langgraph.conversation import usage_of
+from turnledger.adapters.frameworks.langgraph.open_run import REPLIES
 from turnledger.adapters.frameworks.langgraph.packed_values import JsonReader, JsonWriter
-from turnledger.adapters.frameworks.langgraph.thread import REPLIES, dumped
+from turnledger.adapters.frameworks.langgraph.thread import dumped
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN
@@ -291,10 +292,23 @@ def _body(request: ModelRequest) -> dict[str, Any]:
         "messages": [_message(message) for message in request.messages],
         "tools": [convert_to_openai_tool(tool) for tool in request.tools],
         "tool_choice": request.tool_choice,
+        "parameters": _parameters(model),
         "settings": request.model_settings,
         "response_format": _format(request.response_format),
     }
     return {name: value for name, value in body.items() if value not in (None, [], {})}
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """What a model was made with, as far as it says so and JSON has it: its temperature, say."""
+    found = getattr(model, "_identifying_params", None)
+    kept = {}
+    for name, value in found.items() if isinstance(found, Mapping) else ():
+        try:
+            kept[str(name)] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError):
+            continue  # a callback, say
+    return {name: value for name, value in kept.items() if value is not None}
 
 
 def _content(message: BaseMessage) -> Any:

@@ -43,6 +43,8 @@ from turnledger.runtime.steps.recorder import (
 from turnledger.runtime.steps.scope import StepScope, append_claimed
 from turnledger.runtime.steps.spec import step_id
 
+# The key of a scope's memory with the ids of replies that the middleware recorded.
+REPLIES = "langgraph.replies"
 # Failures that nothing may be made of by trying again.
 _SETTLED = (UNKNOWN_OUTCOME, DECIDED_FAILED)
 # Neither has failed by these: nothing is recorded, and the run can be gone on with.
@@ -108,6 +110,7 @@ class OpenRun:
         append = partial(append_claimed, ledger, run_id, claim)
         recorder = StepRecorder(ledger, run_id, index, append, check_claim=check_claim)
         opened = cls(recorder, heartbeat)
+        recorder.memory[REPLIES] = _reply_ids(index)
         has_ended = index.completed is not None or index.failure is not None
         if has_ended:
             # An invocation that failed is over, and the next one tries again what failed in it.
@@ -207,6 +210,29 @@ def _index(ledger: Ledger, run: str) -> StepIndex:
     for record in ledger.checked(run).read_on():
         index.take(record)
     return index
+
+
+def recorded_replies(ledger: Ledger, run: str) -> set[str]:
+    """The ids of the messages in the model replies that a run's steps recorded."""
+    return _reply_ids(_index(ledger, run))
+
+
+def _reply_ids(index: StepIndex) -> set[str]:
+    found = set()
+    places = [
+        one.outcome.value
+        for one in index.entries.values()
+        if one.kind == "model" and one.outcome is not None
+    ]
+    while places:
+        place = places.pop()
+        if isinstance(place, dict):
+            if isinstance(place.get("id"), str):  # of a tool call, too
+                found.add(place["id"])
+            places += place.values()
+        elif isinstance(place, list):
+            places += place
+    return found
 
 
 def _check_status(ledger: Ledger, run: str, index: StepIndex) -> None:

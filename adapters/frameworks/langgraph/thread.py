@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Condition, RLock
@@ -30,7 +30,11 @@ from turnledger.adapters.frameworks.langgraph.known_values import (
     KnownValues,
     known_from_record,
 )
-from turnledger.adapters.frameworks.langgraph.open_run import OpenRun
+from turnledger.adapters.frameworks.langgraph.open_run import (
+    REPLIES,
+    OpenRun,
+    recorded_replies,
+)
 from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
 from turnledger.adapters.frameworks.langgraph.stored_lists import StoredLists
 from turnledger.adapters.frameworks.langgraph.thread_runs import (
@@ -56,8 +60,6 @@ from turnledger.ledger.runs.append import Entry as PreparedEvent
 from turnledger.runtime.steps import StepScope, current_scope
 
 REQUEST_TYPE = "langgraph.thread"
-# The key of a scope's memory with the ids of replies that the middleware recorded.
-REPLIES = "langgraph.replies"
 _REPLAYED = "langgraph.thread"
 # How often an append is tried beside other writers, and how many namespaces are remembered.
 _ATTEMPTS = 100
@@ -225,9 +227,19 @@ class Thread:
             place = self.runs.place(fork.run, fork.version)
         elif run in self.runs.runs:
             place = self.runs.place(run)
+        return conversation_events(entered, place, self._replies(run))
+
+    def _replies(self, run: str) -> Collection[str]:
+        """The ids of replies that the middleware recorded, in this process or before it."""
         scope = self.scope_of(run)
-        replies = scope.memory.get(REPLIES, ()) if scope is not None else ()
-        return conversation_events(entered, place, replies)
+        if scope is None and self.opened is not None and self.opened.run == run:
+            scope = self.opened.scope  # of an agent that has ended inside of a larger graph
+        if scope is not None:
+            found: Collection[str] = scope.memory.get(REPLIES, ())
+            return found
+        # A saver alone claims nothing.
+        is_claimed = run in self.runs.runs and self._ledger.run(run).epoch > 0
+        return recorded_replies(self._ledger, run) if is_claimed else ()
 
     def _due(self, lists: Iterable[KnownList], values: Mapping[str, Any]) -> Iterator[KnownList]:
         """The lists that are stored for fast reading with this checkpoint; they are marked."""

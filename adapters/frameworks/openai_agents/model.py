@@ -182,14 +182,16 @@ class DurableModel(Model):
 
     def _step(self, scope: StepScope, args: Sequence[Any], more: Mapping[str, Any]) -> ModelStep:
         scope.memory[ASKED] = True
-        model = self._given if isinstance(self._given, str) else getattr(self.inner, "model", "")
+        given = self._given if isinstance(self._given, str) else getattr(self.inner, "model", "")
+        model = given if isinstance(given, str) else ""
+        request = _request(*_by_place(args, more))
         return ModelStep(
             scope,
             name=self._name,
             wire="openai-responses",
-            body=_request(*_by_place(args, more)),
+            body={"model": model, **request} if model else request,
             client=_CLIENT,
-            model=model if isinstance(model, str) else "",
+            model=model,
         )
 
 

@@ -17,11 +17,21 @@ END = "end"
 
 
 class Change(NamedTuple):
-    """Other fields of the wording; at which event it is found, and with which cause."""
+    """Other fields of the wording; at which event it is found, and with which cause.
+
+    `aside`: event and cause where the framework calls the model in another task or thread than
+    the program's own, so that the order of its calls among the program's steps is not known.
+    """
 
     fields: dict[str, Any]
     at: str = FIRST
     cause: str = "step arguments changed"
+    aside: tuple[str, str] | None = None
+
+    @property
+    def is_of_a_step(self) -> bool:
+        """Whether it changes a step of the program's own."""
+        return not {"before", "after"}.isdisjoint(self.fields)
 
 
 _LOOK, _PAY, *_REST = TOOLS
@@ -47,22 +57,32 @@ CHANGES = {
     "step removed": Change({"before": STEPS[1:]}, "quote", "order of calls changed"),
     "step removed at the end": Change({"after": ()}, "receipt", "step removed"),
     "order of steps": Change({"before": STEPS[::-1]}, "quote", "order of calls changed"),
-    "question added": Change({"questions": (_SAID, _THANKS, "Bye.")}, "receipt", "step changed"),
-    "question removed": Change({"questions": (_SAID,)}, LAST, "order of calls changed"),
+    "question added": Change(
+        {"questions": (_SAID, _THANKS, "Bye.")}, "receipt", "step changed", (END, "step added")
+    ),
+    "question removed": Change(
+        {"questions": (_SAID,)}, LAST, "order of calls changed", (LAST, "step removed")
+    ),
 }
 
 
-def expected(records: list[Record], change: Change) -> tuple[int, str]:
-    """The version and cause that a replay of these records must tell."""
-    calls = [one.version for one in records if isinstance(one.event, ModelCalled)]
-    if change.at.startswith("model call"):
-        version = calls[int(change.at.split()[-1]) - 1]
-    elif change.at == END:
-        version = next(one.version for one in records if isinstance(one.event, RunCompleted))
-    else:
-        started = f"{change.at}#1"
-        version = next(one.version for one in records if _call_id(one) == started)
-    return version, change.cause
+def expected(records: list[Record], change: Change) -> list[tuple[int, str]]:
+    """The version and cause that a replay of these records must tell; one of them."""
+    calls = [one for one in records if isinstance(one.event, ModelCalled)]
+    is_aside = any(isinstance(one.event, ModelCalled) and one.event.aside for one in calls)
+    found = [(change.at, change.cause)]
+    if is_aside and change.aside is not None:
+        found.append(change.aside)
+    return [(_version(records, calls, at), cause) for at, cause in found]
+
+
+def _version(records: list[Record], calls: list[Record], at: str) -> int:
+    if at.startswith("model call"):
+        return calls[int(at.split()[-1]) - 1].version
+    if at == END:
+        return max(one.version for one in records if isinstance(one.event, RunCompleted))
+    # 0 if the framework has no steps of the program's own.
+    return next((one.version for one in records if _call_id(one) == f"{at}#1"), 0)
 
 
 def _call_id(record: Record) -> str:

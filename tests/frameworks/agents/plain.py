@@ -31,8 +31,8 @@ class Asking(NamedTuple):
 class Loop(ABC):
     """What the two SDKs have in common, as this agent's author would write it."""
 
-    def __init__(self, shop: Shop, colour: str, stream: bool, block: Any) -> None:
-        self.shop, self.colour, self.stream, self.block = shop, colour, stream, block
+    def __init__(self, shop: Shop, colour: str, stream: bool) -> None:
+        self.shop, self.colour, self.stream = shop, colour, stream
         self.wording = shop.wording
         self.tools = {tool.name: self._tool(tool) for tool in self.wording.tools}
 
@@ -65,7 +65,7 @@ class Loop(ABC):
         given = self.client()
         client: Any = turnledger.wrap(given)
         messages, answer = self.opening(), ""
-        with given, self.block as run, ThreadPoolExecutor() as pool:
+        with given, self.shop.block() as run, ThreadPoolExecutor() as pool:
             for name, number in self.wording.before:
                 run.step(name, self.shop.check, number)
             for question in self.wording.questions:
@@ -87,7 +87,7 @@ class Loop(ABC):
         given = self.client()
         client: Any = turnledger.wrap(given)
         messages, answer = self.opening(), ""
-        async with given, self.block as run:
+        async with given, self.shop.block() as run:
             for name, number in self.wording.before:
                 await run.astep(name, self.shop.acheck, number)
             for question in self.wording.questions:
@@ -301,9 +301,9 @@ class AnthropicLoop(Loop):
         return [{"role": "user", "content": content}]
 
 
-def with_openai(shop: Shop, colour: str, stream: bool, block: Any) -> str:
-    return OpenAILoop(shop, colour, stream, block).run()
+def with_openai(shop: Shop, colour: str, stream: bool) -> str:
+    return OpenAILoop(shop, colour, stream).run()
 
 
-def with_anthropic(shop: Shop, colour: str, stream: bool, block: Any) -> str:
-    return AnthropicLoop(shop, colour, stream, block).run()
+def with_anthropic(shop: Shop, colour: str, stream: bool) -> str:
+    return AnthropicLoop(shop, colour, stream).run()

@@ -12,16 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import turnledger
 from tests.servers.serving import Answer, Asked, Call
+from turnledger.ledger import Ledger
 from turnledger.runtime.agent.tools.tool import OnInterrupt
+from turnledger.runtime.steps.block import RunBlock
 
 IN_STREAM = "in a stream"
 Point = Callable[[str], None]
 ANSWER = "Order 17 is paid."
 REPLIES = (
     Answer(
-        "One moment.",
-        (Call("look", '{"order": 17}', "call_look"), Call("pay", '{"amount": 120}', "call_pay")),
+        calls=(
+            Call("look", '{"order": 17}', "call_look"),
+            Call("pay", '{"amount": 120}', "call_pay"),
+        )
     ),
     Answer(
         calls=(
@@ -100,15 +105,25 @@ class Shop:
 
     Attributes:
         server: The address of the model's server.
+        ledger: Where its run is recorded.
+        name: The run's name.
         effects: The file with the tools' effects.
         point: Called wherever the process may die.
         wording: The agent.
+        replay: Whether to replay the run.
     """
 
     server: str
+    ledger: Ledger
+    name: str
     effects: Path
     point: Point
     wording: Wording = field(default_factory=Wording)
+    replay: bool = False
+
+    def block(self) -> RunBlock:
+        """The run, for agents that are run in a block."""
+        return turnledger.run(self.name, ledger=self.ledger, replay=self.replay)
 
     def act(self, does: str, given: Any) -> str:
         """A tool's effect, and what it returns."""
