@@ -7,7 +7,7 @@ with framework("langgraph", extra="langgraph", integration="turnledger.langgraph
 with framework("langchain", extra="langgraph", integration="turnledger.langgraph"):
     import langchain.agents.middleware  # noqa: F401
 
-from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
+from turnledger.adapters.frameworks.langgraph.drafts import CheckpointNotRecordableError
 from turnledger.adapters.frameworks.langgraph.middleware import TurnledgerMiddleware
 from turnledger.adapters.frameworks.langgraph.saver import TurnledgerSaver
 

@@ -23,9 +23,9 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
 from turnledger.adapters.frameworks.langgraph.conversation import usage_of
+from turnledger.adapters.frameworks.langgraph.drafts import dumped
 from turnledger.adapters.frameworks.langgraph.open_run import REPLIES
 from turnledger.adapters.frameworks.langgraph.packed_values import JsonReader, JsonWriter
-from turnledger.adapters.frameworks.langgraph.thread import dumped
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN

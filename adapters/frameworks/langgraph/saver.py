@@ -29,7 +29,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from turnledger.adapters.frameworks.langgraph.thread import Draft, Thread, dumped
+from turnledger.adapters.frameworks.langgraph.drafts import Draft, dumped
+from turnledger.adapters.frameworks.langgraph.thread import Thread
 from turnledger.adapters.frameworks.langgraph.thread_runs import Entry, tags_of, threads
 from turnledger.ledger import AsyncLedger, InvalidInputError, Ledger, run_id_for
 from turnledger.ledger.errors import short_repr

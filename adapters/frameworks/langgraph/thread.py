@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from threading import Condition, RLock
 from typing import Any
@@ -15,15 +14,20 @@ from langgraph.checkpoint.base import (
     ERROR,
     INTERRUPT,
     WRITES_IDX_MAP,
-    Checkpoint,
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.conversation import Place, conversation_events
-from turnledger.adapters.frameworks.langgraph.errors import CheckpointNotRecordableError
+from turnledger.adapters.frameworks.langgraph.drafts import (
+    Draft,
+    Typed,
+    dumped,
+    plain_map,
+    typed_json,
+    values_of,
+)
 from turnledger.adapters.frameworks.langgraph.known_values import (
-    Channel,
     DeltaReader,
     DeltaWriter,
     KnownList,
@@ -35,7 +39,7 @@ from turnledger.adapters.frameworks.langgraph.open_run import (
     OpenRun,
     recorded_replies,
 )
-from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
+from turnledger.adapters.frameworks.langgraph.packed_values import Address
 from turnledger.adapters.frameworks.langgraph.stored_lists import StoredLists
 from turnledger.adapters.frameworks.langgraph.thread_runs import (
     CHECKPOINT,
@@ -68,25 +72,6 @@ _NAMESPACES = 32
 _STOPS = (INTERRUPT, ERROR)
 # Seconds that a step waits for its checkpoint to be recorded.
 _PATIENCE = 10.0
-# Bytes as the serializer gives them, and their kind.
-Typed = tuple[str, bytes]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A checkpoint to be recorded.
-
-    `root` is the root checkpoint that a subgraph's checkpoint belongs to, `changed` the channels
-    that changed since the parent; `rest` is the checkpoint without its id and values.
-    """
-
-    ns: str
-    checkpoint: Checkpoint
-    parent: str | None
-    root: str | None
-    rest: Typed
-    metadata: Typed
-    changed: frozenset[str]
 
 
 class Thread:
@@ -183,15 +168,15 @@ class Thread:
         run, fork = self._run_of(draft, parent)
         known = self._known_for(ns, parent, run, fork)
         writer = DeltaWriter(known)
-        values, channels, entered = _values(serde, writer, draft, known)
+        values, channels, entered = values_of(serde, writer, draft, known)
         newest = self.runs.newest(ns)
         data: dict[str, Any] = {"ns": ns, "id": checkpoint_id}
         if draft.parent:
             data["parent"] = draft.parent
         if newest is not None and newest.id > checkpoint_id:
             data["older"] = True
-        data["rest"] = _typed(writer, draft.rest, ("rest",))
-        data["metadata"] = _typed(writer, draft.metadata, ("metadata",))
+        data["rest"] = typed_json(writer, draft.rest, ("rest",))
+        data["metadata"] = typed_json(writer, draft.metadata, ("metadata",))
         data["values"] = values
         due = list(self._due(writer.lists, values))
         event = CustomEvent(kind=CHECKPOINT, data=data, blobs=tuple(writer.blobs))
@@ -295,7 +280,7 @@ class Thread:
             [
                 WRITES_IDX_MAP.get(channel, place),
                 channel,
-                _typed(writer, typed, ("writes", place, 2)),
+                typed_json(writer, typed, ("writes", place, 2)),
             ]
             for place, (channel, typed) in enumerate(writes)
         ]
@@ -339,7 +324,7 @@ class Thread:
         data = self.runs.data(base.run, base.version)
         versions = data["rest"].get("channel_versions", {}) if "$typed" not in data["rest"] else {}
         reader = self._reader(base.run)
-        loaded = known_from_record(base.version, data, _plain(reader, versions), reader)
+        loaded = known_from_record(base.version, data, plain_map(reader, versions), reader)
         if fork is None and (known is None or known[0].version < base.version):
             self._remember(ns, base, loaded)
         return loaded
@@ -460,59 +445,3 @@ class Thread:
         return self._ledger.prepare(
             event, exact=("data",) if isinstance(event, CustomEvent) else ()
         )
-
-
-def dumped(serde: SerializerProtocol, value: Any) -> Typed:
-    """A value as the serializer packs it."""
-    kind, data = serde.dumps_typed(value)
-    if kind == "pickle":
-        raise CheckpointNotRecordableError(
-            f"Invalid value of type {type(value).__name__}: the serializer can only pickle it, and "
-            "the ledger takes no pickles. Nothing was written. Keep plain data, messages, "
-            "dataclasses or pydantic models in the graph's state."
-        )
-    return kind, data
-
-
-def _typed(writer: DeltaWriter, typed: Typed, path: Address) -> Any:
-    return writer.typed(*typed, path)
-
-
-def _plain(reader: DeltaReader, tree: Any) -> Mapping[str, Any]:
-    found = reader.value(tree)
-    return found if isinstance(found, dict) else {}
-
-
-def _values(
-    serde: SerializerProtocol, writer: DeltaWriter, draft: Draft, known: KnownValues
-) -> tuple[dict[str, Any], dict[str, Channel], list[BaseMessage]]:
-    """The values of a checkpoint as JSON, its channels, and the messages that entered them."""
-    given, versions = draft.checkpoint["channel_values"], draft.checkpoint["channel_versions"]
-    values: dict[str, Any] = {}
-    channels: dict[str, Channel] = {}
-    entered: dict[Packed, BaseMessage] = {}
-    before = known.members if not draft.ns else set()
-    for name in dict.fromkeys((*given, *known.channels)):
-        kept = known.channels.get(name)
-        if kept is not None and name not in draft.changed and versions.get(name) == kept.version:
-            values[name], channels[name] = kept.reference, kept
-            continue
-        if name not in given:
-            continue
-        path: Address = ("values", name)
-        kind, data = dumped(serde, given[name])
-        if kind != "msgpack":
-            values[name] = writer.typed(kind, data, path)
-            channels[name] = Channel(versions.get(name), None)
-            continue
-        value = unpack(data)
-        values[name] = writer.value(value, path)
-        items = value if isinstance(value, list) else [value]
-        members = tuple(one for one in items if isinstance(one, Packed))
-        channels[name] = Channel(versions.get(name), None, members)
-        if not draft.ns and name[:2] != "__" and ":" not in name:
-            objects = given[name] if isinstance(given[name], list) else [given[name]]
-            for one, there in zip(items, objects, strict=True):
-                if isinstance(there, BaseMessage) and one not in before:
-                    entered.setdefault(one, there)
-    return values, channels, list(entered.values())
