@@ -22,6 +22,7 @@ from turnledger.ledger import (
     ModelReplied,
     Record,
     RunWaiting,
+    StoreUnavailableError,
     TokenUsage,
     ToolCallCompleted,
     ToolCallFailed,
@@ -617,6 +618,14 @@ class StepRecorder:
             # Whatever could not be recorded: nothing further may happen without a record.
             if not isinstance(error, InvalidInputError):
                 self._halt_with(error)
+            raise
+        except BaseException:
+            self._halt_with(
+                StoreUnavailableError(
+                    f"An append to run {self.run_id} was interrupted: whether it is on disk is "
+                    "unknown. Enter the run again."
+                )
+            )
             raise
         with self._lock:
             for record in records:
