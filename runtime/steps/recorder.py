@@ -318,6 +318,8 @@ class LeftStep:
         entry = self._recorder.index.entries[self.call_id]
         if "ask" in (entry.on_interrupt, self._step.spec.on_interrupt):
             self._recorder.wait_for([entry])
+        # Its code did not come to its end: what is in it may not be asked for this time.
+        entry.performed = False
         name = type(self._error).__name__
         self._step.fail_with(error_type=name, error_message=f"it was interrupted by {name}")
 

@@ -286,6 +286,28 @@ def test_a_run_that_goes_on_without_a_step_is_resumed_and_replayed(book: Book) -
     assert book.did() == []
 
 
+def test_a_step_that_is_given_up_earlier_than_before_is_no_divergence(book: Book) -> None:
+    """What was recorded in it is not asked for: the program is the same."""
+    hang = _hanging(book)
+
+    async def main(*, dies: bool) -> None:
+        async with book.run():
+            if dies:
+                await _given_up(book, hang)
+                raise Crash
+            task = asyncio.ensure_future(hang())
+            while book.tags()[-1] != "tool_call.started":
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+
+    with pytest.raises(Crash):
+        asyncio.run(main(dies=True))
+    book.did()
+    asyncio.run(main(dies=False))
+    assert book.status == "completed"
+
+
 def test_a_run_does_not_go_on_without_a_step_that_asks(book: Book) -> None:
     """Nobody knows whether it happened: the next step, or the end of the block, waits."""
     hang = _hanging(book, on_interrupt="ask")
