@@ -22,7 +22,7 @@ SANDBOXES ?= bubblewrap
 
 .DEFAULT_GOAL := help
 .PHONY: help demo unit test full soak mutants check lint bench docs peers lines test-pythons release-check clean links
-.PHONY: sandbox-tests bubblewrap newest
+.PHONY: sandbox-tests bubblewrap newest langgraph-tests langgraph-folder
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,12 @@ newest: $(DEV)  ## tests under the newest releases of the frameworks
 	  --requirement $(NEWEST)/requirements.txt
 	$(NEWEST)/$(FRAMEWORK_TESTS) -m "not soak and not full"
 
+langgraph-tests: langgraph-folder $(FRAMEWORKS)/.installed-langgraph-tests  ## LangGraph's own tests on a ledger, from LANGGRAPH_TESTS=folder
+	cd "$(LANGGRAPH_TESTS)/.." && \
+	  PYTHONPATH="$(CURDIR)/src:$(CURDIR)/tests/frameworks/langgraph" \
+	  "$(abspath $(FRAMEWORKS))/bin/python" -m pytest -n 3 -p with_turnledger -p no:cacheprovider \
+	  tests/test_pregel.py tests/test_pregel_async.py
+
 sandbox-tests: $(DEV) bubblewrap  ## tests in real sandboxes; fails if one of SANDBOXES does not work here
 	DEMANDED_SANDBOXES="$(SANDBOXES)" $(PYTEST) tests/unit/adapters/sandboxes tests/crash/test_sandbox_kills.py
 
@@ -67,8 +73,9 @@ lint: $(DEV)  ## ruff, mypy, import-linter
 	$(BIN)/mypy tests/unit/typed_project
 	$(BIN)/lint-imports
 
-bench: $(DEV)  ## costs, as ratios against the physical limit
+bench: $(DEV) $(FRAMEWORKS)/.installed  ## costs, as ratios against the physical limit
 	$(BIN)/python -m benchmarks
+	$(FRAMEWORKS)/bin/python -m benchmarks langgraph
 
 docs: $(DOCS)  ## write the generated pages, and build the site into site/, without network
 	$(BIN)/python -m docs.generate
@@ -104,6 +111,12 @@ links:
 	      "with symbolic links." >&2; exit 1; }; \
 	done
 
+# They are not ours to keep here.
+langgraph-folder:
+	@test -f "$(LANGGRAPH_TESTS)/test_pregel.py" || { \
+	  echo "LANGGRAPH_TESTS='$(LANGGRAPH_TESTS)': expected the folder 'tests' of LangGraph's sources, of" \
+	    "the version in tests/frameworks/requirements.txt, with test_pregel.py in it." >&2; exit 2; }
+
 # As root on Debian; elsewhere, or without a network, the tests in a real sandbox say what is missing.
 bubblewrap:
 	@command -v bwrap >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
@@ -137,6 +150,11 @@ $(FRAMEWORKS)/.installed: tests/frameworks/requirements.txt pyproject.toml | lin
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable '.[postgres]' --group dev \
 	  --requirement tests/frameworks/requirements.txt
+	@touch $@
+
+$(FRAMEWORKS)/.installed-langgraph-tests: $(FRAMEWORKS)/.installed tests/frameworks/langgraph/requirements.txt
+	$(FRAMEWORKS)/bin/python -m pip install --quiet \
+	  --requirement tests/frameworks/langgraph/requirements.txt
 	@touch $@
 
 $(SOAK): $(DEV)

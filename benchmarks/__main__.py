@@ -7,6 +7,7 @@ import sys
 import tempfile
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
@@ -44,17 +45,21 @@ PARTS = {
     "postgres": postgres,
     "long_run": long_run,
 }
+# Need a framework, and run where it is installed.
+FRAMEWORK_PARTS = {"langgraph": "benchmarks.langgraph_threads"}
 
 
 def main() -> int:
     parser = ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *FRAMEWORK_PARTS))
+    )
     parser.add_argument(
         "--events", type=int, default=long_run.EVENTS, help="how long the run of long_run is"
     )
     given = parser.parse_args()
     chosen = given.parts or list(PARTS)
-    if unknown := [name for name in chosen if name not in PARTS]:
+    if unknown := [name for name in chosen if name not in PARTS | FRAMEWORK_PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}")
     folder = Path(tempfile.mkdtemp(prefix="turnledger-bench-"))
     console = Console()
@@ -81,6 +86,9 @@ def main() -> int:
 def _measured(name: str, folder: Path, events: int) -> Iterator[Result]:
     if name == "long_run":
         return long_run.measure(folder, events)
+    if name in FRAMEWORK_PARTS:
+        measured: Iterator[Result] = import_module(FRAMEWORK_PARTS[name]).measure(folder)
+        return measured
     return PARTS[name].measure(folder)
 
 

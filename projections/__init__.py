@@ -16,7 +16,9 @@ from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.history.validate import Repair
 from turnledger.projections.projection import Projection, fold, fold_together
 from turnledger.projections.run_state.blame import blame
+from turnledger.projections.run_state.follow import Follower, follow
 from turnledger.projections.run_state.state import RunState, diff, state_at
+from turnledger.projections.run_state.state_json import state_json
 from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.messages import (
     get_inner_messages,
@@ -61,6 +63,7 @@ __all__ = [
     "Conversation",
     "Declarations",
     "Difference",
+    "Follower",
     "MediaBlock",
     "MessageHistory",
     "PendingTools",
@@ -95,6 +98,7 @@ __all__ = [
     "diff",
     "fold",
     "fold_together",
+    "follow",
     "get_inner_messages",
     "get_latest_evaluation_id",
     "get_pending_tool_calls",
@@ -104,6 +108,7 @@ __all__ = [
     "replace_latest",
     "replace_latest_by",
     "state_at",
+    "state_json",
     "table_rows",
     "upsert_by",
 ]

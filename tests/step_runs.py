@@ -121,7 +121,9 @@ def answers(call_id: str, value: Any = None, **more: Any) -> ModelReplied:
     )
 
 
-def refuses(call_id: str, *, final: bool, status: int = 429) -> ModelCallFailed:
+def refuses(
+    call_id: str, *, final: bool, status: int = 429, retryable: bool = True
+) -> ModelCallFailed:
     """An attempt of a model call failed; the final one is its outcome."""
     return ModelCallFailed(
         evaluation_id="",
@@ -129,7 +131,7 @@ def refuses(call_id: str, *, final: bool, status: int = 429) -> ModelCallFailed:
         call_id=call_id,
         error_type="RateLimitError",
         error_message="slow down",
-        retryable=not final,
+        retryable=retryable,
         status=status,
         final=final,
         value={"status": status},

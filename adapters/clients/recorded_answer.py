@@ -5,7 +5,8 @@
 Bodies are recorded as they are after decoding (gzip and the like), so that replay hands the SDK
 the bytes that its parser had. No header is kept but the type of the body. Text is `text`; other
 bytes are a `blob`, or `base64` where the event names no blobs. `left` is true if the reader of a
-stream left it before its end.
+stream left it before its end. Of a redirect `location` is where to, without the query: the request
+that follows is known without it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Answer:
     type: str
     body: bytes
     left: bool = False
+    location: str = ""
 
     @property
     def text(self) -> str | None:
@@ -61,6 +63,8 @@ class Answer:
         head: dict[str, Any] = {"status": self.status, "type": self.type}
         if self.left:
             head["left"] = True
+        if self.location:
+            head["location"] = redact(self.location)
         text = self.text
         if text is not None:
             text = redacted_stream(text, redact) if self.is_stream else redact(text)
@@ -87,7 +91,8 @@ def answer_of(value: Any, blob: Callable[[str], bytes]) -> Answer:
         body = b64decode(value["base64"])
     else:
         body = value.get("text", "").encode()
-    return Answer(value["status"], value["type"], body, value.get("left", False))
+    left, location = value.get("left", False), value.get("location", "")
+    return Answer(value["status"], value["type"], body, left, location)
 
 
 class RecordedStream:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -48,9 +48,13 @@ _STREAMS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class ReadReply:
-    """What a reply says: its turn if it has one, and what ModelReplied records beside it."""
+    """What a reply says: its turn if it has one, and what ModelReplied records beside it.
+
+    `blobs` are the media in it.
+    """
 
     turn: ChatTurn | None = None
+    blobs: tuple[bytes, ...] = ()
     usage: TokenUsage = field(default_factory=TokenUsage)
     finish_reason: str = ""
     model: str = ""
@@ -89,14 +93,12 @@ def read_reply(wire: str, body: Any, answer: dict[str, Any] | None) -> ReadReply
         reply = wire_of(wire).decode(answer)
     except _UNREADABLE:
         return ReadReply()
+    said = ReadReply(usage=reply.usage, finish_reason=reply.finish_reason, model=reply.model)
     read, before = read_conversation(wire, body, answer), read_conversation(wire, body)
-    has_turn = read is not None and before is not None and len(read.turns) > len(before.turns)
-    return ReadReply(
-        read.turns[-1] if read is not None and has_turn else None,
-        reply.usage,
-        reply.finish_reason,
-        reply.model,
-    )
+    if read is None or before is None or len(read.turns) == len(before.turns):
+        return said
+    media = tuple(read.blobs[name] for name in read.blobs.keys() - before.blobs.keys())
+    return replace(said, turn=read.turns[-1], blobs=media)
 
 
 def assembled(wire: str, body: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -74,7 +75,8 @@ class Wrapping:
         """
         kind = type(error)
         if self.error_base is not None and not issubclass(kind, self.error_base):
-            error.__class__ = type(kind.__name__, (kind, self.error_base), {})
+            named = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+            error.__class__ = type(kind.__name__, (kind, self.error_base), named)
 
 
 @dataclass
@@ -211,6 +213,8 @@ class WireCall:
         headers = {"content-type": answer.type}
         if answer.status >= 400:
             headers["x-should-retry"] = "false"
+        if answer.location:
+            headers["location"] = answer.location
         if error is None and not answer.left:
             return http.Response(answer.status, headers=headers, content=answer.body)
         kind = stream_class(RecordedStream, http.SyncByteStream, http.AsyncByteStream)
@@ -253,7 +257,7 @@ class WireCall:
         return step.complete(
             data,
             events=events,
-            blobs=blobs,
+            blobs=[*blobs, *(reply.blobs if events else ())],
             # It counts once: a framework's call has it too.
             usage=None if self._is_in_model_step else reply.usage,
             finish_reason=reply.finish_reason,
@@ -296,14 +300,14 @@ class WireCall:
         return self.scope.ledger.redact_text
 
 
-_LEFT = (
-    "The recorded run left this stream here, before its end. Its code reads on where it did not."
-)
-
-
 def whole_answer(response: Any) -> Answer:
     """The answer of a response that has been read."""
-    return Answer(response.status_code, response.headers.get("content-type", ""), response.content)
+    location = ""
+    if response.has_redirect_location:
+        leads = urlsplit(response.headers["location"])
+        location = leads._replace(query="", fragment="").geturl()
+    kind = response.headers.get("content-type", "")
+    return Answer(response.status_code, kind, response.content, location=location)
 
 
 def raise_if_unrecordable(outcome: StepOutcome) -> None:

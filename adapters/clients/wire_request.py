@@ -19,6 +19,8 @@ from turnledger.projections.digests import canonical
 
 # Longer texts would make an event larger than a ledger takes.
 _LONGEST_TEXT = 256 * 1024
+# Of a step; its key tells it from others with the same beginning.
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class WireRequest:
     @property
     def name(self) -> str:
         """The name of its step."""
-        return self.endpoint.name if self.endpoint else f"{self.method} {self.path}"
+        if self.endpoint is not None:
+            return self.endpoint.name
+        plain = "".join(sign if sign.isprintable() else "?" for sign in self.path)
+        return f"{self.method} {plain}"[:_LONGEST_NAME]
 
     @property
     def model(self) -> str:

@@ -9,16 +9,36 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from turnledger.adapters.frameworks.sessions import transcript_of
 from turnledger.ledger import Event, TokenUsage
 from turnledger.projections import ChatTurn
-from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, off_loop
+from turnledger.runtime.steps import (
+    OpenStep,
+    StepOutcome,
+    StepScope,
+    StepSpec,
+    off_loop,
+    raise_outcome,
+)
 from turnledger.runtime.steps.conversation import Asked, Conversation
 from turnledger.runtime.steps.request_delta import RequestDeltas
+from turnledger.runtime.steps.scope import raise_failure
 
 _MEMORY = "turnledger.frameworks.model_step"
+
+
+class ModelErrors(Protocol):
+    """Errors of a provider's SDK as they are recorded, and made again of the record."""
+
+    def facts(self, error: Exception) -> tuple[int | None, Any] | None:
+        """The status and the body of the answer; None if it is not an error of that SDK."""
+        ...
+
+    def again(self, outcome: StepOutcome) -> Exception | None:
+        """The error of an outcome; None if it is not an error of that SDK."""
+        ...
 
 
 @dataclass
@@ -131,3 +151,51 @@ class ModelStep:
             finish_reason=finish_reason,
             message_id=message_id,
         )
+
+    async def fail(self, step: OpenStep, error: BaseException, errors: ModelErrors) -> None:
+        """Record what a call raised, and raise what a resume will raise too.
+
+        An interruption leaves the step without an outcome; then it returns.
+
+        Args:
+            step: The step.
+            error: What was raised.
+            errors: The errors of the provider's SDK.
+        """
+        if not isinstance(error, Exception):
+            step.leave()
+            return
+        facts = errors.facts(error) if self.scope.recorder.halted is None else None
+        if facts is None:
+            await off_loop(partial(raise_failure, self.scope, step, error))
+        status, value = facts or (None, None)
+        record = partial(
+            step.fail_with,
+            error_type=type(error).__name__,
+            error_message=str(error),
+            status=status,
+            value=value,
+        )
+        raise_model_outcome(await off_loop(record), errors)
+
+
+def raise_model_outcome(
+    outcome: StepOutcome, errors: ModelErrors, raises: tuple[type[Exception], ...] = ()
+) -> None:
+    """Raise a recorded outcome that is not a value.
+
+    Args:
+        outcome: The outcome.
+        errors: The errors of the provider's SDK.
+        raises: Other classes that are raised as themselves.
+    """
+    made = errors.again(outcome) if outcome.failed else None
+    if made is not None:
+        raise made
+    raise_outcome(outcome, raises)
+
+
+async def close_stream(stream: Any) -> None:
+    """Close what was read from, if it can be: an async generator, say."""
+    if hasattr(stream, "aclose"):
+        await stream.aclose()

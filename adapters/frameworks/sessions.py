@@ -39,7 +39,7 @@ from turnledger.ledger import (
     run_id_for,
 )
 from turnledger.ledger.clock import to_datetime
-from turnledger.ledger.runs.append import append
+from turnledger.ledger.runs.append import Entry, append
 from turnledger.ledger.runs.append_request import Expected, build_request
 from turnledger.ledger.runs.names import NAME_TAG
 from turnledger.ledger.runs.transaction import Transaction
@@ -48,20 +48,6 @@ T = TypeVar("T")
 AnyLedger: TypeAlias = Ledger | AsyncLedger | str | os.PathLike[str]
 # How often another writer of the same session may interfere before it is an error.
 _TRIES = 10
-
-
-class RedactedSessionError(InvalidInputError):
-    """An entry of a session holds what the ledger's redactor would remove; nothing was written.
-
-    A framework that read the entry back would go on with another text than it wrote.
-    """
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} holds what the ledger's redactor takes for a secret, and would be read back "
-            "without it. Nothing was written. Open the ledger of sessions with redactor=None, or "
-            "with a Redactor that leaves this text."
-        )
 
 
 class SessionMismatchError(InvalidInputError):
@@ -111,6 +97,16 @@ class SessionLedger:
         return await self._async.call(lambda: work(self.ledger))
 
 
+class AsItIs:
+    """Codec of steps whose values are JSON."""
+
+    def encode(self, value: Any) -> Any:
+        return value
+
+    def decode(self, data: Any) -> Any:
+        return data
+
+
 def session_run(ledger: Ledger, name: str, kind: str) -> tuple[UUID, int]:
     """The run that holds the session of a name, and its version: 0 if it is not begun.
 
@@ -147,7 +143,7 @@ def append_new(
     ledger: Ledger,
     run_id: UUID,
     first: Draft,
-    groups: Sequence[Sequence[Draft]],
+    groups: Sequence[Sequence[Draft | Entry]],
     blobs: Mapping[str, bytes],
 ) -> None:
     """Append events that may be recorded already; with `first` before them if the run is new.
@@ -165,14 +161,13 @@ def append_new(
         is_new = not ledger.head(run_id)
         try:
             for batch in _batches(ledger, [[first], *wanted] if is_new else wanted):
-                ledger.append(run_id, batch, NEW if is_new else ANY, blobs=blobs.values())
-                is_new = False
-        except (ConcurrentAppendError, EventIdConflictError):
-            # Another writer began the session, or wrote some of the same entries.
+                ledger.append(run_id, batch, ANY, blobs=blobs.values(), known="skip")
+        except EventIdConflictError:
+            # Recorded with other messages beside them, or as another entry of the same id.
             if attempt == _TRIES:
                 raise
             known = recorded_ids(ledger, [group[0].event_id for group in wanted])
-            wanted = [group for group in wanted if group[0].event_id not in known]
+            wanted = [group for group in wanted if UUID(str(group[0].event_id)) not in known]
         else:
             return
 
@@ -188,7 +183,9 @@ def retried(work: Callable[[], T]) -> T:
 
 
 def append_together(
-    ledger: Ledger, appends: Sequence[tuple[UUID, Sequence[Draft]]], blobs: Mapping[str, bytes]
+    ledger: Ledger,
+    appends: Sequence[tuple[UUID, Sequence[Draft | Entry]]],
+    blobs: Mapping[str, bytes],
 ) -> None:
     """Append to several runs in one transaction: all or nothing.
 
@@ -210,7 +207,7 @@ def append_together(
     ledger.store.write(work)
 
 
-def _expected(drafts: Sequence[Draft]) -> Expected:
+def _expected(drafts: Sequence[Draft | Entry]) -> Expected:
     return NEW if isinstance(drafts[0].event, RunStarted) else ANY
 
 
@@ -256,9 +253,11 @@ def recorded_version(ledger: Ledger, draft: Draft) -> int | None:
     return rows[0].version if rows else None
 
 
-def _batches(ledger: Ledger, groups: Sequence[Sequence[Draft]]) -> Iterator[list[Draft]]:
+def _batches(
+    ledger: Ledger, groups: Sequence[Sequence[Draft | Entry]]
+) -> Iterator[list[Draft | Entry]]:
     """As much in one append as the ledger takes, without splitting a group."""
-    batch: list[Draft] = []
+    batch: list[Draft | Entry] = []
     for group in groups:
         if batch and len(batch) + len(group) > ledger.limits.max_batch_events:
             yield batch
@@ -274,13 +273,9 @@ def end_session(ledger: Ledger, run_id: UUID) -> None:
     ledger.append(run_id, deleted, ANY)
 
 
-def entry_event(ledger: Ledger, kind: str, data: Any, what: str) -> CustomEvent:
-    """An entry as a custom event; RedactedSessionError if it would not be read back as it is."""
-    event = CustomEvent(kind=kind, data=data)
-    redacted = ledger.redact(event)
-    if isinstance(redacted, CustomEvent) and redacted.data != data:
-        raise RedactedSessionError(what)
-    return event
+def entry_of(ledger: Ledger, kind: str, data: Any, event_id: UUID) -> Entry:
+    """An entry as a custom event; RedactedStateError if it would not be read back as it is."""
+    return ledger.prepare(Draft(CustomEvent(kind=kind, data=data), event_id), exact=("data",))
 
 
 def now(ledger: Ledger) -> datetime:

@@ -63,7 +63,8 @@ def _plain(value: Any) -> Any:
 
 def _check_names(event: Event, exact: Collection[str]) -> None:
     known = getattr(event, "__struct_fields__", ())
-    if isinstance(exact, str) or not all(name in known for name in exact):
+    named = isinstance(exact, Collection) and not isinstance(exact, str)
+    if not named or not all(name in known for name in exact):
         raise InvalidInputError(
             f"Invalid exact={short_repr(exact)}: expected names of {type(event).__name__}'s "
             f"fields, ({', '.join(known)})."
@@ -134,7 +135,7 @@ class Codec:
 
         RedactedStateError if the redactor would change a field that `exact` names.
         """
-        if exact:
+        if exact != ():
             _check_names(event, exact)
         if self.redactor is None:
             return self._encode_checked(event)

@@ -166,7 +166,19 @@ class Normalizer:
             content["tool_calls"] = [_asked(one) for one in content["tool_calls"]]
         if _is_step(event):
             _compare_by_value(event, content)
+            for name in ("arguments", "request"):
+                if name in content and self._calls:
+                    content[name] = self._without_ids(content[name])
         return content
+
+    def _without_ids(self, value: Any) -> Any:
+        """A step's arguments, with a tool call's place for its id: a provider made that up."""
+        if isinstance(value, str):
+            place = self._calls.get(value)
+            return value if place is None else f"call {place}"
+        if isinstance(value, dict):
+            return {name: self._without_ids(inner) for name, inner in value.items()}
+        return [self._without_ids(one) for one in value] if isinstance(value, list) else value
 
     def _named(self, call_id: str) -> int | str | None:
         """How a call is identified: a step by its path, any other by its place."""

@@ -16,12 +16,11 @@ from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.lazy_json import (
     MISSING,
     plain_json,
-    pointer_parts,
     resolve,
     unchanged,
 )
 from turnledger.projections.projection import PAGE, Projection, tags_read
-from turnledger.projections.run_state.state import built_in
+from turnledger.projections.run_state.state_json import view_pointed_at
 from turnledger.projections.session.declarations import Declarations
 
 
@@ -55,15 +54,9 @@ def blame(
         at: The version of the state; by default the last.
         declarations: Types and reducers of the program's slices; without, slices are plain JSON.
     """
-    path = _parsed(pointer)
-    projections = {p.name: p for p in built_in(declarations)}
-    projection = projections.get(path[0]) if path else None
-    if projection is None:
-        raise InvalidInputError(
-            f"Unknown view in {pointer!r}: a pointer begins with one of {', '.join(projections)}."
-        )
+    projection, within = view_pointed_at(pointer, declarations)
     pages = _pages(ledger, run_id, projection, at)
-    search = _Search(ledger, run_id, projection, path[1:])
+    search = _Search(ledger, run_id, projection, within)
     found = search.last_change(pages) if pages else None
     if found is None:
         raise InvalidInputError(f"{pointer!r} names nothing in the state of run {run_id}.")
@@ -134,10 +127,3 @@ class _Search:
         """The value as canonical JSON; None if it is missing."""
         found = resolve(self._projection.lazy_json(state), self._within)
         return None if found is MISSING else canonical(plain_json(found))
-
-
-def _parsed(pointer: str) -> tuple[str, ...]:
-    try:
-        return pointer_parts(pointer)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from error

@@ -119,6 +119,7 @@ class RunState:
         return [one for p, state in pairs for one in (p.name.encode(), part(p, state))]
 
     def to_json(self) -> dict[str, Any]:
+        """The state as plain JSON, by the names of the views (see `state_json`)."""
         return {p.name: p.to_json(state) for p, state in self._pairs()}
 
     def lazy_json(self) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from turnledger.adapters.frameworks.openai_agents.durable import durable
 from turnledger.adapters.frameworks.openai_agents.hooks import TurnledgerHooks
 from turnledger.adapters.frameworks.openai_agents.session import TurnledgerSession
-from turnledger.adapters.frameworks.sessions import RedactedSessionError, SessionMismatchError
+from turnledger.adapters.frameworks.sessions import SessionMismatchError
 
 __all__ = [
-    "RedactedSessionError",
     "SessionMismatchError",
     "TurnledgerHooks",
     "TurnledgerSession",

@@ -16,7 +16,8 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.agent import calls, says
-from tests.crash.matrix import MOST, RUNS, _fuse, _last_words, _lay
+from tests.crash.fuses import fuse, last_words, lay
+from tests.crash.matrix import MOST, RUNS
 from tests.crash.processes import Crew, Voice
 from turnledger import Agent, ToolContext, tool
 from turnledger.ledger import Ledger
@@ -38,7 +39,7 @@ def run(
         place = Path(folder) / f"{way}-{tools}-{kind}-{step}"
         place.mkdir(parents=True)
         victim = crew.start(f"dies at {step}", _work, plan, str(place), step, step)
-        words = _last_words(crew, victim)
+        words = last_words(crew, victim)
         done = words[-1][0] == "outcome"
         goes_on = crew.start("goes on", _work, plan, str(place), step, 0)
         [(_, [_, outcome])] = crew.join(goes_on)
@@ -48,11 +49,11 @@ def run(
     raise AssertionError(f"not through after {MOST} steps")
 
 
-def _work(voice: Voice, plan: dict[str, str], place: str, step: int, fuse: int) -> None:
+def _work(voice: Voice, plan: dict[str, str], place: str, step: int, length: int) -> None:
     """Bring all turns to their end, whatever a process before this one has done of them."""
-    point = _fuse(voice, fuse)
+    point = fuse(voice, length)
     with Ledger.open(plan["url"]) as ledger:
-        _lay(ledger, point)
+        lay(ledger, point)
         agent = _agent(plan, Path(place) / "effects", ledger, point)
         before: UUID | None = None
         outcome = ""

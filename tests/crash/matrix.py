@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from tests.crash.agents import Agent, Clerk, Order, decide_approvals
+from tests.crash.fuses import fuse, last_words, lay
 from tests.crash.operators import COMMANDS, Operator
-from tests.crash.processes import Child, Crew, Voice
+from tests.crash.processes import Crew, Voice
 from tests.crash.provided import provided, warm
 from turnledger.ledger import Ledger, ResourceSnapshotted
 from turnledger.projections import state_at
@@ -72,12 +72,12 @@ def run(
         place = Path(folder) / f"{kind}-{on_interrupt}-{step}"
         place.mkdir(parents=True)
         victim = crew.start(f"dies at {step}", _begin, plan, str(place), step)
-        words = _last_words(crew, victim)
+        words = last_words(crew, victim)
         done = words[-1][0] == "done"
         deaths = [] if done else [words[-1][1]]
         for number in range(recoveries if not done else 0):
             again = crew.start("dies too", _recover, plan, str(place), step, 2 + 3 * number)
-            words = _last_words(crew, again)
+            words = last_words(crew, again)
             if words and words[-1][0] == "died":
                 deaths.append(words[-1][1])
         [(_, [_, outcome])] = crew.join(crew.start("recovers", _recover, plan, str(place), step, 0))
@@ -89,13 +89,6 @@ def run(
 
 def run_id(plan: dict[str, Any], step: int, number: int = 0) -> UUID:
     return uuid5(RUNS, f"{plan['kind']} {plan['on_interrupt']} {step} {number}")
-
-
-def _last_words(crew: Crew, child: Child) -> list[Any]:
-    words = []
-    while not child.ended:
-        words += [message for one, message in crew.listen() if one is child]
-    return words + crew.kill(child)
 
 
 # --- the processes -------------------------------------------------------------------
@@ -121,34 +114,6 @@ def _agent(plan: dict[str, Any], place: str, ledger: Ledger | None, point: Any) 
         recovery=recovery,
         adapter=provided(plan, point) if plan["provider"] else None,
     )
-
-
-def _fuse(voice: Voice, length: int) -> Callable[[str], None]:
-    """Dies when it has burnt down; 0 never does."""
-    left = length
-
-    def point(name: str) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            voice.say("died", name)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return point
-
-
-def _lay(ledger: Ledger, point: Callable[[str], None]) -> None:
-    """Before and after everything that is written to the ledger."""
-    for name in ("begin", "append", "claim", "release"):
-        whole = getattr(ledger, name)
-
-        def counted(*args: Any, _whole: Any = whole, _name: str = name, **kwargs: Any) -> Any:
-            point(f"before {_name}")
-            found = _whole(*args, **kwargs)
-            point(f"after {_name}")
-            return found
-
-        setattr(ledger, name, counted)
 
 
 def _lay_in_files(point: Callable[[str], None]) -> None:
@@ -184,12 +149,12 @@ class _Counted:
 
 
 def _begin(voice: Voice, plan: dict[str, Any], place: str, step: int) -> None:
-    point = _fuse(voice, step)
+    point = fuse(voice, step)
     if plan["files_only"]:
         _work(plan, _agent(plan, place, None, point), step)
     else:
         with Ledger.open(plan["url"]) as ledger:
-            _lay(ledger, point)
+            lay(ledger, point)
             _work(plan, _agent(plan, place, ledger, point), step)
     voice.say("done")
 
@@ -224,16 +189,16 @@ def _approved(agent: Agent, run: UUID) -> str | None:
             decide_approvals(ledger, run, waits.approvals)
 
 
-def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, fuse: int) -> None:
+def _recover(voice: Voice, plan: dict[str, Any], place: str, step: int, length: int) -> None:
     """Recover what there is, begin what there is not, and say how it ended."""
-    point = _fuse(voice, fuse)
+    point = fuse(voice, length)
     if plan["files_only"]:
         agent = _agent(plan, place, None, point)
         outcome = _finished(plan, agent, step, None)
         voice.say("outcome", outcome)
         return
     with Ledger.open(plan["url"]) as ledger:
-        _lay(ledger, point)
+        lay(ledger, point)
         agent = _agent(plan, place, ledger, point)
         if isinstance(agent, Clerk) and _has_files(ledger, run_id(plan, step)):
             shutil.rmtree(agent.host)  # as on another machine

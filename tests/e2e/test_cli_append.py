@@ -93,7 +93,7 @@ def test_any_takes_the_run_as_it_is(cli: InProcess) -> None:
         (NOBODY, "--expect", "-1"),
         (NOBODY, "--expect", "soon"),
         ("new", "--expect", "3"),
-        ("no-uuid", "--expect", "any"),
+        ("@no-run", "--expect", "any"),
         (NOBODY, "/nowhere/events", "--expect", "any"),
         (NOBODY, "--expect", "any", "--blob", "/nowhere/blob"),
     ],

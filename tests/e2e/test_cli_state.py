@@ -149,7 +149,11 @@ def test_projections_lists_the_views(cli: InProcess) -> None:
         (("state", "RUN", "--path", "/tools/-"), 1, "no value at"),
         (("state", "RUN", "--path", "/tools/00"), 1, "no value at"),
         (("state", "RUN", "--path", "/history/system/0"), 1, "no value at"),
-        (("state", "RUN", "--projection", "usage", "--path", "/usage"), 1, "view usage"),
+        (
+            ("state", "RUN", "--projection", "usage", "--path", "/usage"),
+            1,
+            "at '/usage/usage'",
+        ),
         (("blame", "RUN", "/usage/nothing"), 1, "no value at"),
         (("blame", "RUN", "/tools/-"), 1, "no value at"),
         (("blame", "RUN", "/history/turns/2", "--at", "4"), 1, "no value at"),

@@ -19,9 +19,11 @@ import pytest
 import turnledger
 from tests import step_runs
 from tests.e2e.driving import InProcess, Processes
+from tests.e2e.stories import said
 from tests.e2e.test_cli_tools import table
 from tests.step_runs import CHAT, asks_model, begins, block, doubts, ends, record_run, workflow
 from turnledger.ledger import Event, RunWaiting, ToolCallDecided
+from turnledger.ledger.events.messages import ToolCallRecord
 
 SCRIPT = Path(__file__).with_name("shop_script.py")
 PAY = "settle#1/pay:17"
@@ -80,6 +82,16 @@ def test_steps_that_began_side_by_side_stand_under_their_own(cli: InProcess) -> 
     assert [row[0] for row in table(cli("tools", run).out)[1:]] == expected
     left = [row[0] for row in table(cli("tools", run, "--pending").out)[1:]]
     assert left == [one for one in expected if one != "a#1/x#1/y#1"]
+
+
+def test_a_step_stands_for_the_call_whose_id_is_its_key(cli: InProcess) -> None:
+    """A loop with a wrapped client: the message asks, the step performs, a message answers."""
+    calls = (ToolCallRecord("c1", "search", "{}"), ToolCallRecord("c2", "search", "{}"))
+    asked = (block(), said("assistant", "", 1, tool_calls=calls), begins("search:c1"))
+    run = recorded(cli, *asked, ends("search:c1", 5))
+    assert [row[0] for row in table(cli("tools", run).out)[1:]] == ["c2", "search:c1"]
+    assert [call["call_id"] for call in cli("pending", run, "-o", "json").json] == ["c2"]
+    assert len(cli("tools", run, "-o", "json").json) == 3
 
 
 def test_timeline_indents_inner_steps(cli: InProcess, order: UUID) -> None:
@@ -232,6 +244,23 @@ def test_an_inner_step_of_one_that_ended_takes_no_decision(cli: InProcess) -> No
     assert "the call that it is in has ended" in done.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recover", "order-17"),
+        ("replay", "order-17"),
+        ("run", "Tea.", "--continues", "order-17"),
+    ],
+    ids=" ".join,
+)
+def test_no_command_calls_a_block(cli: InProcess, order: UUID, words: tuple[str, ...]) -> None:
+    """It is left to its script, and each command says so."""
+    done = cli(*words, "--app", "tests.shop_agent:loop")
+    assert (done.code, done.out) == (1, "")
+    assert "run its script again, with turnledger.run('order-17')" in done.err
+    assert "TURNLEDGER_REPLAY=1" in done.err
+
+
 # --- a real script: killed, decided, continued -----------------------------------------
 
 
@@ -311,6 +340,15 @@ def test_a_fork_of_a_workflow_is_recovered(cli: InProcess, shop: Path) -> None:
     assert Path("bank").read_text() == "17\n"
 
 
+def test_a_fork_changes_a_models_answer(cli: InProcess, order: UUID) -> None:
+    """A model call as a step is named by its call, and has a value as any step has."""
+    answer = ("--tool", f"{CHAT}:3f9a", "--result", '{"text": "Do not pay."}')
+    child = cli("fork", "order-17", *answer).out.strip()
+    (call,) = cli("tools", child, "-o", "json").json
+    assert (call["kind"], call["value"]) == ("model", {"text": "Do not pay."})
+    assert cli("fork", "order-17", "--at", "turn:0").code == 3
+
+
 # --- export --test ---------------------------------------------------------------------
 
 
@@ -363,6 +401,12 @@ def test_a_block_is_tested_by_its_script_alone(cli: InProcess, order: UUID, shop
     Path("empty.py").write_text("")
     done = cli(*words, "empty.py")
     assert "did not open the block of run" in done.err
+    Path("left.py").write_text(
+        'import turnledger\nwith turnledger.run("order-17", ledger="x.db"):\n    raise SystemExit\n'
+    )
+    left = cli(*words, "left.py", "--force")
+    assert "did not end the block of run" in left.err
+    assert not Path("x.db").exists()
     Path("gone").mkdir()
     assert "There is no script" in cli(*words, "gone/shop.py", "--force").err
 

@@ -41,7 +41,7 @@ OTHERS = ("OPENAI_", "ANTHROPIC_", "GEMINI_", "GOOGLE_", "LITELLM_")
 # What an agent's `model` names instead of an adapter: "openai:gpt-5".
 MODEL = re.compile(r"""["'](?:openai|litellm|anthropic|gemini):[\w.-]""")
 # A provider's SDK, or a framework that asks OpenAI unless it is told otherwise.
-SDK = re.compile(r"^from (?:agents|anthropic|openai) import", re.MULTILINE)
+SDK = re.compile(r"^from (?:agents|anthropic|google\.adk\.agents|openai) import", re.MULTILINE)
 STORY = Answer("A gull stole a hat. The hat did not mind.")
 # For each question what comes for each turn, attempt by attempt; the last of them comes again.
 ANSWERS: Mapping[str, Sequence[Sequence[Scripted]]] = {

@@ -1,13 +1,13 @@
 """Every page does what it says: its snippets run, its output is what comes, its links lead on.
 
 On a page, `python` blocks share one interpreter and `console` blocks one shell, in one empty
-folder, in the order of the page. A `python` block whose first line is a file's name
-(`# agent.py`) is that file as well: commands find it. A `text` block right after a `python`
-block is what that prints. `py` is a program of `examples/peers`, to the letter, which
-`make peers` runs. `sql` goes to the page's PostgreSQL. Ids, digests and times differ from run to
-run and are compared by kind. `...` stands for anything. A command ends with exit code 0, unless
-the page asks `echo $?` next. A page with a provider's adapter on it talks to strict servers (see
-`docs_providers`), which must not refuse anything.
+folder, in the order of the page. A `python` block whose first line is a file's name (`# agent.py`)
+is that file as well: commands find it. A `text` block right after a `python` block is what that
+prints. `py` is a program of `examples/peers`, to the letter, which `make peers` runs. A `diff`
+block makes a file of another one of the page. `sql` goes to the page's PostgreSQL. Ids, digests
+and times differ from run to run and are compared by kind. `...` stands for anything. A command
+ends with exit code 0, unless the page asks `echo $?` next. A page with a provider's adapter on it
+talks to strict servers (see `docs_providers`), which must not refuse anything.
 `sh` blocks are not run (they install things): each line must be one that is known to be right.
 """
 
@@ -44,8 +44,8 @@ FRAMEWORK_NAMES = [
 ]
 # The server that pages talk about, where a reader writes the name of their own.
 SERVER = "postgresql://localhost/agents"
-PATIENCE = 180.0  # seconds that a page may take
-KINDS = ("python", "py", "console", "text", "sh", "sql")
+PATIENCE = 600.0  # seconds that a page may take, on a busy machine
+KINDS = ("python", "py", "console", "text", "sh", "sql", "diff")
 PEERS = sorted((ROOT / "examples" / "peers").glob("*_agent.py"))
 FILE = re.compile(r"# (\w+\.py)\n")
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -185,6 +185,18 @@ class Reader:
         assert not failed, failed
         return str(printed)
 
+    def diff(self, text: str) -> None:
+        """Make a file of another one: each hunk's old lines stand in it once."""
+        (first, second), hunks = _names_of(text), text.split("@@\n")[1:]
+        made = (self._folder / first).read_text()
+        for hunk in hunks:
+            lines = hunk.splitlines()
+            was = "\n".join(line[1:] for line in lines if line[:1] != "+")
+            now = "\n".join(line[1:] for line in lines if line[:1] != "-")
+            assert made.count(was) == 1, f"{first} has this {made.count(was)} times:\n{was}"
+            made = made.replace(was, now)
+        (self._folder / second).write_text(made)
+
     def sql(self, statements: str) -> None:
         """Let the page's server run these."""
         psql = [BINARIES / "psql", "-q", "-v", "ON_ERROR_STOP=1", self._server]
@@ -208,6 +220,12 @@ class Reader:
         return printed, int(line.removeprefix(end))
 
 
+def _names_of(diff: str) -> tuple[str, str]:
+    names = re.match(r"--- (\w+\.py)\n\+\+\+ (\w+\.py)\n", diff)
+    assert names, diff
+    return names[1], names[2]
+
+
 def read(name: str, text: str, folder: Path) -> None:
     """Do everything that the page shows, and compare."""
     given = blocks(text)
@@ -227,6 +245,8 @@ def read(name: str, text: str, folder: Path) -> None:
                 printed = reader.python(block.text)
             elif block.kind == "text":
                 assert matches(block.text, printed), f"{where}: shown\n{block.text}came\n{printed}"
+            elif block.kind == "diff":
+                reader.diff(block.text)
             elif block.kind == "sql":
                 reader.sql(block.text)
             elif block.kind == "console":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import click
@@ -18,14 +18,14 @@ from turnledger.adapters.cli.shared.output import (
     shortened,
 )
 from turnledger.adapters.cli.shared.parameters import at_option, number_from, run_argument
-from turnledger.adapters.cli.shared.views import records_until, view_at, view_of
+from turnledger.adapters.cli.shared.views import view_of
 from turnledger.adapters.terminal_text import visible
-from turnledger.ledger import InvalidInputError, Ledger
+from turnledger.ledger import InvalidInputError
 from turnledger.projections import blame as blamed
-from turnledger.projections import state_at
-from turnledger.projections.persistent.lazy_json import MISSING, pointer_parts, resolve
+from turnledger.projections.persistent.lazy_json import pointer_parts
 from turnledger.projections.run_state.json_diff import Change
 from turnledger.projections.run_state.state import built_in, state_changes
+from turnledger.projections.run_state.state_json import lazy_state_json
 from turnledger.runtime.session.types import SliceTypes
 
 # Reducers of the package's own slices, such as plans.
@@ -82,42 +82,25 @@ def state(run: UUID, at: int | None, projection: str | None, path: Pointer | Non
     The state is the fold of the run's events, view by view. Session slices are printed as
     recorded JSON: the reducers of the program that wrote them are not known here.
     """
-    at_path = path or Pointer("", ())
+    pointer = path.text if path is not None else ""
+    if projection is not None:
+        pointer = f"/{projection}{pointer}"
+    elif path is not None and path.parts:
+        _check_view(path)
     with open_ledger() as ledger:
-        if projection is not None:
-            value = _view(ledger, run, at, projection)
-        elif at_path.parts:
-            name = _view_named(at_path)
-            value = {name: _view(ledger, run, at, name)}
-        else:
-            value = state_at(ledger, run, at, declarations=OWN).lazy_json()
-    found = resolve(value, at_path.parts)
-    if found is MISSING:
-        raise _nothing_at(at_path, run, projection)
+        found = lazy_state_json(ledger, run, at, pointer=pointer, declarations=OWN)
     printer().pretty(found)
 
 
-def _view(ledger: Ledger, run: UUID, at: int | None, name: str) -> Any:
-    view = VIEWS[name]
-    return view.lazy_json(view_at(ledger, run, at, view))
-
-
-def _view_named(path: Pointer) -> str:
-    """The view that a pointer into the whole state begins with; UsageError if unknown."""
+def _check_view(path: Pointer) -> None:
+    """UsageError if a pointer into the whole state does not begin with a view."""
     name = path.parts[0] if path.parts else ""
     if name in VIEWS:
-        return name
+        return
     near = get_close_matches(name, VIEWS)
     hint = f" Did you mean /{near[0]}?" if near else ""
     raise click.UsageError(
         f"Invalid pointer {path.text!r}: it must begin with a view: {', '.join(VIEWS)}.{hint}"
-    )
-
-
-def _nothing_at(path: Pointer, run: UUID, view: str | None = None) -> InvalidInputError:
-    where = f"the view {view}" if view else "the state"
-    return InvalidInputError(
-        f"There is no value at {path.text!r} in {where} of run {run} at that version."
     )
 
 
@@ -176,11 +159,9 @@ def blame(run: UUID, pointer: Pointer, at: int | None) -> None:
 
     POINTER is a JSON Pointer into the output of `state`. The output is that of `show`.
     """
-    name = _view_named(pointer)
+    _check_view(pointer)
     with open_ledger() as ledger:
-        records_until(ledger, run, at)
-        if resolve({name: _view(ledger, run, at, name)}, pointer.parts) is MISSING:
-            raise _nothing_at(pointer, run)
+        lazy_state_json(ledger, run, at, pointer=pointer.text, declarations=OWN)  # it is there
         try:
             record = blamed(ledger, run, pointer.text, at=at, declarations=OWN)
         except InvalidInputError:

@@ -32,7 +32,12 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
 )
 from turnledger.adapters.cli.shared.tables import up_to_date
-from turnledger.adapters.cli.shared.views import arguments_text, records_until, view_at
+from turnledger.adapters.cli.shared.views import (
+    arguments_text,
+    records_until,
+    view_at,
+    without_performed,
+)
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import Event, Record, RunFailed, RunStarted, ToolCallFailed
 from turnledger.ledger.clock import moment_text, to_micros
@@ -66,8 +71,8 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     """List a run's tool calls and their status.
 
     A call is pending, started, completed, failed or in_doubt. A durable step is listed after the
-    step that it is in, and named by its path. Of model calls that are steps, those that have not
-    ended are listed; -o json, `timeline` and `usage` have all of them.
+    step that it is in, and named by its path. Left out are the model's call that a step with the
+    same id performed, and model calls as steps that have ended; -o json has all of them.
 
     With --all, records that can't be read are not counted: their runs are named, and the exit
     code is 5.
@@ -85,7 +90,7 @@ def tools(run: UUID | None, at: int | None, pending: bool, everything: bool) -> 
     out = printer()
     if out.form is Format.TABLE:
         headings = ("call", "name", "status", "attempts", "took", "arguments", "result")
-        amended, shown = len(known.amended) > 0, list(_nested(calls))
+        amended, shown = len(known.amended) > 0, list(_nested(without_performed(calls, known)))
         out.rows(
             (*headings, "amended") if amended else headings,
             map(_amended_row if amended else _call_row, shown),

@@ -22,7 +22,7 @@ from turnledger.adapters.cli.shared.parameters import (
     run_argument,
     version_option,
 )
-from turnledger.adapters.cli.shared.views import arguments_text
+from turnledger.adapters.cli.shared.views import arguments_text, without_performed
 from turnledger.adapters.terminal_text import visible
 from turnledger.ledger import (
     ConcurrentAppendError,
@@ -85,8 +85,9 @@ def _unfinished(
 ) -> Iterator[tuple[UUID, str, int, ToolCallView]]:
     if run is not None:
         version = ledger.head(run)
-        calls = fold(ledger.read(run, until=version), PendingTools()).pending()
-        yield from ((run, ledger.run(run).status, version, call) for call in calls)
+        tools = fold(ledger.read(run, until=version), PendingTools())
+        status = ledger.run(run).status
+        yield from ((run, status, version, call) for call in _left(tools))
         return
     statuses: tuple[RunStatus, ...] = ("waiting", "running", "failed", "parked")
     for status in statuses:
@@ -94,11 +95,15 @@ def _unfinished(
             try:
                 # With checks: a call that is not shown because its record is lost may be repeated.
                 check = ledger.checked(info.run_id)
-                calls = fold(check.read_on(), PendingTools()).pending()
+                tools = fold(check.read_on(), PendingTools())
             except DAMAGE as error:
                 skipped(str(info.run_id), error)
                 continue
-            yield from ((info.run_id, status, check.version, call) for call in calls)
+            yield from ((info.run_id, status, check.version, call) for call in _left(tools))
+
+
+def _left(tools: ToolsState) -> list[ToolCallView]:
+    return without_performed(tools.pending(), tools)
 
 
 def _shown(run_id: UUID, status: str, version: int, call: ToolCallView) -> dict[str, Any]:

@@ -86,7 +86,10 @@ def replay_command(run: UUID, app: str | None, until: int | None, live: tuple[st
         finish(ExitCode.OK if found.ok else ExitCode.REPLAY_DIVERGENCE)
         return
     with open_ledger() as ledger, Ledger.open("memory://") as nowhere:
-        loop = load_loop(app, nowhere) if app is not None else None
+        loop = None
+        if app is not None:
+            loop = load_loop(app, nowhere)
+            refuse_block(ledger, run)
         found = replay(ledger, run, loop=loop, until=until)
     if app is not None and found.divergence is not None:
         other = OtherProcess(ledger_url(), redactor_file(), run, app, until)

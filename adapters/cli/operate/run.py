@@ -8,6 +8,7 @@ from uuid import UUID
 
 import click
 
+from turnledger.adapters.cli.operate.begun_by import refuse_block
 from turnledger.adapters.cli.operate.recover import print_answer
 from turnledger.adapters.cli.operate.workflow import refuse_options, run_workflow, workflow_of
 from turnledger.adapters.cli.shared.command import command, open_ledger
@@ -55,6 +56,8 @@ def run(
             refuse_options(continues=continues)
             run_workflow(workflow, ledger, text, {key: value or "" for key, value in tags})
             return
+        if continues is not None:
+            refuse_block(ledger, continues)
         loop = load_loop(app, ledger)
         request = request_of(loop, text)
         run_id = UUID(ledger.clock.new_id())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from turnledger.ledger.clock import moment_text
 
 if TYPE_CHECKING:  # slow to import, and `log` and `append` need no view
     from turnledger.projections import Projection, ToolCallView
+    from turnledger.projections.views.tools import ToolsState
 
 S = TypeVar("S")
 
@@ -63,3 +64,17 @@ def view_at(ledger: Ledger, run: UUID, at: int | None, view: Projection[S]) -> S
 def arguments_text(call: ToolCallView) -> str:
     """A call's arguments; of a step with long ones, which are not recorded, their digest."""
     return call.given_arguments or (f"digest {call.digest[:12]}" if call.digest else "")
+
+
+def without_performed(calls: Iterable[ToolCallView], tools: ToolsState) -> list[ToolCallView]:
+    """Calls of a run without those that a step performed: its key is the id of such a call.
+
+    The tools of a framework or of a loop with a wrapped client are such steps.
+
+    Args:
+        calls: Some of the run's calls.
+        tools: All of them.
+    """
+    steps = (call.call_id for call in tools.calls if call.is_step)
+    keys = {call_id.rpartition("/")[2].partition(":")[2] for call_id in steps}
+    return [call for call in calls if call.is_step or call.attempts or call.call_id not in keys]

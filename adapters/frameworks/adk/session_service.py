@@ -7,44 +7,45 @@ event's changes are appended to in the event's transaction. Deleting marks a run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
+from turnledger.adapters.frameworks.adk.events import (
+    Scopes,
+    by_scope,
+    event_json,
+    lasting_parts,
+    message_events,
+    plain_state,
+)
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
-    RedactedSessionError,
+    AsItIs,
     SessionLedger,
     append_together,
-    call_events,
     end_session,
-    entry_event,
-    last_message,
-    numbered_ids,
+    entry_of,
     recorded_ids,
     retried,
     session_run,
     stored_folds,
-    transcript_of,
-    usage_in,
 )
-from turnledger.adapters.transcripts import MessageWriter
 from turnledger.ledger import (
     CustomEvent,
     Draft,
-    InvalidInputError,
     Ledger,
-    ModelReplied,
     RunStarted,
 )
 from turnledger.ledger import Event as LedgerEvent
-from turnledger.ledger.clock import EPOCH, to_datetime
+from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.names import NAME_TAG
 from turnledger.projections.digests import canonical
+from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
 
 with framework("google.adk", extra="adk", integration="turnledger.adk"):
     from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -52,15 +53,15 @@ with framework("google.adk", extra="adk", integration="turnledger.adk"):
     from google.adk.events import Event
     from google.adk.sessions import BaseSessionService, Session, State
     from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 KIND, STATE_KIND = "adk.session", "adk.state"
 EVENT, DELTA = "adk.event", "adk.state"
 APP_TAG, USER_TAG, SESSION_TAG = "adk.app", "adk.user", "adk.session"
 # Derived data: the state of each app, user and session.
 STATES = "adk.states"
-MAIN = "session"
-_WIRE = "gemini"
+_MEMORY = "turnledger.adk.appends"
+_LONGEST_NAME = 200
+T = TypeVar("T")
 
 
 class SessionKey(NamedTuple):
@@ -96,7 +97,7 @@ class TurnledgerSessionService(BaseSessionService):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An event that the ledger's redactor
-            would change is refused (RedactedSessionError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -123,14 +124,18 @@ class TurnledgerSessionService(BaseSessionService):
             session_id: The session's id; by default a new one.
         """
 
-        def work(ledger: Ledger) -> Session:
-            given = session_id.strip() if session_id else ""
-            key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
-            plain = _plain_state(state or {})
-            retried(lambda: _create(ledger, key, plain))
-            return _loaded(ledger, key)
+        given, plain = session_id.strip() if session_id else "", plain_state(state or {})
 
-        return await self._ledger.call(work)
+        def work(ledger: Ledger, step: Run | None) -> dict[str, Any]:
+            key = SessionKey(app_name, user_id, given or ledger.clock.new_id())
+            retried(lambda: _create(ledger, key, plain, _id_of(step)))
+            return {"id": key.session_id, "at": _heads(ledger, key)}
+
+        made = await self._do(f"create {given}".strip(), plain, work)
+        key = SessionKey(app_name, user_id, made["id"])
+        found = await self._ledger.call(lambda ledger: _load(ledger, key, None, made["at"]))
+        assert found is not None
+        return found
 
     async def get_session(
         self,
@@ -149,7 +154,9 @@ class TurnledgerSessionService(BaseSessionService):
             config: Which of the events.
         """
         key = SessionKey(app_name, user_id, session_id.strip())
-        return await self._ledger.call(lambda ledger: _load(ledger, key, config))
+        # In a run what is recorded is the versions that were read, however long the session is.
+        heads = await self._do(f"get {key.session_id}", None, lambda ledger, _: _heads(ledger, key))
+        return await self._ledger.call(lambda ledger: _load(ledger, key, config, heads))
 
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
@@ -160,13 +167,13 @@ class TurnledgerSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session. Its events stay in the ledger."""
 
-        def work(ledger: Ledger) -> None:
+        def work(ledger: Ledger, step: Run | None) -> None:
             key = SessionKey(app_name, user_id, session_id.strip())
             run_id, version = session_run(ledger, key.session, KIND)
             if version:
                 end_session(ledger, run_id)
 
-        await self._ledger.call(work)
+        await self._do(f"delete {session_id}", None, work)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The state of a user, its keys without "user:"."""
@@ -183,23 +190,79 @@ class TurnledgerSessionService(BaseSessionService):
         if event.partial:
             return event
         key = SessionKey(session.app_name, session.user_id, session.id)
-        is_new = await self._ledger.call(
-            lambda ledger: retried(lambda: _append(ledger, key, event))
+        said = {"author": event.author, **lasting_parts(event)}
+        is_new = await self._do(
+            f"append {key.session_id}",
+            said,
+            lambda ledger, step: retried(lambda: _append(ledger, key, event, _id_of(step))),
+            key=_step_key(said),
         )
         if is_new:
             await super().append_event(session=session, event=event)
             session.last_update_time = event.timestamp
         return event
 
+    async def _do(
+        self,
+        name: str,
+        given: Any,
+        work: Callable[[Ledger, Run | None], T],
+        *,
+        key: str | None = None,
+    ) -> T:
+        """Do something with a session.
+
+        Inside of a run it is a step: resumed code reads what was read, and appends nothing twice.
+
+        Args:
+            name: What is done.
+            given: What it is done with, JSON.
+            work: Does it, and gives JSON.
+            key: The key of the step; by default its ordinal.
+        """
+        if current_scope() is None:
+            return await self._ledger.call(lambda ledger: work(ledger, None))
+
+        async def perform() -> T:
+            step = current_run()
+            return await self._ledger.call(lambda ledger: work(ledger, step))
+
+        spec = StepSpec(
+            name=f"session {name}"[:_LONGEST_NAME],
+            key=key,
+            arguments=given,
+            raises=(AlreadyExistsError, SessionNotFoundError),
+        )
+        return await aperform(spec, perform, AsItIs())
+
 
 # --- writing ----------------------------------------------------------------------------
 
 
-def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> None:
+def _id_of(step: Run | None) -> UUID | None:
+    """The id of the event of a step, the same in every attempt; None outside of a run."""
+    return uuid5(step.run_id, step.call_id) if step is not None else None
+
+
+def _step_key(said: Any) -> str | None:
+    """The key of an append: agents that run side by side append in any order."""
+    scope = current_scope()
+    if scope is None:
+        return None
+    digest = sha256(canonical(said)).hexdigest()[:16]
+    counts: Counter[str] = scope.memory.setdefault(_MEMORY, Counter())
+    counts[f"{scope.place.parent} {digest}"] += 1
+    return f"{digest}-{counts[f'{scope.place.parent} {digest}']}"
+
+
+def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any], event_id: UUID | None) -> None:
     run_id, version = session_run(ledger, key.session, KIND)
+    first_id = event_id or uuid5(run_id, "started")
+    if version and event_id is not None and recorded_ids(ledger, [event_id]):
+        return  # by an earlier attempt
     if version:
         raise AlreadyExistsError(f"Session with id {key.session_id} already exists.")
-    scopes = _by_scope(state)
+    scopes = by_scope(state)
     seconds = ledger.clock.micros() / 1_000_000
     tags = {APP_TAG: key.app_name, USER_TAG: key.user_id, SESSION_TAG: key.session_id}
     started = RunStarted(
@@ -207,166 +270,87 @@ def _create(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> None:
         request={"state": scopes.session, "time": seconds},
         tags={NAME_TAG: key.session, **tags},
     )
-    redacted = ledger.redact(started)
-    if isinstance(redacted, RunStarted) and redacted.request != started.request:
-        raise RedactedSessionError(f"The state of session {key.session_id!r}")
-    first = Draft(started, uuid5(run_id, "started"))
-    changes = _scope_changes(ledger, key, scopes, first.event_id)
+    first = ledger.prepare(Draft(started, first_id), exact=("request",))
+    changes = _scope_changes(ledger, key, scopes, first_id)
     append_together(ledger, [(run_id, [first]), *changes], {})
 
 
-def _append(ledger: Ledger, key: SessionKey, event: Event) -> bool:
+def _append(ledger: Ledger, key: SessionKey, event: Event, event_id: UUID | None) -> bool:
     run_id, version = session_run(ledger, key.session, KIND)
     if not version:
         raise SessionNotFoundError(f"Session {key.session_id} not found.")
-    data = _event_json(event)
+    data = event_json(event)
     # Equal events of one id are one event; others that share an id by chance are not.
-    event_id = uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
+    is_step = event_id is not None
+    event_id = event_id or uuid5(run_id, f"{event.id} {sha256(canonical(data)).hexdigest()}")
     if recorded_ids(ledger, [event_id]):
-        return False
-    what = f"Event {event.id} of session {key.session_id!r}"
-    drafts = [Draft(entry_event(ledger, EVENT, data, what), event_id)]
-    said, blobs = _said(ledger, run_id, event_id, data)
+        return is_step  # by an earlier attempt of the step: the session's object lacks it
+    drafts: list[Draft | Entry] = [entry_of(ledger, EVENT, data, event_id)]
+    said, blobs = message_events(ledger, run_id, event_id, data)
     for number, one in enumerate(said):
         drafts.append(Draft(one, uuid5(event_id, f"event {number}")))
-    scopes = _by_scope(data.get("actions", {}).get("stateDelta", {}))
+    scopes = by_scope(data.get("actions", {}).get("stateDelta", {}))
     changes = _scope_changes(ledger, key, scopes, event_id)
     append_together(ledger, [(run_id, drafts), *changes], blobs)
     return True
 
 
-class _Scopes(NamedTuple):
-    """State by who it belongs to, without prefixes. Temporary state belongs to nobody."""
-
-    app: dict[str, Any]
-    user: dict[str, Any]
-    session: dict[str, Any]
-
-
-def _by_scope(state: Mapping[str, Any]) -> _Scopes:
-    scopes = _Scopes({}, {}, {})
-    for name, value in state.items():
-        if name.startswith(State.APP_PREFIX):
-            scopes.app[name.removeprefix(State.APP_PREFIX)] = value
-        elif name.startswith(State.USER_PREFIX):
-            scopes.user[name.removeprefix(State.USER_PREFIX)] = value
-        elif not name.startswith(State.TEMP_PREFIX):
-            scopes.session[name] = value
-    return scopes
-
-
 def _scope_changes(
-    ledger: Ledger, key: SessionKey, scopes: _Scopes, event_id: UUID | str
-) -> Iterator[tuple[UUID, list[Draft]]]:
+    ledger: Ledger, key: SessionKey, scopes: Scopes, event_id: UUID
+) -> Iterator[tuple[UUID, list[Draft | Entry]]]:
     """The appends of changes of the app's and the user's state."""
     for name, delta in ((key.app, scopes.app), (key.user, scopes.user)):
         if not delta:
             continue
         run_id, version = session_run(ledger, name, STATE_KIND)
-        changed = entry_event(ledger, DELTA, delta, f"The state {name!r}")
-        drafts = [Draft(changed, uuid5(UUID(str(event_id)), name))]
+        drafts: list[Draft | Entry] = [entry_of(ledger, DELTA, delta, uuid5(event_id, name))]
         if not version:
             started = RunStarted(request_type=STATE_KIND, tags={NAME_TAG: name})
             drafts.insert(0, Draft(started, uuid5(run_id, "started")))
         yield run_id, drafts
 
 
-def _plain_state(state: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        plain: dict[str, Any] = to_jsonable_python(dict(state))
-    except PydanticSerializationError as error:
-        raise InvalidInputError(
-            f"The state can't be recorded as JSON: {error}. Keep what is not data under a "
-            "'temp:' key."
-        ) from error
-    return plain
-
-
-def _event_json(event: Event) -> dict[str, Any]:
-    """An event as it is recorded: without temporary state."""
-    kept = event
-    delta = event.actions.state_delta if event.actions else {}
-    lasting = {k: v for k, v in delta.items() if not k.startswith(State.TEMP_PREFIX)}
-    if delta:
-        actions = event.actions.model_copy(update={"state_delta": _plain_state(lasting)})
-        kept = event.model_copy(update={"actions": actions})
-    data: dict[str, Any] = kept.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return data
-
-
-def _said(
-    ledger: Ledger, run_id: UUID, event_id: UUID, data: Mapping[str, Any]
-) -> tuple[list[LedgerEvent], dict[str, bytes]]:
-    """The messages in an event, with the starts and ends of tool calls and the usage."""
-    content = data.get("content")
-    transcript = transcript_of(_WIRE, {"contents": [content]}) if content else None
-    if transcript is None:
-        return [], {}
-    last = last_message(ledger, run_id)
-    writer = MessageWriter(
-        MAIN,
-        _moment(data, ledger),
-        numbered_ids(event_id),
-        sequence=last.sequence + 1 if last else 0,
-        turn=last.turn if last else 0,
-    )
-    events: list[LedgerEvent] = []
-    written = None
-    for message in (one for turn in transcript.turns for one in writer.write(turn)):
-        written = message.message
-        events += [message, *call_events(written)]
-    if written is not None and written.role == "assistant" and "usageMetadata" in data:
-        answer = {"candidates": [{"content": content}], "usageMetadata": data["usageMetadata"]}
-        replied = ModelReplied(
-            evaluation_id=MAIN,
-            turn=written.turn,
-            message_id=written.message_id,
-            usage=usage_in(_WIRE, answer),
-            model=data.get("modelVersion", ""),
-            finish_reason=str(data.get("finishReason", "")),
-        )
-        events.append(replied)
-    return events, dict(transcript.blobs)
-
-
-def _moment(data: Mapping[str, Any], ledger: Ledger) -> datetime:
-    try:
-        return datetime.fromtimestamp(data["timestamp"], tz=EPOCH.tzinfo)
-    except (KeyError, TypeError, ValueError, OverflowError, OSError):
-        return to_datetime(ledger.clock.micros())
-
-
 # --- reading ----------------------------------------------------------------------------
 
 
-def _loaded(ledger: Ledger, key: SessionKey) -> Session:
-    found = _load(ledger, key, None)
-    assert found is not None
-    return found
+Heads: TypeAlias = Mapping[str, Sequence[Any]]
 
 
-def _load(ledger: Ledger, key: SessionKey, config: GetSessionConfig | None) -> Session | None:
-    run_id, version = session_run(ledger, key.session, KIND)
-    if not version:
+def _heads(ledger: Ledger, key: SessionKey) -> dict[str, list[Any]] | None:
+    """The runs that a session is read from, with their versions; None if there is no session."""
+    named = {"session": (key.session, KIND)}
+    named |= {"app": (key.app, STATE_KIND), "user": (key.user, STATE_KIND)}
+    heads = {one: session_run(ledger, name, kind) for one, (name, kind) in named.items()}
+    if not heads["session"][1]:
+        return None
+    return {one: [str(run_id), version] for one, (run_id, version) in heads.items()}
+
+
+def _load(
+    ledger: Ledger, key: SessionKey, config: GetSessionConfig | None, heads: Heads | None
+) -> Session | None:
+    if heads is None:
         return None
     events: list[Event] = []
     state: dict[str, Any] = {}
     updated = 0.0
-    for record in ledger.read(run_id):
+    run_id, version = heads["session"]
+    for record in ledger.read(run_id, until=version):
         event = record.event
         if isinstance(event, RunStarted):
             state, updated = dict(event.request["state"]), event.request["time"]
         elif isinstance(event, CustomEvent) and event.kind == EVENT:
             found = Event.model_validate(event.data)
             events.append(found)
-            state.update(_by_scope(found.actions.state_delta).session)
+            state.update(by_scope(found.actions.state_delta).session)
             updated = found.timestamp
+    scopes = {one: _state_at(ledger, UUID(heads[one][0]), heads[one][1]) for one in ("app", "user")}
     return Session(
         app_name=key.app_name,
         user_id=key.user_id,
         id=key.session_id,
         events=_wanted(events, config),
-        state=_merged(ledger, key, state),
+        state=_merged(state, scopes["app"], scopes["user"]),
         last_update_time=updated,
     )
 
@@ -382,21 +366,32 @@ def _wanted(events: list[Event], config: GetSessionConfig | None) -> list[Event]
     return events
 
 
-def _merged(ledger: Ledger, key: SessionKey, state: dict[str, Any]) -> dict[str, Any]:
+def _merged(
+    state: Mapping[str, Any], app: Mapping[str, Any], user: Mapping[str, Any]
+) -> dict[str, Any]:
     """A session's state with its app's and user's."""
     merged = dict(state)
-    for prefix, name in ((State.APP_PREFIX, key.app), (State.USER_PREFIX, key.user)):
-        merged |= {prefix + one: value for one, value in _state(ledger, name).items()}
+    for prefix, scope in ((State.APP_PREFIX, app), (State.USER_PREFIX, user)):
+        merged |= {prefix + name: value for name, value in scope.items()}
     return merged
 
 
 def _state(ledger: Ledger, name: str) -> dict[str, Any]:
     """The state of an app or a user."""
     run_id, version = session_run(ledger, name, STATE_KIND)
+    return _state_at(ledger, run_id, version)
+
+
+def _state_at(ledger: Ledger, run_id: UUID, version: int) -> dict[str, Any]:
     if not version:
         return {}
-    found: dict[str, Any] = stored_folds(ledger, STATES, {run_id: version}, _fold)[run_id]["state"]
-    return found
+    found: dict[str, Any]
+    if version == ledger.head(run_id):
+        found = stored_folds(ledger, STATES, {run_id: version}, _fold)[run_id]
+    else:
+        found = _fold(None, (record.event for record in ledger.read(run_id, until=version)))
+    state: dict[str, Any] = found["state"]
+    return state
 
 
 def _fold(before: Any, events: Iterator[LedgerEvent]) -> Any:
@@ -409,7 +404,7 @@ def _fold(before: Any, events: Iterator[LedgerEvent]) -> Any:
         elif isinstance(event, CustomEvent) and event.kind == DELTA:
             state.update(event.data)
         elif isinstance(event, CustomEvent) and event.kind == EVENT:
-            state.update(_by_scope(event.data.get("actions", {}).get("stateDelta", {})).session)
+            state.update(by_scope(event.data.get("actions", {}).get("stateDelta", {})).session)
             updated = event.data.get("timestamp", updated)
     return {"state": state, "time": updated}
 
@@ -418,6 +413,7 @@ def _list(ledger: Ledger, app_name: str, user_id: str | None) -> ListSessionsRes
     tags = {APP_TAG: app_name, **({} if user_id is None else {USER_TAG: user_id})}
     runs = [run for run in ledger.runs(status="running", tags=tags) if run.kind == "run"]
     found = stored_folds(ledger, STATES, {run.run_id: run.version for run in runs}, _fold)
+    app = _state(ledger, SessionKey(app_name, "", "").app)
     sessions = []
     for run in runs:
         key = SessionKey(run.tags[APP_TAG], run.tags[USER_TAG], run.tags[SESSION_TAG])
@@ -426,7 +422,7 @@ def _list(ledger: Ledger, app_name: str, user_id: str | None) -> ListSessionsRes
             app_name=key.app_name,
             user_id=key.user_id,
             id=key.session_id,
-            state=_merged(ledger, key, folded["state"]),
+            state=_merged(folded["state"], app, _state(ledger, key.user)),
             last_update_time=folded["time"],
         )
         sessions.append(session)

@@ -21,7 +21,7 @@ from turnledger.adapters.frameworks.sessions import (
     begin_session,
     call_events,
     end_session,
-    entry_event,
+    entry_of,
     now,
     numbered_ids,
     recorded_ids,
@@ -41,6 +41,7 @@ from turnledger.ledger import (
     ModelReplied,
     TokenUsage,
 )
+from turnledger.ledger.runs.append import Entry
 from turnledger.ledger.runs.index import RunInfo
 
 with framework("claude_agent_sdk", extra="claude", integration="turnledger.claude"):
@@ -75,7 +76,7 @@ class TurnledgerSessionStore(SessionStore):
 
     Args:
         ledger: An open ledger, or the path or URL of one. An entry that the ledger's redactor
-            would change is refused (RedactedSessionError): the CLI resumes from what it wrote.
+            would change is refused (RedactedStateError): the CLI resumes from what it wrote.
     """
 
     def __init__(self, ledger: AnyLedger) -> None:
@@ -231,7 +232,7 @@ class _Batch:
                 self._last = entry
                 return
 
-    def groups(self, entries: Sequence[Any]) -> list[list[Draft]]:
+    def groups(self, entries: Sequence[Any]) -> list[list[Draft | Entry]]:
         """The events of each entry that is not recorded."""
         named = [(self._id(entry), entry) for entry in entries]
         known = recorded_ids(self._ledger, [entry_id for entry_id, _ in named])
@@ -239,7 +240,7 @@ class _Batch:
         following = [*list(new.values())[1:], {}]
         return [
             [
-                Draft(entry_event(self._ledger, ENTRY, entry, _named(entry)), entry_id),
+                entry_of(self._ledger, ENTRY, entry, entry_id),
                 *(
                     Draft(event, uuid5(entry_id, f"event {number}"))
                     for number, event in enumerate(self._said(entry, entry_id, after))
@@ -303,10 +304,6 @@ class _Batch:
             model=model if isinstance(model, str) else "",
             finish_reason=finish if isinstance(finish, str) else "",
         )
-
-
-def _named(entry: Any) -> str:
-    return f"The entry {entry.get('uuid') or 'without a uuid'} of the session"
 
 
 def _is_same_reply(entry: Any, other: Any) -> bool:

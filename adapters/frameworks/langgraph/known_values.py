@@ -38,7 +38,7 @@ def key_of(item: Any) -> Any:
 class StoredItems:
     """The first items of a list from derived data, packed, and the rows that they are in."""
 
-    def __init__(self, parts: list[bytes], rows: tuple[str, ...]) -> None:
+    def __init__(self, parts: list[memoryview], rows: tuple[str, ...]) -> None:
         self.parts = parts
         self.rows = rows
         self.count = sum(map(array_length, parts))
@@ -245,7 +245,8 @@ class DeltaReader(JsonReader):
                 after.append((address, node))
                 base = self._absolute(node["$list"], int(address[0]))
                 address, node = self._followed(base)
-        count, more = part.count, []
+        count = part.count
+        more: list[Any] = []
         for place, node in reversed(after):
             if node["keep"] != count + len(more):
                 return None

@@ -58,7 +58,7 @@ class Packed:
         return f"<Packed {self.code}: {len(self.data)} bytes>"
 
 
-def unpack(data: bytes) -> Any:
+def unpack(data: bytes | memoryview) -> Any:
     """A value of plain types and Packed, of which only the outermost are opened."""
     return ormsgpack.unpackb(data, ext_hook=Packed, option=ormsgpack.OPT_NON_STR_KEYS)
 
@@ -69,7 +69,7 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def joined(arrays: Iterable[bytes], more: list[Any]) -> bytes:
+def joined(arrays: Iterable[memoryview], more: list[Any]) -> bytes:
     """The msgpack of a list: the items of packed lists, and more items."""
     count = len(more)
     bodies = []
@@ -80,12 +80,12 @@ def joined(arrays: Iterable[bytes], more: list[Any]) -> bytes:
     return b"".join((b"\xdd", count.to_bytes(4), *bodies, *map(pack, more)))
 
 
-def array_length(array: bytes) -> int:
+def array_length(array: memoryview) -> int:
     """How many items a packed list has."""
     return _array_head(array)[0]
 
 
-def _array_head(array: bytes) -> tuple[int, int]:
+def _array_head(array: memoryview) -> tuple[int, int]:
     """The length of a packed list, and where its items begin."""
     first = array[0]
     if first >> 4 == 0x9:
@@ -103,9 +103,14 @@ def base64(content: bytes) -> str:
 
 
 class JsonWriter:
-    """Writes values as JSON. A subclass may put references in the place of what is known."""
+    """Writes values as JSON. A subclass may put references in the place of what is known.
 
-    def __init__(self) -> None:
+    Args:
+        blob_bytes: The length from which on bytes become a blob.
+    """
+
+    def __init__(self, blob_bytes: int = BLOB_BYTES) -> None:
+        self._blob_bytes = blob_bytes
         self.blobs: dict[str, bytes] = {}
 
     def typed(self, kind: str, data: bytes, path: Address) -> Any:
@@ -141,7 +146,7 @@ class JsonWriter:
         return self._map(value, path)
 
     def _bytes(self, value: bytes) -> Any:
-        if len(value) < BLOB_BYTES:
+        if len(value) < self._blob_bytes:
             return {"$bytes": base64(value)}
         name = blob_name(value)
         self.blobs[name] = value

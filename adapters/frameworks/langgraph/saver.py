@@ -54,16 +54,22 @@ class _Threads:
     @contextmanager
     def locked(self, name: str, *, refreshed: bool = False) -> Iterator[Thread]:
         """A thread under its lock; `refreshed` with what others appended."""
+        thread = self.find(name)
+        thread = thread.replayed() or thread
+        with thread.lock:
+            if refreshed or not thread.runs.runs:
+                thread.runs.refresh()
+            yield thread
+
+    def find(self, name: str) -> Thread:
+        """A thread."""
         with self._lock:
             thread = self._threads.get(name)
             if thread is None:
                 thread = self._threads[name] = Thread(self._ledger, name)
                 self._forget()
             self._threads.move_to_end(name)
-        with thread.lock:
-            if refreshed or not thread.runs.runs:
-                thread.runs.refresh()
-            yield thread
+            return thread
 
     def _forget(self) -> None:
         for name in list(self._threads)[:-_THREADS]:
@@ -99,6 +105,13 @@ class TurnledgerSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
         self.ledger = ledger if isinstance(ledger, Ledger) else shared_ledger(ledger)
         self._threads = _Threads(self.ledger)
+
+    @contextmanager
+    def thread(self, thread_id: str) -> Iterator[Thread]:
+        """A thread under its lock, for the middleware."""
+        thread = self._threads.find(thread_id)
+        with thread.lock:
+            yield thread
 
     # --- reading ---
 
@@ -187,6 +200,12 @@ class TurnledgerSaver(BaseCheckpointSaver[int]):
         for history in found.values():
             history["writes"].reverse()
         return found
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel; that of a thread from another saver stays text."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.{0:016}"
+        return super().get_next_version(current, channel)
 
     # --- writing ---
 

@@ -44,7 +44,7 @@ class StoredLists:
         """The items of a list in an event of this run; None if a row is missing."""
         last = _key(run, address)
         wanted: tuple[str, ...] = (last,)
-        parts: list[bytes] = []
+        parts: list[memoryview] = []
         known: tuple[str, ...] = ()
         while wanted:
             rows = self._data.get(wanted)
@@ -63,19 +63,21 @@ def _row(items: bytes, before: tuple[str, ...]) -> str | None:
     """A row: the rows before it as a line of JSON, then the items, a character for each byte.
 
     That is read ten times as fast as base64. A store takes no NUL: a byte that does not occur
-    stands for it, and comes first. None if all bytes occur.
+    stands for it, and comes first on the second line. None if all bytes occur.
     """
-    unused = bytes(set(range(1, 256)).difference(items))[:1]
+    line = json.dumps(before).encode()
+    unused = bytes(set(range(1, 256)).difference(line, b"\n", items))[:1]
     if not unused:
         return None
-    packed = unused + items.replace(b"\0", unused)
-    return f"{json.dumps(before)}\n{packed.decode('latin-1')}"
+    return b"".join((line, b"\n", unused, items.replace(b"\0", unused))).decode("latin-1")
 
 
-def _read(row: str) -> tuple[bytes, tuple[str, ...]]:
-    end = row.index("\n")
-    unused, items = row[end + 1], row[end + 2 :].encode("latin-1")
-    return items.replace(unused.encode("latin-1"), b"\0"), tuple(json.loads(row[:end]))
+def _read(row: str) -> tuple[memoryview, tuple[str, ...]]:
+    """The items of a row, copied as seldom as possible, and the rows before it."""
+    packed = row.encode("latin-1")
+    end = packed.index(b"\n")
+    packed = packed.replace(packed[end + 1 : end + 2], b"\0")
+    return memoryview(packed)[end + 2 :], tuple(json.loads(packed[:end]))
 
 
 def _key(run: str, address: Address) -> str:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from threading import RLock
+from threading import Condition, RLock
 from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage
-from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint, writes_sort_key
+from langgraph.checkpoint.base import (
+    ERROR,
+    INTERRUPT,
+    WRITES_IDX_MAP,
+    Checkpoint,
+    writes_sort_key,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.conversation import Place, conversation_events
@@ -23,6 +29,11 @@ from turnledger.adapters.frameworks.langgraph.known_values import (
     KnownList,
     KnownValues,
     known_from_record,
+)
+from turnledger.adapters.frameworks.langgraph.open_run import (
+    REPLIES,
+    OpenRun,
+    recorded_replies,
 )
 from turnledger.adapters.frameworks.langgraph.packed_values import Address, Packed, unpack
 from turnledger.adapters.frameworks.langgraph.stored_lists import StoredLists
@@ -46,13 +57,17 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.runs.append import Entry as PreparedEvent
+from turnledger.runtime.steps import StepScope, current_scope
 
 REQUEST_TYPE = "langgraph.thread"
-# The key of a scope's memory with the ids of replies that the middleware recorded.
-REPLIES = "langgraph.replies"
+_REPLAYED = "langgraph.thread"
 # How often an append is tried beside other writers, and how many namespaces are remembered.
 _ATTEMPTS = 100
 _NAMESPACES = 32
+# What is written when a task is interrupted or fails: the graph stops, or is about to.
+_STOPS = (INTERRUPT, ERROR)
+# Seconds that a step waits for its checkpoint to be recorded.
+_PATIENCE = 10.0
 # Bytes as the serializer gives them, and their kind.
 Typed = tuple[str, bytes]
 
@@ -92,11 +107,19 @@ class Thread:
         self._known: OrderedDict[str, tuple[Entry, KnownValues]] = OrderedDict()
         # Writes that came before their checkpoint: LangGraph stores both in the background.
         self._early: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        # A checkpoint was recorded.
+        self._recorded = Condition(self.lock)
+        # The run that the middleware has open.
+        self.opened: OpenRun | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether it holds nothing that is not recorded."""
-        return not self._early
+        """Whether it holds nothing that is not recorded, and no run is open."""
+        return not self._early and (self.opened is None or self.opened.is_closed)
+
+    @property
+    def is_replay(self) -> bool:
+        return self.opened is not None and self.opened.is_replay
 
     # --- reading ---
 
@@ -152,6 +175,7 @@ class Thread:
         self._retried(lambda: self._put(serde, draft))
         for write in self._early.pop((draft.ns, draft.checkpoint["id"]), ()):
             write()
+        self._recorded.notify_all()
 
     def _put(self, serde: SerializerProtocol, draft: Draft) -> None:
         ns, checkpoint_id = draft.ns, draft.checkpoint["id"]
@@ -189,9 +213,6 @@ class Thread:
             return (held.run if held is not None else runs.main), None
         if parent is None:
             return runs.main, None
-        scope = scope_of(self._ledger, None)
-        if scope is not None and runs.continues(parent, str(scope.run_id)):
-            return str(scope.run_id), None
         if runs.continues(parent, parent.run):
             return parent.run, None
         return self._ledger.clock.new_id(), parent
@@ -206,9 +227,19 @@ class Thread:
             place = self.runs.place(fork.run, fork.version)
         elif run in self.runs.runs:
             place = self.runs.place(run)
-        scope = scope_of(self._ledger, run)
-        replies = scope.memory.get(REPLIES, ()) if scope is not None else ()
-        return conversation_events(entered, place, replies)
+        return conversation_events(entered, place, self._replies(run))
+
+    def _replies(self, run: str) -> Collection[str]:
+        """The ids of replies that the middleware recorded, in this process or before it."""
+        scope = self.scope_of(run)
+        if scope is None and self.opened is not None and self.opened.run == run:
+            scope = self.opened.scope  # of an agent that has ended inside of a larger graph
+        if scope is not None:
+            found: Collection[str] = scope.memory.get(REPLIES, ())
+            return found
+        # A saver alone claims nothing.
+        is_claimed = run in self.runs.runs and self._ledger.run(run).epoch > 0
+        return recorded_replies(self._ledger, run) if is_claimed else ()
 
     def _due(self, lists: Iterable[KnownList], values: Mapping[str, Any]) -> Iterator[KnownList]:
         """The lists that are stored for fast reading with this checkpoint; they are marked."""
@@ -246,6 +277,8 @@ class Thread:
             return
         packed = [(channel, dumped(serde, value)) for channel, value in writes]
         self._retried(lambda: self._put_writes(ns, checkpoint_id, packed, task))
+        if self.opened is not None and any(channel in _STOPS for channel, _ in writes):
+            self.opened.leave()
 
     def _put_writes(
         self,
@@ -332,11 +365,13 @@ class Thread:
         """Do it again with what others appended, until nobody appends in between."""
         for attempt in range(_ATTEMPTS):
             try:
-                return work()
+                work()
             except ConcurrentAppendError:
                 if attempt == _ATTEMPTS - 1:
                     raise
                 self.runs.refresh()
+            else:
+                return
 
     def _append(
         self,
@@ -348,40 +383,83 @@ class Thread:
         """Append to a run at the version that was read, or with the claim of its scope."""
         ready = [self._prepared(event) for event in events]
         known = self.runs.runs.get(run)
-        scope = scope_of(self._ledger, run)
+        scope = self.scope_of(run)
         if known is None:
-            started = RunStarted(
-                request_type=REQUEST_TYPE,
-                tags=dict(tags_of(self.name, is_main=run == self.runs.main)),
-                parent=UUID(fork.run) if fork is not None else None,
-                at=fork.version if fork is not None else 0,
-                kind="fork" if fork is not None else "run",
-                catalogue=CATALOGUE,
-            )
+            started = self._started(run, fork)
             appended = self._ledger.append(run, [started, *ready], NEW, blobs=tuple(blobs))
             self.runs.begun(run, fork)
+            records = appended.records
         elif scope is not None:
-            appended = scope.append(ready, blobs=tuple(blobs))
+            records = tuple(scope.recorder.append(ready, tuple(blobs)))
         else:
-            appended = self._ledger.append(run, ready, known.head, blobs=tuple(blobs))
-        self.runs.appended(run, appended.records)
-        return appended.records
+            records = self._ledger.append(run, ready, known.head, blobs=tuple(blobs)).records
+        self.runs.appended(run, records)
+        return records
+
+    def _started(self, run: str, fork: Entry | None = None) -> RunStarted:
+        return RunStarted(
+            request_type=REQUEST_TYPE,
+            tags=dict(tags_of(self.name, is_main=run == self.runs.main)),
+            parent=UUID(fork.run) if fork is not None else None,
+            at=fork.version if fork is not None else 0,
+            kind="fork" if fork is not None else "run",
+            catalogue=CATALOGUE,
+        )
+
+    # --- the run that steps are recorded in ---
+
+    def scope_of(self, run: str) -> StepScope | None:
+        """Where steps of a run are recorded now, with its claim: by context, or opened here."""
+        scope = current_scope()
+        if scope is not None and scope.ledger is self._ledger and str(scope.run_id) == run:
+            return scope
+        opened = self.opened
+        if opened is None or opened.is_closed or opened.run != run:
+            return None
+        return opened.scope
+
+    def replayed(self) -> Thread | None:
+        """In a replay, the thread as it is made again: in memory, and from its beginning."""
+        scope = self.scope_of(self.runs.main)
+        if scope is None or not scope.is_replay:
+            return None
+        with self.lock:
+            found: Thread | None = scope.memory.get(_REPLAYED)
+            if found is None:
+                found = Thread(Ledger.open("memory://", redactor=None), self.name)
+                scope.memory[_REPLAYED] = found
+        return found
+
+    def open(self, checkpoint_id: str | None) -> OpenRun:
+        """The run that a checkpoint is in, claimed: opened, or open already.
+
+        Args:
+            checkpoint_id: The root checkpoint whose tasks run. LangGraph records it in the
+                background, so it is waited for. None if it is recorded later only.
+        """
+        if self.opened is not None and self.is_replay:
+            return self.opened
+        entry = self.wait_for(checkpoint_id) if checkpoint_id is not None else None
+        run = entry.run if entry is not None else self.runs.main
+        if self.opened is not None and self.opened.run != run:
+            self.opened.close(None)
+            self.opened = None
+        if self.opened is None or self.opened.is_closed:
+            self.opened = OpenRun.claimed(self._ledger, run, self._started(run))
+            self.runs.refresh()
+        self.opened.since = entry.version if entry is not None else 0
+        return self.opened
+
+    def wait_for(self, checkpoint_id: str) -> Entry | None:
+        """A root checkpoint that is being recorded; None if that takes too long."""
+        self._recorded.wait_for(lambda: self.runs.find("", checkpoint_id), _PATIENCE)
+        return self.runs.find("", checkpoint_id)
 
     def _prepared(self, event: Event) -> PreparedEvent:
-        ready = self._ledger.prepare(event)
-        if isinstance(event, CustomEvent) and ready.event != event:
-            raise CheckpointNotRecordableError(
-                f"The state of thread {self.name!r} holds what the ledger's redactor takes for a "
-                "secret: recorded without it, the thread could not go on as it was. Nothing was "
-                "written. Keep secrets out of the graph's state, or open the ledger with "
-                "redactor=None."
-            )
-        return ready
-
-
-def scope_of(ledger: Ledger, run: str | None) -> Any:
-    """The scope of the run that this code runs in, if it is this one; None is any of the ledger."""
-    return None
+        """Encode an event; RedactedStateError if a thread would be restored as another one."""
+        return self._ledger.prepare(
+            event, exact=("data",) if isinstance(event, CustomEvent) else ()
+        )
 
 
 def dumped(serde: SerializerProtocol, value: Any) -> Typed:

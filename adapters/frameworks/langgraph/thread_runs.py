@@ -261,10 +261,7 @@ class ThreadRuns:
             return False
         while run.low > run.start and "" not in run.tips:
             self._back(run)
-        tip = run.tips.get("")
-        if tip is not None:
-            return tip == entry
-        return run.start == entry.version and self.is_shared(entry, run_id)
+        return run.tips.get("") == entry
 
     def recorded(self, ns: str, checkpoint_id: str) -> Entry | None:
         """A checkpoint by its id, also one that was removed."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
 
-from turnledger.adapters.frameworks.openai_agents.model import DurableModel
+from turnledger.adapters.frameworks.openai_agents.model import ASKED, DurableModel
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.ledger import InvalidInputError
 from turnledger.ledger.errors import short_repr
@@ -157,6 +157,11 @@ def _durable_tool(tool: Any, policies: Mapping[str, OnInterrupt]) -> Any:
         scope = current_scope()
         if scope is None:
             return await invoke(context, arguments)
+        if ASKED not in scope.memory:
+            raise InvalidInputError(
+                f"The call of {tool.name!r} is not in the record: the model that made it is not "
+                "the durable agent's. RunConfig(model=...) replaces it: set the model on the agent."
+            )
         recorder = scope.recorder
 
         async def call() -> Any:

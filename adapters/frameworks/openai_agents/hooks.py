@@ -30,6 +30,7 @@ from turnledger.ledger import (
     ToolCallCompleted,
     ToolCallStarted,
 )
+from turnledger.runtime.steps import current_scope
 
 with framework("agents", extra="openai-agents", integration="turnledger.openai_agents"):
     from agents import RunHooks
@@ -40,6 +41,8 @@ class TurnledgerHooks(RunHooks[Any]):
 
         session = TurnledgerSession("chat-17", "sessions.db")
         await Runner.run(agent, "Pay.", session=session, hooks=TurnledgerHooks(session))
+
+    Inside of a run they do nothing: the steps of a durable agent say the same.
 
     A tool that was running when the process died is a call that has started and not ended:
     `turnledger tools` and `pending` show it.
@@ -71,6 +74,8 @@ class TurnledgerHooks(RunHooks[Any]):
 
     async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
         """Record the model's reply, and its usage: a call in it is on disk before it begins."""
+        if current_scope() is not None:
+            return
         turns, _ = turns_in(response.to_input_items())
 
         def work(ledger: Ledger) -> None:
@@ -116,6 +121,9 @@ class TurnledgerHooks(RunHooks[Any]):
             )
 
     async def _record(self, make: Any) -> None:
+        if current_scope() is not None:
+            return
+
         def work(ledger: Ledger) -> None:
             session_id = self._session.session_id
             run_id, version = session_run(ledger, session_id, KIND)

@@ -12,7 +12,8 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from turnledger.adapters.frameworks.model_step import ModelStep
+from turnledger.adapters.frameworks.model_step import ModelStep, close_stream, raise_model_outcome
+from turnledger.adapters.frameworks.openai_agents.errors import OpenAIErrors
 from turnledger.adapters.frameworks.openai_agents.hooks import token_usage
 from turnledger.adapters.frameworks.openai_agents.session import turns_in
 from turnledger.adapters.frameworks.packages import framework
@@ -25,16 +26,18 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
-from turnledger.runtime.steps.scope import raise_failure
 
 with framework("agents", extra="openai-agents", integration="turnledger.openai_agents"):
     from agents import Model, ModelProvider, ModelResponse, exceptions
     from openai.types.responses import ResponseStreamEvent
     from pydantic import TypeAdapter
 
+# In the memory of a run: whether a durable model was asked in it.
+ASKED = "turnledger.openai_agents.asked"
 _CLIENT = f"openai-agents {version('openai-agents')}"
 _RESPONSE: TypeAdapter[ModelResponse] = TypeAdapter(ModelResponse)
 _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+_ERRORS = OpenAIErrors()
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _RAISES = tuple(
     kind
@@ -70,6 +73,9 @@ class DurableModel(Model):
         if self._model is not None:
             await self._model.close()
 
+    async def _cleanup_on_run_end(self, owner: object) -> None:
+        await self.inner._cleanup_on_run_end(owner)
+
     def get_retry_advice(self, request: Any) -> Any:
         """As of the model that it wraps."""
         return self.inner.get_retry_advice(request)
@@ -82,13 +88,13 @@ class DurableModel(Model):
         call = self._step(scope, args, more)
         begun = await call.begin()
         if isinstance(begun, StepOutcome):
-            raise_outcome(begun, _RAISES)
+            raise_model_outcome(begun, _ERRORS, _RAISES)
             return _RESPONSE.validate_python(begun.value)
         try:
             with scope.inside(begun):
                 response = await self.inner.get_response(*args, **more)
         except BaseException as error:
-            await _failed(scope, begun, error)
+            await call.fail(begun, error, _ERRORS)
             raise
         data = _RESPONSE.dump_python(response, mode="json", exclude_unset=True, warnings=False)
         turns, _ = turns_in(response.to_input_items())
@@ -114,7 +120,7 @@ class DurableModel(Model):
         call = self._step(scope, args, more)
         begun = await call.begin()
         if isinstance(begun, StepOutcome):
-            raise_outcome(begun, _RAISES)
+            raise_model_outcome(begun, _ERRORS, _RAISES)
             for data in begun.value:
                 yield _EVENT.validate_python(data)
             return
@@ -138,17 +144,21 @@ class DurableModel(Model):
                 if is_open:
                     _add(came, event.model_dump(mode="json", exclude_unset=True, warnings=False))
                 if is_open and event.type in _ENDS:
-                    await self._end(call, step, came, event.response)
                     is_open = False
+                    await self._end(call, step, came, event.response)
                 yield event
             if is_open:
+                is_open = False
                 await self._end(call, step, came, None)
         except GeneratorExit:
             step.leave()
             raise
         except BaseException as error:
-            await _failed(scope, step, error)
+            if is_open:
+                await call.fail(step, error, _ERRORS)
             raise
+        finally:
+            await close_stream(stream)
 
     async def _end(
         self, call: ModelStep, step: OpenStep, came: list[dict[str, Any]], response: Any
@@ -171,14 +181,17 @@ class DurableModel(Model):
         raise_outcome(outcome, _RAISES)
 
     def _step(self, scope: StepScope, args: Sequence[Any], more: Mapping[str, Any]) -> ModelStep:
-        model = self._given if isinstance(self._given, str) else getattr(self.inner, "model", "")
+        scope.memory[ASKED] = True
+        given = self._given if isinstance(self._given, str) else getattr(self.inner, "model", "")
+        model = given if isinstance(given, str) else ""
+        request = _request(*_by_place(args, more))
         return ModelStep(
             scope,
             name=self._name,
             wire="openai-responses",
-            body=_request(*_by_place(args, more)),
+            body={"model": model, **request} if model else request,
             client=_CLIENT,
-            model=model if isinstance(model, str) else "",
+            model=model,
         )
 
 
@@ -196,13 +209,6 @@ def _by_place(args: Sequence[Any], more: Mapping[str, Any]) -> list[Any]:
     given = {**dict(zip(names, args, strict=False)), **more}
     rest = {name: value for name, value in given.items() if name not in names}
     return [*(given[name] for name in names[:-1]), rest]
-
-
-async def _failed(scope: StepScope, step: OpenStep, error: BaseException) -> None:
-    """Record an error as the outcome; an interruption leaves the step without one."""
-    if isinstance(error, Exception):
-        await off_loop(partial(raise_failure, scope, step, error))
-    step.leave()
 
 
 def _request(

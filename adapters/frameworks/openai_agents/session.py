@@ -16,10 +16,11 @@ from uuid import UUID, uuid5
 from turnledger.adapters.frameworks.packages import framework
 from turnledger.adapters.frameworks.sessions import (
     AnyLedger,
+    AsItIs,
     SessionLedger,
     append_new,
     begin_session,
-    entry_event,
+    entry_of,
     now,
     numbered_ids,
     recorded_version,
@@ -36,6 +37,7 @@ from turnledger.ledger import (
     Ledger,
     MessageAppended,
 )
+from turnledger.ledger.runs.append import Entry
 from turnledger.projections import ChatTurn
 from turnledger.projections.digests import canonical
 from turnledger.runtime.steps import Run, StepSpec, aperform, current_run, current_scope
@@ -66,7 +68,7 @@ class TurnledgerSession:
     Args:
         session_id: The session's id: its run is `run_id_for(session_id)`.
         ledger: An open ledger, or the path or URL of one. An item that the ledger's redactor
-            would change is refused (RedactedSessionError): the model would be sent another text.
+            would change is refused (RedactedStateError): the model would be sent another text.
         session_settings: As of the SDK's own sessions: `limit` is for `get_items`.
     """
 
@@ -131,23 +133,24 @@ class TurnledgerSession:
             return await self.store.call(lambda ledger: work(ledger, EventIds(ledger, step)))
 
         name = f"session {self.session_id}"[:_LONGEST_NAME]
-        return await aperform(StepSpec(name=name, arguments=[what, given]), perform, _AsItIs())
+        return await aperform(StepSpec(name=name, arguments=[what, given]), perform, AsItIs())
 
     def _version(self, ledger: Ledger, ids: EventIds) -> int:
         return session_run(ledger, self.session_id, KIND)[1]
 
     def _add(self, items: Sequence[Any], ledger: Ledger, ids: EventIds) -> None:
         run_id, version = session_run(ledger, self.session_id, KIND)
-        what = f"An item of session {self.session_id!r}"
-        groups = [[ids.draft(entry_event(ledger, ITEM, item, what))] for item in items]
+        groups: list[list[Draft | Entry]] = [
+            [entry_of(ledger, ITEM, item, ids.new())] for item in items
+        ]
         writer = message_writer(ledger, run_id, version)
         turns, blobs = turns_in(items)
         for turn in turns:
             if turn in self.replied:
                 self.replied.remove(turn)
                 continue
-            said = [ids.draft(event) for event in writer.write(turn)]
-            groups.extend([said] if said else [])
+            if said := [ids.draft(event) for event in writer.write(turn)]:
+                groups.append([*said])
         append_new(ledger, run_id, session_start(self.session_id, run_id), groups, blobs)
 
 
@@ -172,20 +175,14 @@ class EventIds:
 
     def draft(self, event: Event) -> Draft:
         """An event with its id."""
+        return Draft(event, self.new())
+
+    def new(self) -> UUID:
+        """The next id."""
         if self._step is None:
-            return Draft(event, UUID(self._ledger.clock.new_id()))
+            return UUID(self._ledger.clock.new_id())
         self._count += 1
-        return Draft(event, uuid5(self._step.run_id, f"{self._step.call_id} {self._count}"))
-
-
-class _AsItIs:
-    """Codec of values that are JSON."""
-
-    def encode(self, value: Any) -> Any:
-        return value
-
-    def decode(self, data: Any) -> Any:
-        return data
+        return uuid5(self._step.run_id, f"{self._step.call_id} {self._count}")
 
 
 class Place(NamedTuple):

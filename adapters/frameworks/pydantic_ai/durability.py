@@ -15,7 +15,7 @@ from copy import copy
 from typing import Any
 
 from pydantic_ai.agent import AbstractAgent, EventStreamHandler
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
@@ -23,7 +23,8 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
 )
 from pydantic_ai.models import Model
-from pydantic_ai.tools import AgentDepsT
+from pydantic_ai.run import AgentRunResult
+from pydantic_ai.tools import AgentDepsT, RunContext
 
 from turnledger.adapters.frameworks.pydantic_ai.backend import NotJsonError, StepOperationBackend
 from turnledger.adapters.frameworks.pydantic_ai.operations import RunMemory
@@ -105,6 +106,21 @@ class TurnledgerDurability(BaseDurabilityCapability[AgentDepsT]):
         if is_strand(scope.place.strand):
             RunMemory.of(scope).in_order.add(run_id)
         return str(conversation_id_from_run_id(run_id))
+
+    async def wrap_run(
+        self, ctx: RunContext[AgentDepsT], *, handler: WrapRunHandler
+    ) -> AgentRunResult[Any]:
+        """Let tools that are called side by side all end before the error of one is raised.
+
+        pydantic-ai would cancel the others, and leave them in doubt; which one fails first, and
+        so what the agent raises, would be left to chance.
+        """
+        tools = ctx.tool_manager
+        is_plain = tools is None or tools.get_parallel_execution_mode() == "parallel"
+        if self.agent is None or not self.in_durable_context or not is_plain:
+            return await handler()
+        with self.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
+            return await handler()
 
     def get_durable_operation_backend(self) -> StepOperationBackend:
         """The backend that performs operations as steps."""

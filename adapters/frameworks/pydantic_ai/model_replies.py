@@ -12,14 +12,12 @@ from turnledger.adapters.frameworks.pydantic_ai.operations import Asked, RunMemo
 from turnledger.adapters.frameworks.pydantic_ai.turns import Turns
 from turnledger.ledger import Event, TokenUsage
 from turnledger.runtime.steps import OpenStep, StepOutcome
-from turnledger.runtime.steps.index import StepIndex
 
 
 def complete(asked: Asked, step: OpenStep, payload: Any) -> StepOutcome:
     """Record a model's response as the outcome of its step.
 
-    Usage and messages are left to a wrapped client (`turnledger.wrap`) below the model, if there
-    is one: they would count twice.
+    A wrapped client (`turnledger.wrap`) below the model leaves usage and messages to it.
 
     Args:
         asked: The operation.
@@ -27,11 +25,8 @@ def complete(asked: Asked, step: OpenStep, payload: Any) -> StepOutcome:
         payload: The response, as JSON data.
     """
     response: ModelResponse = JSON_CODEC.load(ModelResponse, payload)
-    reply, model = response.finish_reason or "", response.model_name or ""
-    if has_inner_call(asked.scope.recorder.index, step.call_id):
-        return step.complete(payload, finish_reason=reply, model=model)
     said = Turns(asked.cache_key[1] if isinstance(asked.operation, ModelRequestId) else [])
-    conversation = RunMemory.of(asked.scope).conversation
+    conversation = RunMemory.of(asked.scope).conversation(asked.scope)
     request = conversation.asked(step.spec.name, said.system, said.turns)
     spoken = Turns([response])
     events: tuple[Event, ...] = ()
@@ -43,20 +38,10 @@ def complete(asked: Asked, step: OpenStep, payload: Any) -> StepOutcome:
         events=(*request.events, *events),
         blobs=(*said.blobs, *spoken.blobs),
         usage=_usage(response),
-        finish_reason=reply,
-        model=model,
+        finish_reason=response.finish_reason or "",
+        model=response.model_name or "",
         message_id=message_id,
     )
-
-
-def has_inner_call(index: StepIndex, call_id: str) -> bool:
-    """Whether a request to a model is an inner step of this one. It came after its start."""
-    for entry in reversed(index.entries.values()):
-        if entry.parent == call_id and entry.kind == "model":
-            return True
-        if entry.call_id == call_id:
-            break
-    return False
 
 
 def _usage(response: ModelResponse) -> TokenUsage:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import version
+from threading import Lock
 from typing import Any, TypeAlias
 
 from pydantic_ai.durable_exec import (
@@ -45,7 +46,6 @@ class RunMemory:
     """What this integration remembers of a run in this process.
 
     Attributes:
-        conversation: The messages that are on record.
         deltas: The last requests, which the next ones are recorded against.
         asked: How often a name and key were asked for in a place.
         agent_runs: How many runs of agents began in a place.
@@ -53,20 +53,25 @@ class RunMemory:
             beside it: the order of their requests is known.
     """
 
-    conversation: Conversation
     deltas: RequestDeltas = field(default_factory=RequestDeltas)
     asked: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     agent_runs: Counter[str] = field(default_factory=Counter)
     in_order: set[str] = field(default_factory=set)
+    _conversation: Conversation | None = None
+    _lock: Lock = field(default_factory=Lock)
 
     @classmethod
     def of(cls, scope: StepScope) -> RunMemory:
-        known = scope.memory.get(_MEMORY)
-        if known is None:
-            said = Conversation(() if scope.is_replay else scope.ledger.read(scope.run_id))
-            known = scope.memory.setdefault(_MEMORY, cls(said))
+        known = scope.memory.setdefault(_MEMORY, cls())
         assert isinstance(known, cls)
         return known
+
+    def conversation(self, scope: StepScope) -> Conversation:
+        """The messages that are on record. It reads the run, once: not in an event loop."""
+        with self._lock:
+            if self._conversation is None:
+                self._conversation = Conversation(scope.ledger.read(scope.run_id))
+            return self._conversation
 
     def key(self, scope: StepScope, name: str, key: str) -> str:
         """A step's key; the second step of that name and key in a place has "~2" after it.

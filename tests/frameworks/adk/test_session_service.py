@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
@@ -18,12 +19,24 @@ from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnledger.adapters.cli import turnledger as command_line
-from turnledger.adk import RedactedSessionError, TurnledgerSessionService
-from turnledger.ledger import Ledger, LedgerClosedError, run_id_for
+from turnledger.adapters.frameworks.sessions import append_together
+from turnledger.adk import TurnledgerSessionService
+from turnledger.ledger import (
+    NEW,
+    ConcurrentAppendError,
+    CustomEvent,
+    Draft,
+    Ledger,
+    LedgerClosedError,
+    RedactedStateError,
+    RunCompleted,
+    RunStarted,
+    run_id_for,
+)
 
 apps, users, sessions = (st.sampled_from(names) for names in ("ab", "uv", ("s", "t/x", " s ")))
 keys = st.fixed_dictionaries({"app_name": apps, "user_id": users, "session_id": sessions})
@@ -110,6 +123,7 @@ async def do(service: Any, operation: Any, place: int) -> Any:
         return str(error)
 
 
+@settings(max_examples=50)
 @given(operations)
 def test_behaves_as_the_in_memory_service(done: list[Any]) -> None:
     """Any sequence of operations gives what ADK's own in-memory service gives."""
@@ -166,6 +180,42 @@ def test_sessions_are_kept_on_every_store(ledger: Ledger) -> None:
     asyncio.run(work())
 
 
+def test_config_chooses_events() -> None:
+    """The last events, and those from a time on, are the ones that ADK's own service gives."""
+    chosen = [
+        GetSessionConfig(num_recent_events=most, after_timestamp=after)
+        for most in (None, 0, 2, 9)
+        for after in (None, 0.0, 2.0, 2.5, 9.0)
+    ]
+
+    async def kept(service: Any) -> list[list[str]]:
+        session = await service.create_session(**KEY)
+        for place in range(4):
+            await service.append_event(session, message(str(place), id=str(place), timestamp=place))
+        found = [await service.get_session(**KEY, config=config) for config in chosen]
+        return [[event.id for event in session.events] for session in found]
+
+    with Ledger.open("memory://") as ledger:
+        given = asyncio.run(kept(TurnledgerSessionService(ledger)))
+    assert given == asyncio.run(kept(InMemorySessionService()))
+
+
+def test_event_and_state_are_one_transaction(ledger: Ledger) -> None:
+    """If the app's state can't be changed, the event is not recorded either, on every store."""
+    one, other = run_id_for("one"), run_id_for("other")
+    ledger.append(other, RunStarted(), NEW)
+    appends = [
+        (one, [Draft(RunStarted(), uuid4()), Draft(CustomEvent(kind="a.b"), uuid4())]),
+        (other, [Draft(RunStarted(), uuid4())]),
+    ]
+    with pytest.raises(ConcurrentAppendError):
+        append_together(ledger, appends, {})
+    assert (ledger.head(one), ledger.head(other)) == (0, 1)
+    append_together(ledger, [appends[0], (other, [Draft(RunCompleted(), uuid4())])], {})
+    assert (ledger.head(one), ledger.head(other)) == (2, 2)
+    assert ledger.verify_all().ok
+
+
 def test_concurrent_appends_lose_nothing(ledger: Ledger) -> None:
     """Services that append to sessions of one app at once record every event and every change."""
     services = [TurnledgerSessionService(ledger) for _ in range(4)]
@@ -195,14 +245,14 @@ def test_refused_events_change_nothing(tmp_path: Path) -> None:
 
     async def work() -> None:
         service = TurnledgerSessionService(ledger)
-        with pytest.raises(RedactedSessionError):
+        with pytest.raises(RedactedStateError):
             await service.create_session(**KEY, state={"note": f"use {secret}"})
         session = await service.create_session(**KEY)
-        with pytest.raises(RedactedSessionError, match="redactor=None"):
+        with pytest.raises(RedactedStateError, match="redactor=None"):
             await service.append_event(session, message(f"use {secret}"))
         delta = {"app:key": f"use {secret}", "user:x": 1}
         event = message("hi", actions=EventActions(state_delta=delta))
-        with pytest.raises(RedactedSessionError):
+        with pytest.raises(RedactedStateError):
             await service.append_event(session, event)
         assert (session.events, session.state) == ([], {})
         assert await service.get_user_state(app_name="shop", user_id="ada") == {}

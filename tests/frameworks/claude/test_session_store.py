@@ -14,8 +14,15 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from click.testing import CliRunner
 
 from turnledger.adapters.cli import turnledger as command_line
-from turnledger.claude import RedactedSessionError, SessionMismatchError, TurnledgerSessionStore
-from turnledger.ledger import ANY, Ledger, LedgerClosedError, RunStarted, run_id_for
+from turnledger.claude import SessionMismatchError, TurnledgerSessionStore
+from turnledger.ledger import (
+    ANY,
+    Ledger,
+    LedgerClosedError,
+    RedactedStateError,
+    RunStarted,
+    run_id_for,
+)
 from turnledger.projections import Usage, fold
 
 SESSION = "3f2b1c9e-6a51-4c8e-9d0a-1b2c3d4e5f60"
@@ -155,7 +162,9 @@ def test_redacted_entries_are_refused(tmp_path: Path) -> None:
     lines = [*TURN[:1], entry("s1", "user", {"role": "user", "content": f"use {secret}"})]
     with Ledger.open(tmp_path / "a.db") as ledger:
         sessions = TurnledgerSessionStore(ledger)
-        with pytest.raises(RedactedSessionError, match=r"entry s1.*redactor=None"):
+        with pytest.raises(
+            RedactedStateError, match=r"CustomEvent\.data\.message.content.*redactor=None"
+        ):
             asyncio.run(sessions.append(KEY, lines))
         assert not list(ledger.runs())
     with Ledger.open(tmp_path / "b.db", redactor=None) as ledger:

@@ -31,7 +31,12 @@ class PlannedModel(BaseChatModel):
         )
         if turn < self.turns:
             reply.tool_calls = [
-                {"name": self.tool_name, "args": {"n": turn}, "id": f"call-{turn}", "type": "tool_call"}
+                {
+                    "name": self.tool_name,
+                    "args": {"n": turn},
+                    "id": f"call-{turn}",
+                    "type": "tool_call",
+                }
             ]
         return ChatResult(generations=[ChatGeneration(message=reply)])
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -239,17 +238,15 @@ def plainly(found: CheckpointTuple | None) -> Any:
     }
 
 
-
-
 @given(st.lists(operations, min_size=10, max_size=40))
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_any_course_of_calls_gives_the_same(course: list[Any]) -> None:
     """Branches, namespaces, writes, pruning, deleting, listing: as InMemorySaver, cold and warm."""
     _check(course, asynchronous=False)
 
 
 @given(st.lists(operations, min_size=5, max_size=20))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_any_course_of_awaited_calls_gives_the_same(course: list[Any]) -> None:
     """The same through the async methods."""
     _check(course, asynchronous=True)

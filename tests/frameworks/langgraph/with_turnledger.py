@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 os.environ["NO_DOCKER"] = "true"
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from tests import conftest_checkpointer as theirs
 
+from tests import conftest_checkpointer as theirs
 from turnledger.langgraph import TurnledgerSaver
 from turnledger.ledger import Ledger
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx2
+import openai
 import pytest
 from agents import (
     Agent,
@@ -14,6 +16,7 @@ from agents import (
     RunConfig,
     Runner,
     ToolOutputImage,
+    UserError,
     function_tool,
     handoff,
 )
@@ -31,6 +34,7 @@ from turnledger.ledger import (
 from turnledger.openai_agents import TurnledgerSession, durable
 from turnledger.runtime import DecisionRequiredError
 from turnledger.runtime.replaying.replay import ReplayDivergedError
+from turnledger.runtime.steps import UnrecordableResultError
 
 QUIET = RunConfig(tracing_disabled=True)
 ASKED = "Pay 7 and 8."
@@ -337,6 +341,73 @@ def test_tools_that_cannot_be_steps_are_refused() -> None:
         durable(Agent(name="shop", tools=[shell]))
     with pytest.raises(InvalidInputError, match="expected one of retry, fail, ask"):
         durable(Agent(name="shop"), on_interrupt={"pay": "never"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_errors_of_the_sdk_are_raised_again(ledger: Ledger, streaming: bool) -> None:
+    """Code that catches the SDK's error, and goes on with another model, does so on a replay."""
+
+    class Busy(ScriptedModel):
+        async def get_response(self, *args: Any, **more: Any) -> Any:
+            raise self.error()
+
+        async def stream_response(self, *args: Any, **more: Any) -> Any:
+            raise self.error()
+            yield
+
+        def error(self) -> Exception:
+            tried.append(1)
+            response = httpx2.Response(429, request=httpx2.Request("POST", "https://a.example"))
+            return openai.RateLimitError("Slow down.", response=response, body={"code": "busy"})
+
+    async def ask(model: Any) -> Any:
+        agent: Any = durable(Agent(name="shop", model=model))
+        if not streaming:
+            return (await Runner.run(agent, "Go.", run_config=QUIET)).final_output
+        result = Runner.run_streamed(agent, "Go.", run_config=QUIET)
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    async def work() -> Any:
+        try:
+            return await ask(Busy([]))
+        except openai.RateLimitError as error:
+            said = f"{error.status_code} {error.message} {error.code}"
+            model = ScriptedModel([[assistant_message("Done.", item_id="msg_1")]])
+            return said, await ask(model)
+
+    tried: list[int] = []
+    expected = in_run(ledger, work)
+    assert expected == ("429 Slow down. busy", "Done.")
+    assert in_run(ledger, work, replay=True) == expected
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("way", [whole, streamed])
+def test_reply_with_a_secret_is_refused_on_every_resume(ledger: Ledger, way: Any) -> None:
+    """A reply that can't be read back as it came is an outcome of its own, recorded once."""
+
+    async def work() -> Any:
+        reply = assistant_message("ghp_" + "a1B2" * 9, item_id="msg_1")
+        agent: Any = Agent(name="shop", model=ScriptedModel([[reply]]))
+        return await way(durable(agent))
+
+    for replay in (False, False, True):
+        with pytest.raises(UnrecordableResultError, match="the redactor would record"):
+            in_run(ledger, work, replay=replay)
+    ended = [r for r in ledger.read(run_id_for("order")) if r.tag.startswith("model.call_failed")]
+    assert len(ended) == 1
+
+
+def test_model_that_is_not_recorded_is_noticed(ledger: Ledger) -> None:
+    """A tool is not run for a model that the run config put in the durable one's place."""
+    shop = Shop()
+    other = ScriptedModel([[function_call("pay", {"amount": 7}, call_id="call_7")]])
+    config = RunConfig(tracing_disabled=True, model=other)
+    with pytest.raises(UserError, match="set the model on the agent"):
+        in_run(ledger, lambda: Runner.run(shop.agent(), ASKED, run_config=config))
+    assert not shop.paid
 
 
 def test_messages_stand_once(ledger: Ledger) -> None:

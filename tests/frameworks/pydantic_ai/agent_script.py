@@ -17,6 +17,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from pydantic_ai import Agent
@@ -85,6 +86,12 @@ def main(plan: Plan) -> dict[str, Any]:
         except Exception as error:
             return {"error": type(error).__name__, "text": str(error), "refused": refused}
     return {"output": output, "refused": refused, "points": points}
+
+
+def work(plan: Plan, pipe: Connection) -> None:
+    """`main` in a process that a test has started: sends what came of it."""
+    pipe.send(main(plan))
+    pipe.close()
 
 
 def made_agent(plan: Plan, point: Point) -> Agent[None, str]:

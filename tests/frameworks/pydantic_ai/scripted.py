@@ -1,8 +1,8 @@
-"""A scripted model for pydantic-ai's agents: a reply for each turn, and all that it was asked."""
+"""Scripted models for pydantic-ai's agents, and a run "order" in which an agent pays."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from pydantic_ai import Agent
@@ -16,6 +16,8 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
+import turnledger
+from turnledger.ledger import Ledger, run_id_for
 from turnledger.pydantic_ai import TurnledgerDurability
 
 
@@ -77,3 +79,36 @@ class Scripted:
                 yield {
                     place: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=key)
                 }
+
+
+PAYS = calls(("pay", {"amount": 120}, "call_1"))
+
+
+class Crash(BaseException):
+    """The process ends here, as far as the run can tell."""
+
+
+def events(ledger: Ledger, *kinds: type[Any]) -> Iterator[Any]:
+    """The events of the run "order", of some kinds."""
+    for record in ledger.read(run_id_for("order")):
+        if not kinds or isinstance(record.event, kinds):
+            yield record.event
+
+
+def run(ledger: Ledger, *, replay: bool = False) -> Any:
+    """The block of the run "order"."""
+    return turnledger.run("order", ledger=ledger, replay=replay)
+
+
+def paying(scripted: Scripted, done: list[Any], *, dies: bool = False, **more: Any) -> Agent[Any]:
+    """An agent with a tool that pays."""
+    agent = scripted.agent(raises=more.pop("raises", ()))
+
+    @agent.tool_plain(**more)
+    def pay(amount: int) -> str:
+        done.append(amount)
+        if dies:
+            raise Crash
+        return f"Paid {amount}."
+
+    return agent

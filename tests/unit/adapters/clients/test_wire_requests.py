@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
+from base64 import b64encode
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from google import genai
 from openai import AsyncOpenAI, OpenAI
 
 from turnledger import wrap
@@ -120,10 +125,7 @@ def test_a_poll_gets_its_own_answers_in_their_order() -> None:
 
         def polled() -> list[str]:
             with run("w", ledger=ledger):
-                seen = [client.batches.retrieve("b").status]
-                while seen[-1] != "done":
-                    seen.append(client.batches.retrieve("b").status)
-                return seen
+                return [client.batches.retrieve("b").status for _ in range(3)]
 
         assert polled() == polled() == ["queued", "running", "done"]
         starts = _events(ledger, ToolCallStarted)
@@ -285,3 +287,104 @@ def test_a_request_of_many_megabytes_is_recorded_by_its_digest() -> None:
         assert many["bytes"] > 10_000_000
         assert short["add"] == ["short"]
         assert short["since"].startswith("openai.embeddings:")
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside", "inside"])
+def test_the_server_is_told_which_attempt_it_is(inside: bool) -> None:
+    """As the SDK tells it, in a run and outside of one."""
+    told: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told.append(request.headers["x-stainless-retry-count"])
+        if len(told) < 3:
+            return httpx.Response(503, headers={"retry-after-ms": "1"})
+        return httpx.Response(200, json={"id": "b"})
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger, run("w", ledger=ledger) if inside else nullcontext():
+        assert client.batches.retrieve("b").id == "b"
+    assert told == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+def test_bodies_are_recorded_as_they_are_after_decoding(kind: str) -> None:
+    """A compressed answer is text on record, and is handed on without the header that says so."""
+    plain = b'{"id": "b", "status": "done"}'
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        headers = {"content-type": kind, "content-encoding": "gzip"}
+        return httpx.Response(200, content=gzip.compress(plain), headers=headers)
+
+    client = _client(answer)
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                assert client.get("/batches/b", cast_to=httpx.Response).content == plain
+        [done] = _events(ledger, ToolCallCompleted)
+        assert done.value == {"status": 200, "type": kind, "text": plain.decode()}
+
+
+def test_a_redirect_is_followed_again_from_the_record() -> None:
+    """To an address whose query, a signature say, is not stored."""
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/v1/files/f/content":
+            there = "http://127.0.0.1:9/store/f?signature=s3cret"
+            return httpx.Response(302, headers={"location": there})
+        return httpx.Response(200, content=b"\xff\x00", headers={"content-type": "image/png"})
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), follow_redirects=True)
+    client = wrap(OpenAI(api_key=KEY, base_url=BASE, http_client=http))
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                assert client.files.content("f").content == b"\xff\x00"
+        assert "s3cret" not in str([record.data for record in ledger.read(run_id_for("w"))])
+    assert asked == ["/v1/files/f/content", "/store/f"]
+
+
+def test_any_path_makes_a_step() -> None:
+    """A long one, one with signs that can't be printed, and one with a secret in it."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"path": request.url.path[:40]})
+
+    client = _client(answer)
+    paths = [f"/{'x' * 300}", f"/{'x' * 299}y", "/a%0Ab", f"/{KEY}"]
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                for path in paths:
+                    assert client.get(path, cast_to=httpx.Response).status_code == 200
+        starts = _events(ledger, ToolCallStarted)
+        assert len({one.call_id for one in starts}) == 4
+        assert KEY not in str([record.data for record in ledger.read(run_id_for("w"))])
+
+
+def test_media_in_requests_and_replies_are_blobs_of_their_messages() -> None:
+    """A picture that is sent, and one that comes back: each is stored once."""
+    sent, made = b"\x89PNG sent", b"\x89PNG made"
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        inline = {"mimeType": "image/png", "data": b64encode(made).decode()}
+        parts = [{"text": "Here."}, {"inlineData": inline}]
+        content = {"role": "model", "parts": parts}
+        found = {"candidates": [{"content": content, "finishReason": "STOP"}]}
+        return httpx2.Response(200, json=found)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    given = genai.Client(api_key=KEY, http_options={"httpx_client": http})
+    client = wrap(given)
+    picture = {"inline_data": {"mime_type": "image/png", "data": sent}}
+    with Ledger.open("memory://") as ledger:
+        for _ in range(2):
+            with run("w", ledger=ledger):
+                contents: Any = [{"role": "user", "parts": [{"text": "Draw."}, picture]}]
+                told = client.models.generate_content(model="g", contents=contents)
+                assert told.candidates[0].content.parts[1].inline_data.data == made
+        user, model = (one.message for one in _events(ledger, MessageAppended))
+        assert ledger.blob(user.parts[-1].blob) == sent
+        assert ledger.blob(model.parts[-1].blob) == made
+        assert ledger.verify(run_id_for("w")).ok

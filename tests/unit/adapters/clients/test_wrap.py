@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import Any
 
@@ -13,13 +14,11 @@ from google import genai
 from openai import AsyncOpenAI, OpenAI
 
 import turnledger
-from tests.servers.openai_chat import OpenAIChat
 from tests.servers.serving import Answer, StrictServer, replies
+from tests.unit.adapters.clients.wrapped import Way
 from turnledger.adapters import UnsupportedClientError
 from turnledger.ledger import InvalidInputError, Ledger
 from turnledger.runtime.steps import run
-
-HELLO: Any = [{"role": "user", "content": "Hello?"}]
 
 
 @pytest.mark.parametrize("kind", [OpenAI, AsyncOpenAI, Anthropic, AsyncAnthropic])
@@ -72,14 +71,15 @@ def test_a_client_is_wrapped_once_and_with_a_known_policy() -> None:
 
 
 @pytest.mark.process
-def test_the_given_client_may_be_forgotten() -> None:
+@pytest.mark.parametrize("sdk", ["openai-chat", "gemini"])
+def test_the_given_client_may_be_forgotten(sdk: str) -> None:
     """`wrap(OpenAI())`: its connections must not be closed by the garbage collector."""
-    with StrictServer(OpenAIChat(), replies(Answer("Hello."))) as server:
-        client = turnledger.wrap(OpenAI(api_key="k", base_url=f"{server.url}/v1"))
+    way = Way(sdk, "sync", stream=False)
+    with StrictServer(way.wire, replies(Answer("Hello."))) as server:
+        client = turnledger.wrap(way.client(server.url))
         gc.collect()
         for _ in range(2):
-            client.chat.completions.create(model="gpt-test", messages=HELLO)
-        assert len(server.asked) == 2
+            assert asyncio.run(way.ask(client, [("user", "Hello?")])) == "Hello."
         client.close()
         del client
         gc.collect()

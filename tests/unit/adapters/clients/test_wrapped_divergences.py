@@ -98,6 +98,8 @@ def test_each_change_is_found_at_the_call_that_it_changes(way: Way) -> None:
                 found = raised.value.divergence
                 assert found.version == places[at - 1], name
                 assert told in found.diff, name
+                if found.cause == "step arguments changed":
+                    assert found.recorded["body"] == there.server.bodies[at - 1], name
                 assert attempts == [], name
 
         there.run(story)

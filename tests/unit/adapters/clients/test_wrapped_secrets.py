@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.servers.serving import Answer, Asked, Call
+from tests.servers.serving import Answer, Asked, Call, StrictServer
 from tests.unit.adapters.clients.stories import Stopped
-from tests.unit.adapters.clients.wrapped import WAYS, Way, cells, wrapped
+from tests.unit.adapters.clients.wrapped import WAYS, Way, Wrapped, cells, wrapped
 from turnledger.adapters.clients.stream_redaction import redacted_stream
 from turnledger.adapters.testing.no_network import no_network
-from turnledger.ledger.redaction.redactor import STANDARD
+from turnledger.ledger import Ledger, ModelReplied
+from turnledger.ledger.redaction.redactor import STANDARD, Redactor
 from turnledger.runtime.steps import run
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
@@ -68,3 +69,27 @@ def test_a_stream_without_secrets_is_recorded_byte_by_byte(way: Way) -> None:
     safe = redacted_stream(secret.decode(), STANDARD.text)
     assert "[redacted: " in safe
     assert SECRET[4:12] not in safe
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", cells(WAYS))
+def test_a_field_that_is_never_stored_is_not_stored_of_a_reply(way: Way) -> None:
+    """A redactor of one's own: the record takes what it leaves, and a resume gets that."""
+    call = Call("log_in", '{"password": "correct horse"}')
+    redactor = Redactor(fields=["password"])
+    with (
+        StrictServer(way.wire, lambda asked: Answer("Hm.", (call,))) as server,
+        Ledger.open("memory://", redactor=redactor) as ledger,
+    ):
+        there = Wrapped(way, server, ledger)
+
+        async def story() -> None:
+            client = there.client()
+            for _ in range(2):
+                async with run("x", ledger=ledger):
+                    await way.ask(client, [("user", "Log in.")])
+
+        there.run(story)
+        assert len(server.asked) == 1
+        assert "correct horse" not in there.text("x")
+        assert there.events("x", ModelReplied)[0].message_id is not None

@@ -172,7 +172,7 @@ def test_a_cancelled_reader_that_goes_on_has_left() -> None:
 
             async with run("s", ledger=there.ledger):
                 reading = asyncio.create_task(read())
-                while not there.server.waits.is_set():
+                while not "".join(text):
                     await asyncio.sleep(0.001)
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)

@@ -19,7 +19,7 @@ from tests.step_runs import (
     refuses,
 )
 from tests.unit.projections.given import asks, evaluation, ident, starts
-from turnledger.ledger import Event, Ledger
+from turnledger.ledger import Event, Ledger, ModelCallFailed
 from turnledger.projections import Comparison, compare
 from turnledger.projections.run_state.json_diff import Change
 
@@ -100,13 +100,14 @@ def test_a_final_failure_is_an_outcome(ledger: Ledger) -> None:
     """The caller got it, whether it may be retried or not."""
     begun = [block(), asks_model("m#1")]
     runs = [[*begun, refuses("m#1", final=True, status=status)] for status in (429, 500)]
+    assert all(isinstance(run[-1], ModelCallFailed) and run[-1].retryable for run in runs)
     assert differences(compared(ledger, *runs)) == [
         ("changed", "model.call_failed", ("/status", "/value/status"))
     ]
 
 
 def test_steps_inside_of_tools_are_compared_without_the_ids_of_the_calls(ledger: Ledger) -> None:
-    """A provider makes the ids: places stand for them, in paths and as keys."""
+    """A provider makes the ids: places stand for them, in paths, as keys and in arguments."""
 
     def run(call_id: str) -> list[Event]:
         inner, keyed = f"{call_id}/pay#1", f"search:{call_id}"
@@ -119,8 +120,9 @@ def test_steps_inside_of_tools_are_compared_without_the_ids_of_the_calls(ledger:
             doubts(inner),
             begins(inner, 5, parent=call_id, attempt=2),
             ends(inner, 7),
-            begins(keyed, 5),
+            begins(keyed, {"call_id": call_id}),
             ends(keyed, 7),
+            asks_model("m#1", {"messages": [{"role": "tool", "tool_call_id": call_id}]}),
         ]
 
     assert compared(ledger, run("c1"), run("x9")).same

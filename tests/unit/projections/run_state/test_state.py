@@ -38,7 +38,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
-from turnledger.projections import RunState, blame, diff, state_at
+from turnledger.projections import RunState, blame, diff, state_at, state_json
 from turnledger.projections.digests import canonical
 from turnledger.projections.projection import tags_read
 from turnledger.projections.run_state.state import built_in
@@ -296,3 +296,53 @@ def test_the_blamed_event_is_the_one_since_which_the_value_is_what_it_is(
                 view = next(view for view in built_in() if view.name == parts[0])
                 tags = tags_read(view)
                 assert version == next(r.version for r in ledger.read(run_id) if r.tag in tags)
+
+
+# --- as JSON ---------------------------------------------------------------------------
+
+
+def test_the_state_as_json_is_that_of_the_run_state(ledger: Ledger) -> None:
+    """At every version; with a pointer, the value that it names in the whole."""
+    run = new_run_id()
+    ledger.append(run, EVENTS, NEW)
+    for version in (None, *range(len(EVENTS) + 1)):
+        whole = state_json(ledger, run, version)
+        assert whole == state_at(ledger, run, version).to_json()
+        for pointer in ("/summary", "/history/turns", "/tools", "/usage/total", "/summary/status"):
+            expected = jsonpointer.resolve_pointer(whole, pointer)
+            assert state_json(ledger, run, version, pointer=pointer) == expected
+    assert state_json(ledger, run, pointer="/history/turns/0")["role"] == "user"
+    declared = declarations()
+    assert (
+        state_json(ledger, run, declarations=declared)
+        == state_at(ledger, run, declarations=declared).to_json()
+    )
+
+
+@pytest.mark.parametrize(
+    ("pointer", "told"),
+    [
+        ("summary", "begins with '/'"),
+        ("/nothing", "one of history, tools"),
+        ("/tools/7", "no value at '/tools/7'"),
+        ("/usage/total/~2", "'~'"),
+    ],
+)
+def test_a_pointer_to_nothing_is_an_error(ledger: Ledger, pointer: str, told: str) -> None:
+    """It says what is wrong with it."""
+    run = new_run_id()
+    ledger.append(run, EVENTS, NEW)
+    with pytest.raises(InvalidInputError, match=told):
+        state_json(ledger, run, pointer=pointer)
+
+
+def test_the_json_of_a_version_that_is_not_there_is_an_error(ledger: Ledger) -> None:
+    """Of the whole and of a part."""
+    run = new_run_id()
+    for pointer in ("", "/summary"):
+        with pytest.raises(RunNotFoundError):
+            state_json(ledger, run, pointer=pointer)
+    ledger.append(run, EVENTS, NEW)
+    for pointer in ("", "/summary"):
+        with pytest.raises(RecordNotFoundError):
+            state_json(ledger, run, len(EVENTS) + 1, pointer=pointer)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.step_runs import asks_model, refuses
 from tests.tables import (
     Notes,
     breaks,
@@ -247,6 +248,22 @@ def test_usage_by_day() -> None:
         "2026-02-01 large": {**nothing, "failed_calls": 1},
         "2026-02-01 large-0131": {**nothing, "calls": 1, "output_tokens": 5, "reasoning_tokens": 4},
     }
+
+
+def test_usage_by_day_tells_steps_side_by_side_apart() -> None:
+    """They have neither evaluation nor turn; an attempt that is tried again is the model's too."""
+    rows = table_of(
+        UsageByDay(),
+        [
+            (0, asks_model("m:1", model="small")),
+            (0, asks_model("m:2", model="large")),
+            (0, refuses("m:1", final=False)),
+            (0, refuses("m:1", final=True)),
+            (0, refuses("m:2", final=True)),
+        ],
+    )
+    failed = {key: row["failed_calls"] for key, row in rows.items()}
+    assert failed == {"2026-01-31 small": 2, "2026-01-31 large": 1}
 
 
 def test_a_table_of_ones_own_takes_under_twenty_lines() -> None:

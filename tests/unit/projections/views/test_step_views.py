@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.step_runs import (
     CHAT,
@@ -18,7 +20,16 @@ from tests.step_runs import (
     raises,
     refuses,
 )
-from tests.unit.projections.given import asks, evaluation, folded, forks, moment, starts
+from tests.unit.projections.given import (
+    asks,
+    evaluation,
+    folded,
+    forks,
+    moment,
+    records,
+    starts,
+)
+from tests.unit.projections.random_runs import beginnings, steps
 from turnledger.ledger import (
     EvaluationStarted,
     Event,
@@ -216,3 +227,20 @@ def test_usage_names_the_steps_that_used_tokens() -> None:
     assert state.usage.failed_calls == 1
     (turn,) = state.to_json()["usage"]["turns"]
     assert (turn["call_id"], turn["evaluation_id"]) == (f"{CHAT}:3f9a", "")
+
+
+# --- any order -------------------------------------------------------------------------
+
+
+@given(st.lists(steps | beginnings, max_size=30))
+def test_any_interleaving_folds_the_same_at_once_and_step_by_step(events: list[Event]) -> None:
+    """State and digests are the same, and no step is listed twice or lost."""
+    whole = folded(*events)
+    state = RunState.initial()
+    for one in records(events):
+        state = state.after([one])
+    assert state.state_digest == whole.state_digest
+    assert state.to_json() == whole.to_json()
+    assert [one.number for one in whole.tools.calls] == list(range(1, len(whole.tools.calls) + 1))
+    left = {one.number for one in whole.tools.calls if not one.is_over}
+    assert {one.number for one in whole.tools.pending()} <= left

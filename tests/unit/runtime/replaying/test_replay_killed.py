@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.agents import KINDS, Agent, Order
-from tests.crash.matrix import _lay
+from tests.crash.fuses import lay
 from tests.matrices import cells
 from turnledger.ledger import Ledger, new_run_id
 from turnledger.runtime import DecisionRequiredError, RecoveryConfig
@@ -44,7 +44,7 @@ def _agent(kind: str, effects: Path, ledger: Ledger, policy: str, length: int = 
         recovery=RecoveryConfig(max_attempts=50),
     )
     if length:
-        _lay(ledger, point)
+        lay(ledger, point)
     return agent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnledger.projections.digests import canonical
@@ -35,6 +35,8 @@ def _recorded(bodies: list[Any]) -> tuple[dict[str, Any], list[Any]]:
 
 
 @given(st.lists(_BODIES, max_size=12))
+@example([{"messages": [1, 2]}, {"messages": [True, 2]}, {"messages": [1.0, 2]}])
+@example([{"messages": [], "model": 1}, {"messages": [], "model": True}])
 def test_every_body_is_read_back_whole(bodies: list[Any]) -> None:
     """Whatever came before it: lists that grow, shrink, vanish, and values that only look equal."""
     _, read = _recorded(bodies)

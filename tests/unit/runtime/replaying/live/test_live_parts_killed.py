@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from tests.crash.agents import Agent, Order
-from tests.crash.matrix import _lay
+from tests.crash.fuses import lay
 from tests.matrices import cells
 from tests.unit.runtime.replaying.live.test_live_parts import PAID, bytes_of
 from tests.unit.runtime.replaying.test_replay_killed import KilledError, _fuse
@@ -46,7 +46,7 @@ def _killed_at(
     """A run that dies when the fuse has burnt down, and is recovered if it can be."""
     run, point, died = new_run_id(), _fuse(length), False
     agent = Agent(kind, effects, ledger, on_interrupt=policy, point=point)
-    _lay(ledger, point)
+    lay(ledger, point)
     try:
         agent.execute(Order(), run_id=run)
     except KilledError:

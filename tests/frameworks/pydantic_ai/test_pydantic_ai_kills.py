@@ -11,9 +11,8 @@ import multiprocessing
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import cycle
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +53,10 @@ def plan(tmp_path: Path) -> Iterator[tuple[Plan, StrictServer]]:
         assert server.refused == []
 
 
-def _work(given: dict[str, Any], pipe: Connection) -> None:
-    pipe.send(agent_script.main(Plan(**given)))
-    pipe.close()
-
-
 def script(plan: Plan) -> dict[str, Any] | None:
     """What the script printed; None if it was killed."""
     ours, theirs = SERVER.Pipe(duplex=False)
-    process = SERVER.Process(target=_work, args=(asdict(plan), theirs))
+    process = SERVER.Process(target=agent_script.work, args=(plan, theirs))
     process.start()
     theirs.close()
     try:

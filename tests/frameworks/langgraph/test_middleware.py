@@ -1,0 +1,390 @@
+"""The middleware: model and tool calls of an agent are steps of its thread's run."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.agents.middleware import (
+    HumanInTheLoopMiddleware,
+    ModelRetryMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import tool
+from langgraph.types import Command, interrupt
+
+from tests.e2e.driving import InProcess
+from tests.frameworks.langgraph.graphs import PlannedModel, agent, config
+from turnledger import run as run_block
+from turnledger import step
+from turnledger.langgraph import TurnledgerMiddleware, TurnledgerSaver
+from turnledger.ledger import (
+    InvalidInputError,
+    Ledger,
+    ModelCalled,
+    ModelReplied,
+    RunClaimedError,
+    ToolCallCompleted,
+    ToolCallStarted,
+    run_id_for,
+)
+from turnledger.projections import Usage, fold
+from turnledger.runtime import DecisionRequiredError, ReplayDivergedError
+from turnledger.runtime.steps import StepFailedError
+
+ROOT = Path(__file__).parents[3]
+
+
+class Tool:
+    """A tool that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.during: Callable[[int], object] = bool
+
+        @tool
+        def look(n: int) -> str:
+            """Look something up."""
+            self.calls.append(n)
+            self.during(n)
+            return f"saw {n}"
+
+        self.tool = look
+
+
+@pytest.fixture
+def looking() -> Tool:
+    return Tool()
+
+
+def made(saver: TurnledgerSaver, looking: Tool, turns: int = 2, **more: Any) -> Any:
+    steps = TurnledgerMiddleware(saver, **more)
+    return agent(saver, turns, [looking.tool], middleware=[steps]), steps
+
+
+def go(graph: Any, text: str = "go", thread: str = "t") -> list[str]:
+    result = graph.invoke({"messages": [HumanMessage(text)]}, config(thread))
+    return [message.text for message in result["messages"]]
+
+
+def events(ledger: Ledger, kind: type, thread: str = "t") -> list[Any]:
+    found = (record.event for record in ledger.read(run_id_for(thread)))
+    return [event for event in found if isinstance(event, kind)]
+
+
+def test_a_tools_start_is_on_disk_before_it_runs(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A crash inside of a tool finds its start on record."""
+    seen = []
+    looking.during = lambda n: seen.append(events(ledger, ToolCallStarted)[-1].call_id)
+    go(made(saver, looking)[0])
+    assert seen == ["look:call-0", "look:call-1"]
+    assert [one.name for one in events(ledger, ToolCallCompleted)] == ["look", "look"]
+    assert ledger.run(run_id_for("t")).status == "completed"
+    assert ledger.verify(run_id_for("t")).ok
+
+
+def test_usage_is_counted_once(saver: TurnledgerSaver, ledger: Ledger, looking: Tool) -> None:
+    """Saver and middleware write to one run, and a reply's tokens are recorded by one of them."""
+    go(made(saver, looking)[0])
+    usage = fold(ledger.read(run_id_for("t")), Usage())
+    assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
+    assert len(events(ledger, ModelCalled)) == len(events(ledger, ModelReplied)) == 3
+
+
+def test_a_replay_calls_nothing(saver: TurnledgerSaver, ledger: Ledger, looking: Tool) -> None:
+    """Several invocations of a thread, replayed: the same messages, no call, nothing written."""
+    graph, steps = made(saver, looking)
+    said = [go(graph), go(graph, "again")]
+    head, calls = ledger.head(run_id_for("t")), list(looking.calls)
+    with steps.replay("t"):
+        assert [go(graph), go(graph, "again")] == said
+    assert (ledger.head(run_id_for("t")), looking.calls) == (head, calls)
+    assert len(graph.get_state(config()).values["messages"]) == len(said[-1])
+
+
+def test_a_replay_finds_the_first_difference(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A changed input is found at the first model call, a changed tool result after it at none."""
+    graph, steps = made(saver, looking)
+    go(graph)
+    (first, *_) = (
+        record.version for record in ledger.read(run_id_for("t")) if record.tag == "model.called"
+    )
+    with pytest.raises(ReplayDivergedError, match=f"version {first} ") as found, steps.replay("t"):
+        go(graph, "something else")
+    assert '-        "content": "go"' in str(found.value)
+    with pytest.raises(ReplayDivergedError, match="step removed"), steps.replay("t"):
+        pass
+    assert looking.calls == [0, 1]
+
+
+def test_an_awaited_agent_is_recorded_and_replayed_alike(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """The async hooks record what the others do, and a replay may be of either colour."""
+    graph, steps = made(saver, looking)
+
+    async def awaited() -> list[str]:
+        given = {"messages": [HumanMessage("go")]}
+        result = await graph.ainvoke(given, config())
+        return [message.text for message in result["messages"]]
+
+    said = asyncio.run(awaited())
+    assert [one.call_id for one in events(ledger, ToolCallStarted)] == [
+        "look:call-0",
+        "look:call-1",
+    ]
+    with steps.replay("t"):
+        assert asyncio.run(awaited()) == said
+    with steps.replay("t"):
+        assert go(graph) == said
+    assert looking.calls == [0, 1]
+
+
+def test_a_branch_performs_its_own_steps(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """From an older checkpoint a fork goes on: its tools run, and the main line stays."""
+    graph, _ = made(saver, looking, 1)
+    go(graph)
+    head = ledger.head(run_id_for("t"))
+    older = [one for one in graph.get_state_history(config()) if one.next == ("tools",)][-1]
+    graph.invoke(None, older.config)
+    assert looking.calls == [0, 0]
+    assert ledger.head(run_id_for("t")) == head
+    (fork,) = (info for info in ledger.runs(tags={"langgraph.thread": "t"}) if info.parent)
+    assert fork.status == "completed"
+
+
+def test_a_failed_invocation_can_be_tried_again(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A tool's error fails the run; invoked again, the tool is called again, and nothing else."""
+
+    def broken(n: int) -> None:
+        if len(looking.calls) == 2:
+            raise LookupError("not today")
+
+    looking.during = broken
+    graph, _ = made(saver, looking)
+    with pytest.raises(LookupError, match="not today"):
+        go(graph)
+    assert ledger.run(run_id_for("t")).status == "failed"
+    assert ledger.worker_of(run_id_for("t")) is None
+    result = graph.invoke(None, config())
+    assert result["messages"][-1].text == "done"
+    assert looking.calls == [0, 1, 1]
+    assert len(events(ledger, ModelReplied)) == 3
+
+
+class OddError(Exception):
+    pass
+
+
+def test_errors_are_raised_alike_live_and_resumed(saver: TurnledgerSaver, looking: Tool) -> None:
+    """A class that the middleware was not told of is a StepFailedError, live too."""
+
+    def broken(n: int) -> None:
+        raise OddError("no")
+
+    looking.during = broken
+    graph, _ = made(saver, looking)
+    with pytest.raises(StepFailedError, match="OddError"):
+        go(graph)
+    graph, _ = made(saver, looking, raises=(OddError,))
+    with pytest.raises(OddError, match="no"):
+        go(graph, thread="another")
+
+
+def test_retries_of_other_middleware_are_attempts(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A retry in one invocation is another attempt of the same step."""
+
+    def broken(n: int) -> None:
+        if len(looking.calls) == 1:
+            raise TimeoutError("slow")
+
+    looking.during = broken
+    retry = {"max_retries": 2, "initial_delay": 0.0, "jitter": False}
+    several = [
+        ModelRetryMiddleware(**retry),  # type: ignore[arg-type]
+        ToolRetryMiddleware(**retry),  # type: ignore[arg-type]
+        TurnledgerMiddleware(saver),
+    ]
+    graph = agent(saver, 1, [looking.tool], middleware=several)
+    assert go(graph)[-1] == "done"
+    assert [(one.call_id, one.attempt) for one in events(ledger, ToolCallStarted)] == [
+        ("look:call-0", 1),
+        ("look:call-0", 2),
+    ]
+
+
+def test_a_tool_may_interrupt_the_graph(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """LangGraph's interrupt() in a tool leaves the step, and a resume runs the tool again."""
+    answers = []
+    looking.during = lambda n: answers.append(interrupt("may I?"))
+    graph, _ = made(saver, looking, 1)
+    given = {"messages": [HumanMessage("go")]}
+    assert graph.invoke(given, config())["__interrupt__"][0].value == "may I?"
+    assert ledger.worker_of(run_id_for("t")) is None
+    assert ledger.run(run_id_for("t")).status == "running"
+    result = graph.invoke(Command(resume="yes"), config())
+    assert (answers, result["messages"][-1].text) == (["yes"], "done")
+
+
+def test_an_interrupted_graph_gives_its_run_up(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """While a person is asked by LangGraph's own means, another process may go on."""
+    asking = HumanInTheLoopMiddleware(interrupt_on={"look": True})
+    steps = TurnledgerMiddleware(saver)
+    graph = agent(saver, 1, [looking.tool], middleware=[asking, steps])
+    graph.invoke({"messages": [HumanMessage("go")]}, config())
+    assert (looking.calls, ledger.worker_of(run_id_for("t"))) == ([], None)
+    assert ledger.run(run_id_for("t")).status == "running"
+    approved = Command(resume={"decisions": [{"type": "approve"}]})
+    assert graph.invoke(approved, config())["messages"][-1].text == "done"
+    assert looking.calls == [0]
+    assert ledger.run(run_id_for("t")).status == "completed"
+
+
+def test_a_call_id_that_comes_again_is_another_step(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A model that counts its calls from 0 in every turn does not get an old answer."""
+
+    class Repeating(PlannedModel):
+        def _generate(self, messages: Any, *more: Any, **kwargs: Any) -> Any:
+            last = max(at for at, one in enumerate(messages) if one.type == "human")
+            return super()._generate(messages[last:], *more, **kwargs)
+
+    from langchain.agents import create_agent
+
+    steps = TurnledgerMiddleware(saver)
+    graph = create_agent(Repeating(turns=1), [looking.tool], checkpointer=saver, middleware=[steps])
+    go(graph), go(graph)
+    assert looking.calls == [0, 0]
+    with steps.replay("t"):
+        go(graph), go(graph)
+    assert looking.calls == [0, 0]
+
+
+def test_steps_in_a_tool_are_inner_steps(
+    saver: TurnledgerSaver, ledger: Ledger, looking: Tool
+) -> None:
+    """A tool's own @step belongs to its call."""
+
+    @step
+    def inner(n: int) -> int:
+        return n
+
+    looking.during = inner
+    go(made(saver, looking, 1)[0])
+    assert [one.call_id for one in events(ledger, ToolCallStarted)] == [
+        "look:call-0",
+        "look:call-0/inner#1",
+    ]
+
+
+def test_an_agent_without_a_thread_runs_in_the_callers_run(tmp_path: Path, looking: Tool) -> None:
+    """In a block of the caller's the calls are steps of its run; outside of both they are calls."""
+    saver = TurnledgerSaver(tmp_path / "runs.db")
+    graph = agent(None, 1, [looking.tool], middleware=[TurnledgerMiddleware(saver)])
+    given = {"messages": [HumanMessage("go")]}
+    graph.invoke(given)
+    assert list(saver.ledger.runs()) == []
+    for _ in range(2):
+        with run_block("order-17", ledger=tmp_path / "runs.db"):
+            graph.invoke(given)
+    assert looking.calls == [0, 0]
+    assert [one.call_id for one in events(saver.ledger, ToolCallStarted, "order-17")] == [
+        "look:call-0"
+    ]
+
+
+def test_a_thread_that_another_process_has_is_refused(tmp_path: Path, looking: Tool) -> None:
+    """Two workers on one thread: the second one gets an error, before anything is called."""
+    url = tmp_path / "runs.db"
+    with Ledger.open(url) as one, Ledger.open(url) as other:
+        graph, _ = made(TurnledgerSaver(one), looking)
+        seen: list[str] = []
+
+        def during(n: int) -> None:
+            with pytest.raises(RunClaimedError):
+                go(made(TurnledgerSaver(other), Tool())[0])
+            seen.append("refused")
+
+        looking.during = during
+        go(graph)
+    assert seen == ["refused", "refused"]
+
+
+def test_an_unknown_policy_is_refused(saver: TurnledgerSaver) -> None:
+    """A misspelt policy is an error when the agent is made, not after a crash."""
+    with pytest.raises(InvalidInputError, match="'aks' of tool 'pay'"):
+        TurnledgerMiddleware(saver, on_interrupt={"pay": "aks"})  # type: ignore[dict-item]
+
+
+# --- killed processes ---
+
+
+def killed(folder: Path, policy: str, colour: str, what: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.frameworks.langgraph.killed_agent"]
+    return subprocess.run(
+        [*command, str(folder / "runs.db"), policy, colour, what],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("colour", ["sync", pytest.param("async", marks=pytest.mark.full)])
+def test_a_killed_tool_is_run_again_if_it_may_be(tmp_path: Path, colour: str) -> None:
+    """SIGKILL inside of a tool: what is recorded is not done again, the tool is ("retry")."""
+    assert killed(tmp_path, "retry", colour, "start").returncode == -9
+    done = killed(tmp_path, "retry", colour, "resume")
+    assert done.stdout.splitlines()[-1] == "done", done.stderr
+    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
+    with Ledger.open(tmp_path / "runs.db") as ledger:
+        assert len(events(ledger, ModelReplied)) == 4
+        assert ledger.verify(run_id_for("t")).ok
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("colour", ["async", pytest.param("sync", marks=pytest.mark.full)])
+def test_the_model_is_told_that_an_outcome_is_unknown(tmp_path: Path, colour: str) -> None:
+    """With "fail" a killed tool is never repeated, and the model hears that nobody knows."""
+    assert killed(tmp_path, "fail", colour, "start").returncode == -9
+    done = killed(tmp_path, "fail", colour, "resume")
+    assert "The outcome of this call is unknown" in done.stdout, done.stderr
+    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "2"]
+
+
+@pytest.mark.process
+@pytest.mark.full
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_person_is_asked(tmp_path: Path, colour: str) -> None:
+    """With "ask" the run waits, also for the next process, until a decision is recorded."""
+    assert killed(tmp_path, "ask", colour, "start").returncode == -9
+    for _ in range(2):
+        waits = killed(tmp_path, "ask", colour, "resume")
+        assert DecisionRequiredError.__name__ in waits.stderr
+    command = InProcess(tmp_path / "runs.db")
+    assert command("resolve", "t", "look:call-1", "--retry", "--by", "ada").code == 0
+    done = killed(tmp_path, "ask", colour, "resume")
+    assert done.stdout.splitlines()[-1] == "done", done.stderr
+    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
