@@ -189,7 +189,11 @@ class RunBlock:
 
     def __enter__(self) -> Run:
         self._check_new()
-        return self._entered(self._open())
+        try:
+            return self._entered(self._open())
+        except BaseException:
+            self._release()
+            raise
 
     async def __aenter__(self) -> Run:
         self._check_new()
@@ -332,7 +336,11 @@ class RunBlock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._leave()
+        try:
+            self._leave()
+        except BaseException:
+            self._release()
+            raise
         self._close(error)
 
     async def __aexit__(
@@ -367,14 +375,18 @@ class RunBlock:
             self._release()
 
     def _release(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.__exit__(None, None, None)
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is not None:
+            heartbeat.__exit__(None, None, None)
 
     def _complete(self, recorder: StepRecorder) -> None:
         recorder.check()  # code may have caught what the run was halted by
         recorder.settle_streams(all_of_them=True)
         recorder.close()
         still_open = recorder.open_steps
+        if recorder.mode == "live":
+            # Code may have caught an interrupt that came in the middle of ours.
+            still_open = still_open or recorder.index.without_outcome()
         if still_open:
             raise StepsOpenError(str(self.run_id), still_open)
         missing = recorder.index.unasked()

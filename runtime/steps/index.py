@@ -122,6 +122,15 @@ class StepIndex:
                 return entry
         return None
 
+    def without_outcome(self) -> tuple[str, ...]:
+        """The steps that the code asked for and that never ended, but for those in ended ones."""
+        found = []
+        for entry in self.entries.values():
+            around = self.entries.get(entry.parent)
+            if entry.asked and entry.outcome is None and not (around and around.outcome):
+                found.append(entry.call_id)
+        return tuple(found)
+
     def undecided(self) -> list[StepEntry]:
         """The steps with on_interrupt="ask" of which nobody has said how they ended.
 

@@ -22,6 +22,7 @@ from turnledger.ledger import (
     ModelReplied,
     Record,
     RunWaiting,
+    StoreUnavailableError,
     TokenUsage,
     ToolCallCompleted,
     ToolCallFailed,
@@ -317,6 +318,8 @@ class LeftStep:
         entry = self._recorder.index.entries[self.call_id]
         if "ask" in (entry.on_interrupt, self._step.spec.on_interrupt):
             self._recorder.wait_for([entry])
+        # Its code did not come to its end: what is in it may not be asked for this time.
+        entry.performed = False
         name = type(self._error).__name__
         self._step.fail_with(error_type=name, error_message=f"it was interrupted by {name}")
 
@@ -617,6 +620,14 @@ class StepRecorder:
             # Whatever could not be recorded: nothing further may happen without a record.
             if not isinstance(error, InvalidInputError):
                 self._halt_with(error)
+            raise
+        except BaseException:
+            self._halt_with(
+                StoreUnavailableError(
+                    f"An append to run {self.run_id} was interrupted: whether it is on disk is "
+                    "unknown. Enter the run again."
+                )
+            )
             raise
         with self._lock:
             for record in records:

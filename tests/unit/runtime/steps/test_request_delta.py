@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -61,3 +62,18 @@ def test_conversations_that_take_turns_build_each_on_its_own() -> None:
     ]
     kept, _ = _recorded(bodies)
     assert all(len(one["add"]) == 1 for one in list(kept.values())[2:])
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"path": "/x", "since": "nobody"},
+        {"path": "/x", "since": "itself"},
+        {"path": "/x", "since": "empty", "list": "messages", "keep": 1, "add": []},
+        {"since": "empty"},
+    ],
+)
+def test_a_delta_that_leads_nowhere_is_given_back(request_: Any) -> None:
+    """Others may have written to the run: it is shown as it is, and nothing hangs."""
+    earlier = {"itself": request_, "empty": {"path": "/x", "body": {}}}
+    assert whole_request(request_, earlier.__getitem__) == request_

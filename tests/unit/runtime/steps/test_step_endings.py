@@ -11,9 +11,15 @@ import pytest
 
 from tests.agent import Crash
 from tests.unit.runtime.steps.book import RUN, Book
-from turnledger.ledger import ANY, InvalidInputError, ToolCallDecided, ToolCallFailed
+from turnledger.ledger import (
+    ANY,
+    InvalidInputError,
+    StoreUnavailableError,
+    ToolCallDecided,
+    ToolCallFailed,
+)
 from turnledger.runtime import DecisionRequiredError
-from turnledger.runtime.steps import StepFailedError, UnrecordableResultError, step
+from turnledger.runtime.steps import RunBlock, StepFailedError, UnrecordableResultError, step
 
 
 class OutcomeUnknown(Exception):  # noqa: N818 - a recorded word of ours, too
@@ -42,7 +48,7 @@ def _twice(book: Book, body: Any) -> list[tuple[str, str]]:
     """The errors of a live run and of a resume."""
     found = []
     for _ in range(2):
-        with pytest.raises(Exception) as error, book.run():  # noqa: PT011 - they are compared
+        with pytest.raises(Exception) as error, book.run():
             body()
         found.append((type(error.value).__name__, str(error.value)))
     return found
@@ -145,15 +151,20 @@ def test_a_step_beside_one_that_waits_records_what_it_did(book: Book) -> None:
         return "done"
 
     book.crashed(lambda _: outer())
-    with pytest.raises(DecisionRequiredError), book.run():
-        thread = Thread(target=copy_context().run, args=(slow,))
-        thread.start()
-        begun.wait()
-        try:
-            outer()
-        finally:
-            waits.set()
-            thread.join()
+
+    def beside() -> None:
+        with book.run():
+            thread = Thread(target=copy_context().run, args=(slow,))
+            thread.start()
+            begun.wait()
+            try:
+                outer()
+            finally:
+                waits.set()
+                thread.join()
+
+    with pytest.raises(DecisionRequiredError):
+        beside()
     assert book.tags()[-2:] == ["run.waiting", "tool_call.completed"]
 
 
@@ -170,6 +181,56 @@ def test_no_step_begins_after_its_block(book: Book) -> None:
         late.run(pay)
     assert book.did() == []
     assert book.tags()[-1] == "run.completed"
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_code_that_catches_an_interrupted_append_does_not_go_on(
+    book: Book, is_written: bool
+) -> None:
+    """Nobody knows whether it is on disk: the next attempt reads what is."""
+    append = book.ledger.append
+
+    @step
+    def pay(euros: int) -> int:
+        book.done.append(euros)
+        return euros
+
+    def interrupted(*args: Any, **more: Any) -> Any:
+        book.ledger.append = append  # type: ignore[method-assign]
+        if is_written:
+            append(*args, **more)
+        raise KeyboardInterrupt
+
+    def careless() -> None:
+        with book.run():
+            book.ledger.append = interrupted  # type: ignore[method-assign]
+            with pytest.raises(KeyboardInterrupt):
+                pay(1)
+            pay(2)
+
+    with pytest.raises(StoreUnavailableError, match="interrupted"):
+        careless()
+    assert book.did() == []
+    with book.run():
+        assert (pay(1), pay(2)) == (1, 2)
+    assert book.did() == [1, 2]
+
+
+def test_an_interrupt_while_a_block_is_entered_lets_the_run_go(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook enters it again in the same process."""
+
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RunBlock, "_entered", interrupted)
+        with pytest.raises(KeyboardInterrupt), book.run():
+            pass
+    with book.run():
+        pass
+    assert book.status == "completed"
 
 
 # --- steps that are given up ------------------------------------------------------------
@@ -223,6 +284,28 @@ def test_a_run_that_goes_on_without_a_step_is_resumed_and_replayed(book: Book) -
     assert asyncio.run(main()) == "late"
     assert asyncio.run(main(replay=True)) == "late"
     assert book.did() == []
+
+
+def test_a_step_that_is_given_up_earlier_than_before_is_no_divergence(book: Book) -> None:
+    """What was recorded in it is not asked for: the program is the same."""
+    hang = _hanging(book)
+
+    async def main(*, dies: bool) -> None:
+        async with book.run():
+            if dies:
+                await _given_up(book, hang)
+                raise Crash
+            task = asyncio.ensure_future(hang())
+            while book.tags()[-1] != "tool_call.started":
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+
+    with pytest.raises(Crash):
+        asyncio.run(main(dies=True))
+    book.did()
+    asyncio.run(main(dies=False))
+    assert book.status == "completed"
 
 
 def test_a_run_does_not_go_on_without_a_step_that_asks(book: Book) -> None:

@@ -136,3 +136,33 @@ def test_steps_do_not_count_as_turns_or_tool_calls(shop: Shop) -> None:
     """Limits and checkpoints are about what the model asked for."""
     result = shop.agent().run("go", ledger=shop.ledger, run_id=RUN)
     assert result.session.journal.progress.tool_calls_completed == 1
+
+
+def test_calls_with_the_same_id_have_steps_of_their_own() -> None:
+    """Some servers number the calls of every reply from 1: a recovery must not mix them up."""
+    ledger, done, crashes = Ledger.open("memory://"), list[int](), [False, True]
+
+    @step
+    def pay(euros: int) -> int:
+        done.append(euros)
+        return len(done)
+
+    @tool
+    def credit(euros: int) -> str:
+        """Credit some euros."""
+        receipt = pay(euros)
+        if receipt == 2 and crashes.pop():
+            raise Crash
+        return f"receipt {receipt}"
+
+    def model(request: Any) -> Any:
+        return calls(("c1", "credit", '{"euros": 4}')) if request.turn <= 2 else says("done")
+
+    agent = Agent("shop/credit", model=model, instructions="Credit.", tools=[credit])
+    with pytest.raises(Crash):
+        agent.run("go", ledger=ledger, run_id=RUN)
+    result = agent.recover(RUN, ledger=ledger)
+    told = [message.content for message in result.messages if message.role == "tool"]
+    assert (told, done) == (["receipt 1", "receipt 2"], [4, 4])
+    assert agent.replay(RUN, ledger=ledger).check().ok
+    ledger.close()
