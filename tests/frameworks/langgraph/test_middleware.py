@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
-from tests.e2e.driving import InProcess
 from tests.frameworks.langgraph.graphs import PlannedModel, agent, config
 from turnledger import run as run_block
 from turnledger import step
@@ -35,7 +32,7 @@ from turnledger.ledger import (
     run_id_for,
 )
 from turnledger.projections import Usage, fold
-from turnledger.runtime import DecisionRequiredError, ReplayDivergedError
+from turnledger.runtime import ReplayDivergedError
 from turnledger.runtime.steps import StepFailedError
 
 ROOT = Path(__file__).parents[3]
@@ -335,56 +332,3 @@ def test_an_unknown_policy_is_refused(saver: TurnledgerSaver) -> None:
     """A misspelt policy is an error when the agent is made, not after a crash."""
     with pytest.raises(InvalidInputError, match="'aks' of tool 'pay'"):
         TurnledgerMiddleware(saver, on_interrupt={"pay": "aks"})  # type: ignore[dict-item]
-
-
-# --- killed processes ---
-
-
-def killed(folder: Path, policy: str, colour: str, what: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.frameworks.langgraph.killed_agent"]
-    return subprocess.run(
-        [*command, str(folder / "runs.db"), policy, colour, what],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("colour", ["sync", pytest.param("async", marks=pytest.mark.full)])
-def test_a_killed_tool_is_run_again_if_it_may_be(tmp_path: Path, colour: str) -> None:
-    """SIGKILL inside of a tool: what is recorded is not done again, the tool is ("retry")."""
-    assert killed(tmp_path, "retry", colour, "start").returncode == -9
-    done = killed(tmp_path, "retry", colour, "resume")
-    assert done.stdout.splitlines()[-1] == "done", done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
-    with Ledger.open(tmp_path / "runs.db") as ledger:
-        assert len(events(ledger, ModelReplied)) == 4
-        assert ledger.verify(run_id_for("t")).ok
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("colour", ["async", pytest.param("sync", marks=pytest.mark.full)])
-def test_the_model_is_told_that_an_outcome_is_unknown(tmp_path: Path, colour: str) -> None:
-    """With "fail" a killed tool is never repeated, and the model hears that nobody knows."""
-    assert killed(tmp_path, "fail", colour, "start").returncode == -9
-    done = killed(tmp_path, "fail", colour, "resume")
-    assert "The outcome of this call is unknown" in done.stdout, done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "2"]
-
-
-@pytest.mark.process
-@pytest.mark.full
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_person_is_asked(tmp_path: Path, colour: str) -> None:
-    """With "ask" the run waits, also for the next process, until a decision is recorded."""
-    assert killed(tmp_path, "ask", colour, "start").returncode == -9
-    for _ in range(2):
-        waits = killed(tmp_path, "ask", colour, "resume")
-        assert DecisionRequiredError.__name__ in waits.stderr
-    command = InProcess(tmp_path / "runs.db")
-    assert command("resolve", "t", "look:call-1", "--retry", "--by", "ada").code == 0
-    done = killed(tmp_path, "ask", colour, "resume")
-    assert done.stdout.splitlines()[-1] == "done", done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
