@@ -15,6 +15,7 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from tests.frameworks.langgraph.graphs import PlannedModel, agent, config
@@ -94,6 +95,34 @@ def test_usage_is_counted_once(saver: TurnledgerSaver, ledger: Ledger, looking: 
     usage = fold(ledger.read(run_id_for("t")), Usage())
     assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
     assert len(events(ledger, ModelCalled)) == len(events(ledger, ModelReplied)) == 3
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def test_usage_of_an_agent_in_a_larger_graph_is_counted_once(ledger: Ledger, looking: Tool) -> None:
+    """Its replies enter the root state when it has ended, it may be in another process."""
+
+    def larger() -> Any:
+        saver = TurnledgerSaver(ledger)
+        steps = TurnledgerMiddleware(saver)
+        graph = StateGraph(MessagesState)
+        graph.add_node("agent", agent(None, 2, [looking.tool], middleware=[steps]))
+        graph.add_edge(START, "agent")
+        return graph.compile(checkpointer=saver)
+
+    def dies(n: int) -> None:
+        if n == 1:
+            raise Killed
+
+    looking.during = dies
+    with pytest.raises(Killed):
+        go(larger())
+    looking.during = lambda n: None
+    assert larger().invoke(None, config())["messages"][-1].text == "done"
+    usage = fold(ledger.read(run_id_for("t")), Usage())
+    assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
 
 
 def test_a_replay_calls_nothing(saver: TurnledgerSaver, ledger: Ledger, looking: Tool) -> None:
