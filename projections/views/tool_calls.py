@@ -101,6 +101,12 @@ class ToolCallView(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.approval == "needed" and self.takes_approval
 
     @property
+    def awaits_outcome(self) -> bool:
+        """Whether a person has to say how it ended, and has not."""
+        is_known = self.lasting_decision in ("completed", "failed")
+        return self.status == "in_doubt" and self.on_interrupt == "ask" and not is_known
+
+    @property
     def lasting_decision(self) -> str | None:
         """The decision that the next resume of the run goes by."""
         return None if self.until_resumed else self.decision
@@ -197,11 +203,14 @@ class ToolsState(msgspec.Struct, frozen=True):
         """The calls that are not completed, failed or superseded.
 
         Without inner steps of a call that has ended: it is not performed again, so they aren't.
+        Only a step that a person has to decide about is pending all the same.
         """
         left = [call for call in self.open.values() if not call.superseded]
         if any(call.parent for call in left):
             under_way = {"", *(call.call_id for call in left)}
-            while len(kept := [call for call in left if call.parent in under_way]) < len(left):
+            while len(
+                kept := [c for c in left if c.parent in under_way or c.awaits_outcome]
+            ) < len(left):
                 left, under_way = kept, {"", *(call.call_id for call in kept)}
         return tuple(left)
 

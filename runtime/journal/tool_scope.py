@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from threading import get_ident
 from typing import Any, TypeAlias
 
+from turnledger.projections import ToolCallView
 from turnledger.runtime.agent.run_control import RunHalted
 from turnledger.runtime.journal.journal import Journal
 
@@ -23,6 +24,8 @@ class ToolScope:
 
     journal: Journal
     call_id: str
+    # Of the call among those of the run: models may use an id several times.
+    number: int
     strand: Strand
 
 
@@ -31,19 +34,20 @@ SCOPE: ContextVar[Any] = ContextVar("turnledger_steps", default=None)
 
 
 @contextmanager
-def tool_scope(journal: Journal, call_id: str) -> Iterator[None]:
+def tool_scope(journal: Journal, call: ToolCallView) -> Iterator[None]:
     """A block in which steps are inner steps of a tool call.
 
     RunHalted at its end if one of them halted the run, whatever the handler made of that.
     """
-    token = SCOPE.set(ToolScope(journal, call_id, strand()))
+    scope = ToolScope(journal, call.call_id, call.number, strand())
+    token = SCOPE.set(scope)
     try:
         yield
     except Exception:
-        _settle(journal, call_id)
+        _settle(scope)
         raise
     else:
-        _settle(journal, call_id)
+        _settle(scope)
     finally:
         SCOPE.reset(token)
         halted = journal.steps.halted if journal.steps is not None else None
@@ -51,10 +55,11 @@ def tool_scope(journal: Journal, call_id: str) -> Iterator[None]:
             raise RunHalted(halted)
 
 
-def _settle(journal: Journal, call_id: str) -> None:
+def _settle(scope: ToolScope) -> None:
     """The handler has ended: what it left behind of its steps has, too."""
-    if journal.steps is not None:
-        journal.steps.settle_left_in(call_id)
+    steps = scope.journal.steps
+    if steps is not None:
+        steps.settle_left_in(steps.path_of_call(scope.call_id, scope.number, scope.journal.state))
 
 
 def strand() -> Strand:

@@ -178,7 +178,7 @@ class StepIndex:
             StepEntry(
                 call_id=event.call_id,
                 name=event.name,
-                parent=event.parent,
+                parent=_path_around(event.call_id),
                 kind="tool",
                 digest=event.digest,
                 arguments=event.arguments,
@@ -197,7 +197,7 @@ class StepIndex:
             StepEntry(
                 call_id=event.call_id,
                 name=event.name,
-                parent=event.parent,
+                parent=_path_around(event.call_id),
                 kind="model",
                 digest=event.request_digest,
                 arguments=event.request,
@@ -275,6 +275,11 @@ class StepIndex:
             self.consents.append(entry)
         else:
             self.progress += 1
+
+
+def _path_around(call_id: str) -> str:
+    """What a step is in, as its id has it: of two tool calls with one id, which."""
+    return call_id.rpartition("/")[0]
 
 
 _TAKES: dict[str, Any] = {

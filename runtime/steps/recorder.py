@@ -31,6 +31,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
+from turnledger.projections import RunState
 from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.journal.tool_scope import Strand, is_strand, strand
@@ -92,6 +93,8 @@ class Place:
 
     parent: str = ""
     strand: Strand | None = None
+    # Of a tool's handler, the id of its call.
+    call: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ class Reserved:
     arguments: str
     digest: str
     aside: bool
+    call: str = ""
 
 
 class OpenStep:
@@ -353,6 +357,9 @@ class StepRecorder:
         self._open: set[str] = set()
         self._keyless: set[tuple[str, str]] = set()
         self._keyless_ids: dict[str, tuple[str, str]] = {}
+        # Of an agent's run: the number of the first call of each id, and how many were looked at.
+        self._first_calls: dict[str, int] = {}
+        self._calls = 0
         # Why the run goes no further in this process, and the steps whose code was told so.
         self.halted: Exception | None = None
         self._told: set[str] = set()
@@ -366,6 +373,24 @@ class StepRecorder:
         """The steps that are under way, inner ones too."""
         with self._lock:
             return tuple(sorted(self._open))
+
+    def path_of_call(self, call_id: str, number: int, state: RunState) -> str:
+        """What the ids of steps in a tool call begin with: its id, with its number if it repeats.
+
+        Args:
+            call_id: The call's id, as the model gave it.
+            number: Its place among the calls of the run.
+            state: The run.
+        """
+        calls = state.tools.calls
+        with self._lock:
+            for place in range(self._calls, len(calls)):
+                call = calls[place]
+                if not call.is_step:
+                    self._first_calls.setdefault(call.call_id, call.number)
+            self._calls = max(self._calls, len(calls))
+            first = self._first_calls.get(call_id, number)
+        return call_id if number == first else f"{call_id}%{number}"
 
     # --- before ---
 
@@ -406,7 +431,7 @@ class StepRecorder:
             self._open.add(call_id)
         aside = not is_strand(place.strand)
         self._goes_on(call_id, parent, aside=aside)
-        return Reserved(spec, call_id, parent, arguments, digest_of(arguments), aside)
+        return Reserved(spec, call_id, parent, arguments, digest_of(arguments), aside, place.call)
 
     def _goes_on(self, call_id: str, parent: str, *, aside: bool) -> None:
         """The code of a step goes on: what it has left behind has ended, but for what it retries.
@@ -699,7 +724,7 @@ def _started(reserved: Reserved, attempt: int) -> Event:
             evaluation_id="",
             turn=0,
             call_id=reserved.call_id,
-            parent=reserved.parent,
+            parent=reserved.call or reserved.parent,
             name=spec.name,
             request_digest=reserved.digest,
             request=spec.request,
@@ -714,7 +739,7 @@ def _started(reserved: Reserved, attempt: int) -> Event:
         evaluation_id="",
         call_id=reserved.call_id,
         name=spec.name,
-        parent=reserved.parent,
+        parent=reserved.call or reserved.parent,
         digest=reserved.digest,
         arguments=text if len(text) <= MOST_ARGUMENTS else "",
         attempt=attempt,

@@ -56,19 +56,28 @@ class RequestDeltas:
 def whole_request(request: Any, earlier: Callable[[str], Any]) -> Any:
     """A recorded request with its whole body; what is not a delta is given back as it is.
 
+    So is one that nothing can be made of: others may have written to the run.
+
     Args:
         request: What ModelCalled has as its request.
         earlier: The recorded request of a call id.
     """
-    chain = [request]
-    while isinstance(chain[-1], dict) and "since" in chain[-1]:
-        chain.append(earlier(chain[-1]["since"]))
-    if len(chain) == 1:
+    chain, since = [request], set[str]()
+    try:
+        while isinstance(chain[-1], dict) and "since" in chain[-1]:
+            call_id = chain[-1]["since"]
+            if call_id in since:
+                return request
+            since.add(call_id)
+            chain.append(earlier(call_id))
+        if len(chain) == 1:
+            return request
+        body = chain.pop()["body"]
+        for delta in reversed(chain):
+            body = _applied(body, delta)
+        return {"path": request["path"], "body": body}
+    except (AttributeError, KeyError, TypeError):
         return request
-    body = chain.pop()["body"]
-    for delta in reversed(chain):
-        body = _applied(body, delta)
-    return {"path": request["path"], "body": body}
 
 
 def _list_in(body: Any) -> str | None:

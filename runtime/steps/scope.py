@@ -131,7 +131,8 @@ def _in_tool(tool: ToolScope) -> StepScope:
                 check_claim=journal.check_claim,
             )
         recorder: StepRecorder = journal.steps
-    return StepScope(recorder, Place(tool.call_id, tool.strand))
+        path = recorder.path_of_call(tool.call_id, tool.number, journal.state)
+    return StepScope(recorder, Place(path, tool.strand, tool.call_id))
 
 
 def _index_of(journal: Journal) -> StepIndex:

@@ -201,6 +201,12 @@ class TurnledgerSaver(BaseCheckpointSaver[int]):
             history["writes"].reverse()
         return found
 
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The next version of a channel; that of a thread from another saver stays text."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.{0:016}"
+        return super().get_next_version(current, channel)
+
     # --- writing ---
 
     def put(

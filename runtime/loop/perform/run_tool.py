@@ -77,7 +77,7 @@ def handled(
     with (
         SLOW_CALLS.watching(context, call),
         context.session.scope(overlay),
-        tool_scope(context.journal, call.call_id),
+        tool_scope(context.journal, call),
     ):
         return call_prepared(ready, _context(context, call))
 

@@ -465,3 +465,18 @@ def test_an_agent_runs_the_same_as_in_memory(saver: TurnledgerSaver) -> None:
         for graph in graphs
     )
     assert ours == theirs
+
+
+def test_a_thread_of_another_saver_goes_on(saver: TurnledgerSaver) -> None:
+    """Checkpoints that are copied from LangGraph's own savers have versions that are texts."""
+    theirs = InMemorySaver()
+    counter(theirs).invoke({"words": ["a"]}, config())
+    for one in reversed(list(theirs.list(config()))):
+        where = {**one.config, "configurable": {**one.config["configurable"]}}
+        where["configurable"].pop("checkpoint_id")
+        if one.parent_config is not None:
+            parent = one.parent_config["configurable"]["checkpoint_id"]
+            where["configurable"]["checkpoint_id"] = parent
+        saver.put(where, one.checkpoint, one.metadata, one.checkpoint["channel_versions"])
+    result = counter(saver).invoke({"words": ["b"]}, config())
+    assert result["words"] == ["a", "1", "2", "3", "b", "4", "5", "6"]

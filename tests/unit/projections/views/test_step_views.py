@@ -141,6 +141,15 @@ def test_inner_steps_of_a_call_that_ended_are_not_pending() -> None:
     assert pending(*outer, inner, ends("a#1/b#1")) == [("a#1", "started")]
 
 
+def test_an_inner_step_in_doubt_that_asks_is_pending_until_it_is_decided() -> None:
+    """Also if the outer one has ended: the run waits for it."""
+    asks_about = begins("a#1/b#1", parent="a#1", on_interrupt="ask")
+    events = (block(), begins("a#1"), asks_about, raises("a#1"), doubts("a#1/b#1"))
+    assert pending(*events) == [("a#1/b#1", "in_doubt")]
+    decided = ToolCallDecided(call_id="a#1/b#1", decision="failed", attempt=1)
+    assert pending(*events, decided) == []
+
+
 def test_a_step_inside_of_an_agents_tool_is_pending_with_it() -> None:
     """It belongs to that call, and to no evaluation: another one does not take it over."""
     events = (evaluation(), asks(1, "c1"), starts("c1"), begins("c1/pay#1", parent="c1"))

@@ -37,8 +37,10 @@ RUN = run_id_for(NAME)
 Ends: TypeAlias = Literal["value", "builtin", "declared", "undeclared", "unrecordable"]
 Colour: TypeAlias = Literal["sync", "async"]
 # Seconds after which a caller gives a step up.
-LIMIT = 0.02
+LIMIT = 0.05
 _NAMES = ("pay", "look", "mail")
+# The error types of steps whose code did not come to its end.
+_UNKNOWN = ("CancelledError", "OutcomeUnknown", "DecidedFailed")
 _POLICIES = ("retry", "fail", "ask")
 
 
@@ -80,7 +82,7 @@ def program(random: Random) -> Node:
 
     def made(depth: int, *, aside: bool) -> Node:
         number = next(numbers)
-        has_key = aside or random.random() < 0.3
+        has_key, hangs = aside or random.random() < 0.3, random.random() < 0.15
         count = random.choice((0, 0, 1, 2)) if depth < 3 else 0
         return Node(
             number=number,
@@ -90,10 +92,8 @@ def program(random: Random) -> Node:
             argument=random.randrange(3),
             ends=random.choice(("value", "value", *get_args(Ends))),
             groups=tuple(grouped(depth + 1) for _ in range(count)),
-            catches=random.random() < 0.5,
-            hangs=random.choice(("once", "always") if has_key else ("always",))
-            if random.random() < 0.15
-            else "",
+            catches=hangs or random.random() < 0.5,
+            hangs=random.choice(("once", "always") if has_key else ("always",)) if hangs else "",
         )
 
     def grouped(depth: int) -> tuple[Node, ...]:
@@ -168,7 +168,7 @@ class World:
                     self.starts[event.call_id] += 1
                 elif isinstance(event, ToolCallCompleted | ToolCallFailed):
                     self.outcomes.add(event.call_id)
-                    if getattr(event, "error_type", "") != "CancelledError":
+                    if getattr(event, "error_type", "") not in _UNKNOWN:
                         self._check_inner(event.call_id)
         if self._is_out:
             raise StoreUnavailableError("the store did not answer")
