@@ -208,9 +208,9 @@ class ToolsState(msgspec.Struct, frozen=True):
         left = [call for call in self.open.values() if not call.superseded]
         if any(call.parent for call in left):
             under_way = {"", *(call.call_id for call in left)}
-            while len(
-                kept := [c for c in left if c.parent in under_way or c.awaits_outcome]
-            ) < len(left):
+            while len(kept := [c for c in left if c.parent in under_way or c.awaits_outcome]) < len(
+                left
+            ):
                 left, under_way = kept, {"", *(call.call_id for call in kept)}
         return tuple(left)
 

@@ -36,8 +36,6 @@ from turnledger.projections import Usage, fold
 from turnledger.runtime import ReplayDivergedError
 from turnledger.runtime.steps import StepFailedError
 
-ROOT = Path(__file__).parents[3]
-
 
 class Tool:
     """A tool that counts its calls."""
@@ -123,6 +121,31 @@ def test_usage_of_an_agent_in_a_larger_graph_is_counted_once(ledger: Ledger, loo
     assert larger().invoke(None, config())["messages"][-1].text == "done"
     usage = fold(ledger.read(run_id_for("t")), Usage())
     assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
+
+
+def test_a_run_that_was_killed_after_its_last_call_is_completed(
+    ledger: Ledger, looking: Tool
+) -> None:
+    """The process that goes on has nothing to call, and still the run does not stay open."""
+
+    class Dying(AgentMiddleware):
+        def after_agent(self, state: Any, runtime: Any) -> None:
+            died.append("here")
+            if len(died) == 1:
+                raise Killed
+
+    died: list[str] = []
+
+    def graph() -> Any:
+        saver = TurnledgerSaver(ledger)
+        steps = TurnledgerMiddleware(saver)
+        return agent(saver, 2, [looking.tool], middleware=[steps, Dying()])
+
+    with pytest.raises(Killed):
+        go(graph())
+    assert graph().invoke(None, config())["messages"][-1].text == "done"
+    assert ledger.run(run_id_for("t")).status == "completed"
+    assert len(events(ledger, ModelCalled)) == 3
 
 
 def test_a_replay_calls_nothing(saver: TurnledgerSaver, ledger: Ledger, looking: Tool) -> None:
