@@ -112,10 +112,9 @@ class TurnledgerMiddleware(AgentMiddleware):
             return
         root = _root()
         with self._saver.thread(_thread()) as thread:
-            if root is not None and not thread.is_replay:
-                thread.wait_for(root)
-            if thread.opened is not None:
-                thread.opened.close(None, completed=True)
+            opened = thread.unfinished(root)
+            if opened is not None:
+                opened.close(None, completed=True)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The agent came to its end: its run is completed."""

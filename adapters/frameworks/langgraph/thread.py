@@ -435,6 +435,21 @@ class Thread:
         self.opened.since = entry.version if entry is not None else 0
         return self.opened
 
+    def unfinished(self, checkpoint_id: str | None) -> OpenRun | None:
+        """The run that a checkpoint is in, claimed, if it is not completed; arguments as of `open`.
+
+        A process before this one may have made all calls, and been killed before the end.
+        """
+        if self.opened is not None and self.is_replay:
+            return self.opened
+        entry = self.wait_for(checkpoint_id) if checkpoint_id is not None else None
+        if self.opened is not None:
+            return self.opened
+        run = entry.run if entry is not None else self.runs.main
+        info = self._ledger.run(run) if self._ledger.head(run) else None
+        is_open = info is not None and info.epoch > 0 and info.status == "running"
+        return self.open(checkpoint_id) if is_open else None
+
     def wait_for(self, checkpoint_id: str) -> Entry | None:
         """A root checkpoint that is being recorded; None if that takes too long."""
         self._recorded.wait_for(lambda: self.runs.find("", checkpoint_id), _PATIENCE)

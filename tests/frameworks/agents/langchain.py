@@ -159,7 +159,7 @@ def _ask(shop: Shop, graph: Any, stream: bool) -> str:
         if _is_answered(found, number):
             state = found.values
             continue
-        state = _invoke(shop, graph, _given(found, number, question), config, stream)
+        state = _invoke(shop, graph, _given(found, question), config, stream)
     return str(state["messages"][-1].text)
 
 
@@ -171,23 +171,21 @@ async def _aask(shop: Shop, graph: Any, stream: bool) -> str:
         if _is_answered(found, number):
             state = found.values
             continue
-        given = _given(found, number, question)
+        given = _given(found, question)
         state = await _ainvoke(shop, graph, given, config, stream)
     return str(state["messages"][-1].text)
 
 
 def _is_answered(found: Any, number: int) -> bool:
-    if found is None or found.next or _asked(found) <= number:
-        return False
-    # LangGraph names no next task where the question is written, and not in a checkpoint yet.
-    return bool(found.values["messages"][-1].type == "ai")
+    return found is not None and not found.tasks and _asked(found) > number
 
 
-def _given(found: Any, number: int, question: str) -> Any:
-    """What to invoke the graph with: None goes on with an interrupted thread."""
-    if found is not None and (found.next or _asked(found) > number):
-        return None
-    return {"messages": [("user", question)]}
+def _given(found: Any, question: str) -> Any:
+    """What to invoke the graph with: None goes on with an interrupted thread.
+
+    That has tasks; `next` leaves out those which are done and not in a checkpoint yet.
+    """
+    return None if found is not None and found.tasks else {"messages": [("user", question)]}
 
 
 def _asked(found: Any) -> int:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain.agents.middleware import (
+    AgentMiddleware,
     HumanInTheLoopMiddleware,
     ModelRetryMiddleware,
     ToolRetryMiddleware,
 )
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from tests.e2e.driving import InProcess
 from tests.frameworks.langgraph.graphs import PlannedModel, agent, config
 from turnledger import run as run_block
 from turnledger import step
@@ -35,10 +34,8 @@ from turnledger.ledger import (
     run_id_for,
 )
 from turnledger.projections import Usage, fold
-from turnledger.runtime import DecisionRequiredError, ReplayDivergedError
+from turnledger.runtime import ReplayDivergedError
 from turnledger.runtime.steps import StepFailedError
-
-ROOT = Path(__file__).parents[3]
 
 
 class Tool:
@@ -97,6 +94,61 @@ def test_usage_is_counted_once(saver: TurnledgerSaver, ledger: Ledger, looking: 
     usage = fold(ledger.read(run_id_for("t")), Usage())
     assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
     assert len(events(ledger, ModelCalled)) == len(events(ledger, ModelReplied)) == 3
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def test_usage_of_an_agent_in_a_larger_graph_is_counted_once(ledger: Ledger, looking: Tool) -> None:
+    """Its replies enter the root state when it has ended, it may be in another process."""
+
+    def larger() -> Any:
+        saver = TurnledgerSaver(ledger)
+        steps = TurnledgerMiddleware(saver)
+        graph = StateGraph(MessagesState)
+        graph.add_node("agent", agent(None, 2, [looking.tool], middleware=[steps]))
+        graph.add_edge(START, "agent")
+        return graph.compile(checkpointer=saver)
+
+    def dies(n: int) -> None:
+        if n == 1:
+            raise Killed
+
+    looking.during = dies
+    with pytest.raises(Killed):
+        go(larger())
+    looking.during = lambda n: None
+    assert larger().invoke(None, config())["messages"][-1].text == "done"
+    usage = fold(ledger.read(run_id_for("t")), Usage())
+    assert (usage.total.calls, usage.total.input_tokens) == (3, 30)
+
+
+def test_a_run_that_was_killed_after_its_last_call_is_completed(
+    ledger: Ledger, looking: Tool
+) -> None:
+    """The process that goes on has nothing to call, and still the run does not stay open."""
+
+    class Dying(AgentMiddleware):
+        def after_agent(self, state: Any, runtime: Any) -> None:
+            died.append("here")
+            if len(died) == 1:
+                raise Killed
+
+    died: list[str] = []
+
+    def graph() -> Any:
+        saver = TurnledgerSaver(ledger)
+        steps = TurnledgerMiddleware(saver)
+        return agent(saver, 2, [looking.tool], middleware=[steps, Dying()]), steps
+
+    first, steps = graph()
+    with pytest.raises(Killed):
+        go(first)
+    steps.release("t")  # as the end of its process does
+    assert graph()[0].invoke(None, config())["messages"][-1].text == "done"
+    assert ledger.run(run_id_for("t")).status == "completed"
+    assert len(events(ledger, ModelCalled)) == 3
 
 
 def test_a_replay_calls_nothing(saver: TurnledgerSaver, ledger: Ledger, looking: Tool) -> None:
@@ -335,56 +387,3 @@ def test_an_unknown_policy_is_refused(saver: TurnledgerSaver) -> None:
     """A misspelt policy is an error when the agent is made, not after a crash."""
     with pytest.raises(InvalidInputError, match="'aks' of tool 'pay'"):
         TurnledgerMiddleware(saver, on_interrupt={"pay": "aks"})  # type: ignore[dict-item]
-
-
-# --- killed processes ---
-
-
-def killed(folder: Path, policy: str, colour: str, what: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.frameworks.langgraph.killed_agent"]
-    return subprocess.run(
-        [*command, str(folder / "runs.db"), policy, colour, what],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("colour", ["sync", pytest.param("async", marks=pytest.mark.full)])
-def test_a_killed_tool_is_run_again_if_it_may_be(tmp_path: Path, colour: str) -> None:
-    """SIGKILL inside of a tool: what is recorded is not done again, the tool is ("retry")."""
-    assert killed(tmp_path, "retry", colour, "start").returncode == -9
-    done = killed(tmp_path, "retry", colour, "resume")
-    assert done.stdout.splitlines()[-1] == "done", done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
-    with Ledger.open(tmp_path / "runs.db") as ledger:
-        assert len(events(ledger, ModelReplied)) == 4
-        assert ledger.verify(run_id_for("t")).ok
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("colour", ["async", pytest.param("sync", marks=pytest.mark.full)])
-def test_the_model_is_told_that_an_outcome_is_unknown(tmp_path: Path, colour: str) -> None:
-    """With "fail" a killed tool is never repeated, and the model hears that nobody knows."""
-    assert killed(tmp_path, "fail", colour, "start").returncode == -9
-    done = killed(tmp_path, "fail", colour, "resume")
-    assert "The outcome of this call is unknown" in done.stdout, done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "2"]
-
-
-@pytest.mark.process
-@pytest.mark.full
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_person_is_asked(tmp_path: Path, colour: str) -> None:
-    """With "ask" the run waits, also for the next process, until a decision is recorded."""
-    assert killed(tmp_path, "ask", colour, "start").returncode == -9
-    for _ in range(2):
-        waits = killed(tmp_path, "ask", colour, "resume")
-        assert DecisionRequiredError.__name__ in waits.stderr
-    command = InProcess(tmp_path / "runs.db")
-    assert command("resolve", "t", "look:call-1", "--retry", "--by", "ada").code == 0
-    done = killed(tmp_path, "ask", colour, "resume")
-    assert done.stdout.splitlines()[-1] == "done", done.stderr
-    assert (tmp_path / "paid.txt").read_text().split() == ["0", "1", "1", "2"]
