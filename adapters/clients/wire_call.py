@@ -35,8 +35,8 @@ from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec, raise_outcome
 from turnledger.runtime.steps.block import BLOCK, WORKFLOW
-from turnledger.runtime.steps.conversation import Asked, Conversation
-from turnledger.runtime.steps.request_delta import RequestDeltas
+from turnledger.runtime.steps.messages.conversation import Asked, Conversation
+from turnledger.runtime.steps.messages.request_delta import RequestDeltas
 from turnledger.runtime.steps.spec import step_id
 
 _MEMORY = "turnledger.clients"

@@ -22,8 +22,8 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
-from turnledger.runtime.steps.conversation import Asked, Conversation
-from turnledger.runtime.steps.request_delta import RequestDeltas
+from turnledger.runtime.steps.messages.conversation import Asked, Conversation
+from turnledger.runtime.steps.messages.request_delta import RequestDeltas
 from turnledger.runtime.steps.scope import raise_failure
 
 _MEMORY = "turnledger.frameworks.model_step"

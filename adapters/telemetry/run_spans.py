@@ -58,7 +58,7 @@ from turnledger.ledger import (
 from turnledger.projections import Conversation
 from turnledger.projections.history.message_history import blocks_of
 from turnledger.projections.projection import tags_read
-from turnledger.runtime.steps.conversation import PROMPT_NS
+from turnledger.runtime.steps.messages.conversation import PROMPT_NS
 
 WORKFLOW_TYPE: Final = "turnledger.workflow"
 IN_DOUBT: Final = "in_doubt"

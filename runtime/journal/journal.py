@@ -159,7 +159,7 @@ class Journal:
         self.is_lost: Callable[[], bool] = bool
         # The most replies of the model, while a loop runs the run; None means no limit.
         self.turn_limit: TurnLimit | None = None
-        # The `runtime.steps.recorder.StepRecorder` of steps in tools, once there was one.
+        # The `runtime.steps.record.recorder.StepRecorder` of steps in tools, once there was one.
         self.steps: Any = None
         # Held while the state changes, and by code that adds what depends on the state.
         self.lock = RLock()

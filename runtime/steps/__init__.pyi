@@ -1,8 +1,8 @@
 # The public names of `turnledger.runtime.steps`, each with the module it comes from.
-from turnledger.runtime.steps.block import Run as Run
 from turnledger.runtime.steps.block import RunBlock as RunBlock
-from turnledger.runtime.steps.block import current_run as current_run
 from turnledger.runtime.steps.block import run as run
+from turnledger.runtime.steps.current import Run as Run
+from turnledger.runtime.steps.current import current_run as current_run
 from turnledger.runtime.steps.decorator import step as step
 from turnledger.runtime.steps.errors import AmbiguousStepError as AmbiguousStepError
 from turnledger.runtime.steps.errors import OutcomeUnknownError as OutcomeUnknownError
@@ -11,9 +11,9 @@ from turnledger.runtime.steps.errors import StepDefinitionError as StepDefinitio
 from turnledger.runtime.steps.errors import StepFailedError as StepFailedError
 from turnledger.runtime.steps.errors import StepsOpenError as StepsOpenError
 from turnledger.runtime.steps.errors import UnrecordableResultError as UnrecordableResultError
-from turnledger.runtime.steps.index import StepOutcome as StepOutcome
 from turnledger.runtime.steps.outcome import raise_outcome as raise_outcome
-from turnledger.runtime.steps.recorder import OpenStep as OpenStep
+from turnledger.runtime.steps.record.index import StepOutcome as StepOutcome
+from turnledger.runtime.steps.record.open_step import OpenStep as OpenStep
 from turnledger.runtime.steps.scope import StepScope as StepScope
 from turnledger.runtime.steps.scope import aperform as aperform
 from turnledger.runtime.steps.scope import current_scope as current_scope

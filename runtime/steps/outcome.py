@@ -27,8 +27,9 @@ from turnledger.runtime.steps.errors import (
     StepsOpenError,
     UnrecordableResultError,
 )
-from turnledger.runtime.steps.index import StepOutcome
-from turnledger.runtime.steps.recorder import UNKNOWN_OUTCOME, OpenStep, text_of
+from turnledger.runtime.steps.record.index import StepOutcome
+from turnledger.runtime.steps.record.open_step import OpenStep, text_of
+from turnledger.runtime.steps.record.recorder import UNKNOWN_OUTCOME
 
 Raises = tuple[type[Exception], ...]
 # Neither a step nor a run has failed by these: it can be gone on with.

@@ -23,9 +23,10 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.agent.run_control import at_the_disk
 from turnledger.runtime.journal.journal import ATTEMPTS, Journal
 from turnledger.runtime.journal.tool_scope import SCOPE, ToolScope, strand
-from turnledger.runtime.steps.index import StepIndex, StepOutcome
 from turnledger.runtime.steps.outcome import NO_OUTCOME, raise_outcome, raised_live
-from turnledger.runtime.steps.recorder import OpenStep, Place, StepRecorder
+from turnledger.runtime.steps.record.index import StepIndex, StepOutcome
+from turnledger.runtime.steps.record.open_step import OpenStep
+from turnledger.runtime.steps.record.recorder import Place, StepRecorder
 from turnledger.runtime.steps.spec import StepCodec, StepSpec
 
 T = TypeVar("T")

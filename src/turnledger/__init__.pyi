@@ -55,7 +55,7 @@ from turnledger.runtime.loop.events import RunEnded as RunEnded
 from turnledger.runtime.loop.events import TextDelta as TextDelta
 from turnledger.runtime.loop.events import ToolEnded as ToolEnded
 from turnledger.runtime.loop.events import ToolStarted as ToolStarted
-from turnledger.runtime.steps.block import current_run as current_run
 from turnledger.runtime.steps.block import run as run
+from turnledger.runtime.steps.current import current_run as current_run
 from turnledger.runtime.steps.decorator import step as step
 from turnledger.runtime.steps.workflows import workflow as workflow

@@ -22,7 +22,7 @@ from turnledger.ledger.events import types as events
 from turnledger.runtime.agent.tools import function_tool
 from turnledger.runtime.agents import agent, result
 from turnledger.runtime.loop import events as run_events
-from turnledger.runtime.steps import block, decorator, workflows
+from turnledger.runtime.steps import block, current, decorator, workflows
 
 # Names that only the front door exports, and where they stand.
 HOMES = {
@@ -30,7 +30,8 @@ HOMES = {
     "Agent": agent,
     "RunResult": result,
     **dict.fromkeys(("RunEnded", "TextDelta", "ToolEnded", "ToolStarted"), run_events),
-    **dict.fromkeys(("run", "current_run"), block),
+    "run": block,
+    "current_run": current,
     "step": decorator,
     "workflow": workflows,
 }

@@ -37,9 +37,9 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
-from turnledger.runtime.steps import divergence as diverging
-from turnledger.runtime.steps.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
-from turnledger.runtime.steps.request_delta import RequestDeltas
+from turnledger.runtime.steps.messages.request_delta import RequestDeltas
+from turnledger.runtime.steps.record import divergence as diverging
+from turnledger.runtime.steps.record.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
 from turnledger.runtime.steps.scope import raise_failure
 from turnledger.runtime.steps.spec import step_id
 

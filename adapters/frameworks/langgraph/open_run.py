@@ -31,10 +31,10 @@ from turnledger.ledger.runs.append import Entry
 from turnledger.runtime.errors import DecisionRequiredError, RecoveryError
 from turnledger.runtime.journal.heartbeat import LEASE, LeaseHeartbeat, worker_name
 from turnledger.runtime.replaying.replay import ReplayDivergedError, check_chain
-from turnledger.runtime.steps.divergence import missing_step
-from turnledger.runtime.steps.index import StepIndex
 from turnledger.runtime.steps.outcome import NO_OUTCOME
-from turnledger.runtime.steps.recorder import (
+from turnledger.runtime.steps.record.divergence import missing_step
+from turnledger.runtime.steps.record.index import StepIndex
+from turnledger.runtime.steps.record.recorder import (
     DECIDED_FAILED,
     UNKNOWN_OUTCOME,
     Place,

@@ -29,7 +29,7 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
-from turnledger.runtime.steps.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
+from turnledger.runtime.steps.record.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
 from turnledger.runtime.steps.scope import raise_failure
 
 POLICY = "on_interrupt"

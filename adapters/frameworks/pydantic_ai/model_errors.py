@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, ModelRequestTi
 
 from turnledger.adapters.frameworks.pydantic_ai.projection import plain
 from turnledger.runtime.steps import OpenStep, StepOutcome
-from turnledger.runtime.steps.recorder import text_of
+from turnledger.runtime.steps.record.open_step import text_of
 
 # Errors that are made of their text alone.
 OF_TEXT: tuple[type[Exception], ...] = (

@@ -32,9 +32,9 @@ from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.journal.tool_scope import strand
 from turnledger.runtime.steps import OpenStep, StepOutcome, StepScope, StepSpec
-from turnledger.runtime.steps.conversation import Conversation
-from turnledger.runtime.steps.recorder import Place
-from turnledger.runtime.steps.request_delta import RequestDeltas
+from turnledger.runtime.steps.messages.conversation import Conversation
+from turnledger.runtime.steps.messages.request_delta import RequestDeltas
+from turnledger.runtime.steps.record.recorder import Place
 
 CLIENT = f"pydantic-ai {version('pydantic-ai-slim')}"
 _MEMORY = "turnledger.pydantic_ai"

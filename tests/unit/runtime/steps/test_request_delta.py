@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnledger.projections.digests import canonical
-from turnledger.runtime.steps.request_delta import RequestDeltas, whole_request
+from turnledger.runtime.steps.messages.request_delta import RequestDeltas, whole_request
 
 _SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=3)
 _JSON = st.recursive(

@@ -9,7 +9,7 @@ from turnledger.ledger import RunCompleted, RunFailed
 from turnledger.ledger.errors import error_text
 from turnledger.runtime.agent.prompts.difference import diff_of
 from turnledger.runtime.replaying.divergence import Cause, Divergence
-from turnledger.runtime.steps.index import StepEntry, StepIndex
+from turnledger.runtime.steps.record.index import StepEntry, StepIndex
 
 
 def changed_arguments(entry: StepEntry, found: Any, client: str = "") -> Divergence:

@@ -26,7 +26,7 @@ from turnledger.ledger import (
     ToolCallStarted,
 )
 from turnledger.ledger.events.types import OnInterruptName
-from turnledger.runtime.steps.request_delta import whole_request
+from turnledger.runtime.steps.messages.request_delta import whole_request
 
 # A recorded word: the error type of a model's call whose reply can't be recorded.
 UNRECORDABLE = "UnrecordableResultError"

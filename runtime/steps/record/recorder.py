@@ -17,33 +17,29 @@ from turnledger.ledger import (
     Event,
     InvalidInputError,
     Ledger,
-    ModelCalled,
-    ModelCallFailed,
-    ModelReplied,
     Record,
     RunWaiting,
     StoreUnavailableError,
-    TokenUsage,
-    ToolCallCompleted,
-    ToolCallFailed,
-    ToolCallInDoubt,
-    ToolCallStarted,
-    blob_name,
 )
-from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import RunState
-from turnledger.runtime.agent.traceback_text import traceback_text
 from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.journal.tool_scope import Strand, is_strand, strand
-from turnledger.runtime.loop.perform.tool_in_doubt import INTERRUPTED
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
-from turnledger.runtime.steps import divergence as diverging
 from turnledger.runtime.steps.errors import AmbiguousStepError, RecordEndedError
-from turnledger.runtime.steps.index import UNRECORDABLE, StepEntry, StepIndex, StepOutcome
+from turnledger.runtime.steps.record import divergence as diverging
+from turnledger.runtime.steps.record.index import StepEntry, StepIndex, StepOutcome
+from turnledger.runtime.steps.record.open_step import LeftStep, OpenStep, OpenStream
+from turnledger.runtime.steps.record.step_events import (
+    WAITS,
+    Reserved,
+    completed,
+    failed,
+    in_doubt,
+    started,
+)
 from turnledger.runtime.steps.spec import (
-    MOST_ARGUMENTS,
     StepSpec,
     arguments_text,
     checked_name,
@@ -67,27 +63,6 @@ class Appending(Protocol):
     ) -> Sequence[Record]: ...
 
 
-class OpenStream(Protocol):
-    """A step that its caller may leave before its end: a stream, or a call that can be cancelled.
-
-    That it was left is its outcome as soon as the run goes on: before the next step begins, or
-    when the run completes. If the run ends otherwise, nothing came of it.
-    """
-
-    @property
-    def is_left(self) -> bool:
-        """Whether its reader has left it."""
-        ...
-
-    def settle(self) -> None:
-        """Record it as far as it came."""
-        ...
-
-    def abandon(self) -> None:
-        """Leave it without an outcome."""
-        ...
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a step is asked for: the step or call that it is in, and whether in its own thread."""
@@ -96,236 +71,6 @@ class Place:
     strand: Strand | None = None
     # Of a tool's handler, the id of its call.
     call: str = ""
-
-
-@dataclass(frozen=True)
-class Reserved:
-    """A step that has its id, and is not begun yet."""
-
-    spec: StepSpec
-    call_id: str
-    parent: str
-    arguments: str
-    digest: str
-    aside: bool
-    call: str = ""
-
-
-class OpenStep:
-    """A step that is under way: its start is on disk, its outcome is not."""
-
-    def __init__(self, recorder: StepRecorder, reserved: Reserved, attempt: int) -> None:
-        self._recorder = recorder
-        self.spec, self.call_id, self.attempt = reserved.spec, reserved.call_id, attempt
-        self._name, self._parent = reserved.spec.name, reserved.parent
-        self._over = False
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, or was left."""
-        return self._over
-
-    @property
-    def is_resume(self) -> bool:
-        """Whether an earlier attempt of it was interrupted."""
-        return self.attempt > 1
-
-    def complete(
-        self,
-        data: Any,
-        *,
-        events: Iterable[Event] = (),
-        blobs: Iterable[bytes] = (),
-        usage: TokenUsage | None = None,
-        finish_reason: str = "",
-        model: str = "",
-        message_id: UUID | None = None,
-    ) -> StepOutcome:
-        """Record its value.
-
-        Args:
-            data: The value, as JSON data.
-            events: Recorded before it, in the same commit: messages, say.
-            blobs: Bytes that the events and the value name.
-            usage: Of a model's call, the tokens.
-            finish_reason: Of a model's call, why the reply ended.
-            model: The model that replied.
-            message_id: Of a model's call, the message that holds its text.
-
-        Returns:
-            The outcome as it is recorded: that the value can't be, if so.
-        """
-        content = list(blobs)
-        if self.spec.kind == "model":
-            event: Event = ModelReplied(
-                evaluation_id="",
-                turn=0,
-                call_id=self.call_id,
-                value=data,
-                usage=usage or TokenUsage(),
-                finish_reason=finish_reason,
-                model=model or self.spec.model,
-                message_id=message_id,
-                blobs=tuple(blob_name(one) for one in content),
-            )
-        else:
-            event = ToolCallCompleted(
-                evaluation_id="",
-                call_id=self.call_id,
-                name=self._name,
-                value=data,
-                attempt=self.attempt,
-            )
-        try:
-            entry = self._recorder.ledger.prepare(event, exact=("value",))
-        except InvalidInputError as error:
-            return self.unrecordable(error_message(error))
-        return self._end([*events, entry], content)
-
-    def unrecordable(self, why: str) -> StepOutcome:
-        """Record that it happened, and that its value can't be recorded."""
-        if self.spec.kind == "model":
-            return self.fail_with(error_type=UNRECORDABLE, error_message=why)
-        event = ToolCallCompleted(
-            evaluation_id="",
-            call_id=self.call_id,
-            name=self._name,
-            attempt=self.attempt,
-            unrecordable=why,
-        )
-        return self._end([event])
-
-    def fail(self, error: Exception) -> StepOutcome:
-        """Record the error that it ended with: class name, text and traceback."""
-        shown = traceback_text(error, self._recorder.ledger.redact_text)
-        return self.fail_with(
-            error_type=type(error).__name__, error_message=text_of(error), traceback=shown
-        )
-
-    def fail_with(
-        self,
-        *,
-        error_type: str,
-        error_message: str,
-        status: int | None = None,
-        value: Any = None,
-        traceback: str = "",
-    ) -> StepOutcome:
-        """Record an error as the outcome.
-
-        Args:
-            error_type: The name of the error's class.
-            error_message: Its text.
-            status: Of a model's call, the status of the answer.
-            value: Of a model's call, the answer.
-            traceback: The frames of the user's code.
-        """
-        if self.spec.kind == "model":
-            failed = self._call_failed(error_type, error_message, status, value, final=True)
-            return self._end([failed])
-        event = ToolCallFailed(
-            evaluation_id="",
-            call_id=self.call_id,
-            name=self._name,
-            error_type=error_type,
-            error_message=error_message,
-            attempt=self.attempt,
-            traceback=traceback,
-        )
-        return self._end([event])
-
-    def attempt_failed(
-        self,
-        *,
-        error_type: str,
-        error_message: str,
-        status: int | None = None,
-        value: Any = None,
-    ) -> None:
-        """Record a failed attempt of a model's call that is tried again.
-
-        Args:
-            error_type: The name of the error's class.
-            error_message: Its text.
-            status: The status of the answer, if one came.
-            value: The answer.
-        """
-        failed = self._call_failed(error_type, error_message, status, value, final=False)
-        self._recorder.append([failed])
-
-    def _call_failed(
-        self, error_type: str, message: str, status: int | None, value: Any, *, final: bool
-    ) -> ModelCallFailed:
-        return ModelCallFailed(
-            evaluation_id="",
-            turn=0,
-            call_id=self.call_id,
-            error_type=error_type,
-            error_message=message,
-            status=status,
-            attempt=self.attempt,
-            retryable=not final,
-            final=final,
-            value=value,
-        )
-
-    def leave(self) -> None:
-        """End it without an outcome: it was interrupted, and a resume finds it in doubt."""
-        if not self._over:
-            self._over = True
-            self._recorder.closed(self.call_id)
-
-    def interrupted(self, error: BaseException) -> None:
-        """Leave it; if the code around it goes on all the same, that becomes its outcome."""
-        if not self._over:
-            self.leave()
-            self._recorder.left(LeftStep(self._recorder, self, self._parent, error))
-
-    def _end(self, events: Sequence[Event | Entry], blobs: Sequence[bytes] = ()) -> StepOutcome:
-        try:
-            self._recorder.check_inside(self.call_id)
-            self._recorder.settle_left_in(self.call_id)
-            self._recorder.append(events, blobs)
-        except Exception as error:
-            # It has happened, and that is not on record.
-            self._recorder.stop(error, self._parent)
-            raise
-        finally:
-            self.leave()
-        outcome = self._recorder.index.entries[self.call_id].outcome
-        assert outcome is not None
-        return outcome
-
-
-class LeftStep:
-    """A step that was interrupted: its task was cancelled, by a time limit say.
-
-    That is its outcome once the code that it is in goes on: asks for another step, or ends. With
-    on_interrupt="ask" the run waits then. If that code is interrupted too, nothing came of it.
-    """
-
-    def __init__(
-        self, recorder: StepRecorder, step: OpenStep, parent: str, error: BaseException
-    ) -> None:
-        self._recorder, self._step, self._error = recorder, step, error
-        self.call_id, self.parent, self.strand = step.call_id, parent, strand()
-        self.is_left = False
-
-    def settle(self) -> None:
-        """Record how it ended; DecisionRequiredError if a person has to say so."""
-        if self._recorder.streams.pop(self.call_id, None) is not self:
-            return
-        entry = self._recorder.index.entries[self.call_id]
-        if "ask" in (entry.on_interrupt, self._step.spec.on_interrupt):
-            self._recorder.wait_for([entry])
-        # Its code did not come to its end: what is in it may not be asked for this time.
-        entry.performed = False
-        name = type(self._error).__name__
-        self._step.fail_with(error_type=name, error_message=f"it was interrupted by {name}")
-
-    def abandon(self) -> None:
-        """Leave it without an outcome."""
-        self._recorder.streams.pop(self.call_id, None)
 
 
 class StepRecorder:
@@ -525,7 +270,7 @@ class StepRecorder:
         return self._start(reserved, 1, events)
 
     def _start(self, reserved: Reserved, attempt: int, events: list[Event]) -> OpenStep:
-        self.append([*events, _started(reserved, attempt)])
+        self.append([*events, started(reserved, attempt)])
         entry = self.index.entries[reserved.call_id]
         entry.asked = entry.performed = True
         with self._lock:
@@ -540,7 +285,7 @@ class StepRecorder:
         spec, before = reserved.spec, list[Event]()
         policy = max((spec.on_interrupt, entry.on_interrupt), key=_CAREFUL.index)
         if not entry.in_doubt and (entry.kind == "tool" or policy != "retry"):
-            before.append(_in_doubt(entry))
+            before.append(in_doubt(entry))
         decided = entry.decision
         if decided is None and policy == "ask":
             self.wait_for([entry])
@@ -556,50 +301,20 @@ class StepRecorder:
     def wait_for(self, entries: Sequence[StepEntry]) -> NoReturn:
         """Let the run wait until a person has said how these steps ended."""
         ids = tuple(entry.call_id for entry in entries)
-        doubts = [_in_doubt(entry) for entry in entries if not entry.in_doubt]
-        self.append([*doubts, RunWaiting(reason=_WAITS, call_ids=ids)])
+        doubts = [in_doubt(entry) for entry in entries if not entry.in_doubt]
+        self.append([*doubts, RunWaiting(reason=WAITS, call_ids=ids)])
         raise self._halt_with(DecisionRequiredError(str(self.run_id), ids))
 
     def _settled(
         self, entry: StepEntry, before: list[Event], error: tuple[str, str]
     ) -> StepOutcome:
-        kind, text = error
-        event: Event
-        if entry.kind == "model":
-            event = ModelCallFailed(
-                evaluation_id="",
-                turn=0,
-                call_id=entry.call_id,
-                error_type=kind,
-                error_message=text,
-                attempt=entry.attempts,
-                final=True,
-            )
-        else:
-            event = ToolCallFailed(
-                evaluation_id="",
-                call_id=entry.call_id,
-                name=entry.name,
-                error_type=kind,
-                error_message=text,
-                attempt=entry.attempts,
-            )
+        event = failed(entry, *error)
         self.append([*before, event])
         assert entry.outcome is not None
         return entry.outcome
 
     def _decided_value(self, entry: StepEntry, before: list[Event], value: Any) -> StepOutcome:
-        event: Event
-        if entry.kind == "model":
-            event = ModelReplied(evaluation_id="", turn=0, call_id=entry.call_id, value=value)
-        else:
-            event = ToolCallCompleted(
-                evaluation_id="",
-                call_id=entry.call_id,
-                name=entry.name,
-                value=value,
-                attempt=entry.attempts,
-            )
+        event = completed(entry, value)
         self.append([*before, event])
         assert entry.outcome is not None
         return entry.outcome
@@ -712,56 +427,3 @@ class StepRecorder:
     def read_on(self, call_id: str) -> Exception:
         """The error of code that reads on in a stream that the recorded run left."""
         return self.halt(diverging.read_on(self.index.entries[call_id]))
-
-
-# Recorded words.
-_WAITS = "nobody knows how these calls ended"
-
-
-def _in_doubt(entry: StepEntry) -> ToolCallInDoubt:
-    return ToolCallInDoubt(
-        evaluation_id="",
-        call_id=entry.call_id,
-        name=entry.name,
-        attempt=entry.attempts,
-        reason=INTERRUPTED,
-    )
-
-
-def _started(reserved: Reserved, attempt: int) -> Event:
-    spec = reserved.spec
-    if spec.kind == "model":
-        return ModelCalled(
-            evaluation_id="",
-            turn=0,
-            call_id=reserved.call_id,
-            parent=reserved.call or reserved.parent,
-            name=spec.name,
-            request_digest=reserved.digest,
-            request=spec.request,
-            model=spec.model,
-            client=spec.client,
-            attempt=attempt,
-            on_interrupt=spec.on_interrupt,
-            aside=reserved.aside,
-        )
-    text = reserved.arguments
-    return ToolCallStarted(
-        evaluation_id="",
-        call_id=reserved.call_id,
-        name=spec.name,
-        parent=reserved.call or reserved.parent,
-        digest=reserved.digest,
-        arguments=text if len(text) <= MOST_ARGUMENTS else "",
-        attempt=attempt,
-        on_interrupt=spec.on_interrupt,
-        aside=reserved.aside,
-    )
-
-
-def text_of(error: BaseException) -> str:
-    """The text of an error, with which its class makes it again."""
-    args = error.args
-    told = len(args) == 1 and isinstance(args[0], str)
-    # Of a KeyError the text is not that of `str`. Either way it can be stored.
-    return error_message(Exception(args[0]) if told else error)

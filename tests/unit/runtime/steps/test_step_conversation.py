@@ -17,7 +17,7 @@ from turnledger.ledger import (
     new_run_id,
 )
 from turnledger.projections import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.runtime.steps.conversation import Conversation
+from turnledger.runtime.steps.messages.conversation import Conversation
 
 
 def _user(text: str) -> ChatTurn:

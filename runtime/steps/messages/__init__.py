@@ -1,0 +1,1 @@
+"""Requests of model steps: their conversations, and what differs from the call before."""

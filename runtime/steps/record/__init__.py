@@ -1,0 +1,1 @@
+"""The record of a run's steps: folded, asked, and written."""
