@@ -5,6 +5,7 @@ from turnledger.runtime.steps.current import Run as Run
 from turnledger.runtime.steps.current import current_run as current_run
 from turnledger.runtime.steps.decorator import step as step
 from turnledger.runtime.steps.errors import AmbiguousStepError as AmbiguousStepError
+from turnledger.runtime.steps.errors import DecidedValueError as DecidedValueError
 from turnledger.runtime.steps.errors import OutcomeUnknownError as OutcomeUnknownError
 from turnledger.runtime.steps.errors import RecordEndedError as RecordEndedError
 from turnledger.runtime.steps.errors import StepDefinitionError as StepDefinitionError

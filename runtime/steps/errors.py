@@ -64,6 +64,10 @@ class OutcomeUnknownError(TurnledgerError, RuntimeError):
         )
 
 
+class DecidedValueError(TurnledgerError, ValueError):
+    """A person decided a step's value, and its caller can't take it: it has another type."""
+
+
 class RecordEndedError(TurnledgerError, RuntimeError):
     """A replay has reached the end of an interrupted run's record: nothing of it differs."""
 

@@ -21,6 +21,7 @@ from turnledger.ledger import (
 from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.replaying.replay import ReplayDivergedError
 from turnledger.runtime.steps.errors import (
+    DecidedValueError,
     OutcomeUnknownError,
     RecordEndedError,
     StepFailedError,
@@ -34,6 +35,7 @@ from turnledger.runtime.steps.record.recorder import UNKNOWN_OUTCOME
 Raises = tuple[type[Exception], ...]
 # Neither a step nor a run has failed by these: it can be gone on with.
 NO_OUTCOME = (
+    DecidedValueError,
     DecisionRequiredError,
     IntegrityFailureError,
     LedgerClosedError,

@@ -203,7 +203,7 @@ def perform(spec: StepSpec, call: Callable[[], T], codec: StepCodec[T]) -> T:
     scope = current_scope()
     if scope is None:
         return call()
-    begun = scope.begin(spec)
+    begun = scope.begin(replace(spec, takes=codec.decode))
     if isinstance(begun, StepOutcome):
         return _recorded(begun, spec, codec)
     try:
@@ -219,7 +219,7 @@ async def aperform(spec: StepSpec, call: Callable[[], Awaitable[T]], codec: Step
     scope = current_scope()
     if scope is None:
         return await call()
-    begun = await scope.abegin(spec)
+    begun = await scope.abegin(replace(spec, takes=codec.decode))
     if isinstance(begun, StepOutcome):
         if begun.error_type == CANCELLED:
             await _until_cancelled()

@@ -6,6 +6,7 @@ its key after ":", or its ordinal after "#": "checkout#1/pay:order-17".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, Protocol, TypeVar
@@ -40,6 +41,7 @@ class StepSpec:
         request: Of a model's call, what is kept of the request.
         again: Whether its caller tries again what failed before its eyes, in this process: one
             more attempt of the same step. On resume and replay the last one is the outcome.
+        takes: Raises for a value that the caller can't take: one that a person gave.
     """
 
     name: str
@@ -52,6 +54,7 @@ class StepSpec:
     client: str = ""
     request: Any = None
     again: bool = False
+    takes: Callable[[Any], object] | None = None
 
 
 class StepCodec(Protocol[T]):

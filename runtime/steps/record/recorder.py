@@ -21,13 +21,18 @@ from turnledger.ledger import (
     RunWaiting,
     StoreUnavailableError,
 )
+from turnledger.ledger.errors import error_message
 from turnledger.ledger.runs.append import Entry
 from turnledger.projections import RunState
 from turnledger.runtime.errors import DecisionRequiredError
 from turnledger.runtime.journal.tool_scope import Strand, is_strand, strand
 from turnledger.runtime.replaying.divergence import Divergence
 from turnledger.runtime.replaying.replay import ReplayDivergedError
-from turnledger.runtime.steps.errors import AmbiguousStepError, RecordEndedError
+from turnledger.runtime.steps.errors import (
+    AmbiguousStepError,
+    DecidedValueError,
+    RecordEndedError,
+)
 from turnledger.runtime.steps.record import divergence as diverging
 from turnledger.runtime.steps.record.index import StepEntry, StepIndex, StepOutcome
 from turnledger.runtime.steps.record.open_step import LeftStep, OpenStep, OpenStream
@@ -295,6 +300,7 @@ class StepRecorder:
         if decided is not None and decided.decision == "failed":
             return self._settled(entry, before, (DECIDED_FAILED, decided.text or "it failed"))
         if decided is not None and decided.decision == "completed":
+            self._check_decided(spec, entry, decided.value)
             return self._decided_value(entry, before, decided.value)
         return self._start(reserved, entry.attempts + 1, [*before, *events])
 
@@ -312,6 +318,20 @@ class StepRecorder:
         self.append([*before, event])
         assert entry.outcome is not None
         return entry.outcome
+
+    def _check_decided(self, spec: StepSpec, entry: StepEntry, value: Any) -> None:
+        """Refuse a value that a person gave and the step's caller can't take; nothing is lost."""
+        try:
+            if spec.takes is not None:
+                spec.takes(value)
+        except Exception as error:
+            run = self.run_id
+            refused = DecidedValueError(
+                f"The value that was decided for step {entry.call_id} of run {run} does not fit: "
+                f"{error_message(error)}. Decide again: turnledger resolve {run} {entry.call_id} "
+                "--completed JSON, --failed TEXT or --retry."
+            )
+            raise self._halt_with(refused) from error
 
     def _decided_value(self, entry: StepEntry, before: list[Event], value: Any) -> StepOutcome:
         event = completed(entry, value)

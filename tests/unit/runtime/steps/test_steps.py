@@ -29,6 +29,7 @@ from turnledger.ledger import (
 from turnledger.runtime import DecisionRequiredError, RecoveryError, ReplayDivergedError
 from turnledger.runtime.steps import (
     AmbiguousStepError,
+    DecidedValueError,
     OutcomeUnknownError,
     RecordEndedError,
     StepDefinitionError,
@@ -387,6 +388,23 @@ def test_a_decision_is_carried_out_once(book: Book, decision: Any) -> None:
                 with pytest.raises(StepFailedError, match="it bounced"):
                     pay(13)
     assert book.did() == []
+
+
+def test_a_decided_value_of_another_type_is_refused(book: Book) -> None:
+    """Nothing of it is recorded as the outcome: the person decides again."""
+    pay = paying(book, on_interrupt="ask")
+    book.crashed(lambda _: pay(13))
+    _waits(book, pay)
+    for value in ("wrong", {"number": "by hand", "euros": 13}):
+        decided = ToolCallDecided(call_id="pay#1", decision="completed", attempt=1, value=value)
+        book.ledger.append(RUN, decided, ANY)
+        if value == "wrong":
+            with pytest.raises(DecidedValueError, match="Decide again"), book.run():
+                pay(13)
+            assert book.status == "running"
+    with book.run():
+        assert pay(13) == Receipt("by hand", 13)
+    assert book.did() == [13]
 
 
 def test_the_more_careful_policy_holds(book: Book) -> None:
