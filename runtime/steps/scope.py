@@ -13,6 +13,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
