@@ -19,7 +19,8 @@ def framework(package: str, *, extra: str, integration: str) -> Iterator[None]:
     """
     try:
         yield
-    except ModuleNotFoundError as error:
+    except ImportError as error:
+        # Another module of that name lacks what the framework's has.
         missing = error.name or ""
         if missing != package and not package.startswith(f"{missing}."):
             raise  # the framework is there, and what it needs is not

@@ -355,7 +355,7 @@ def test_reasoning_goes_back_as_it_came(kinds: list[str]) -> None:
         sealed = {"id": f"rs_{place}", "summary": [], "encrypted_content": "gAAA"}
         items.append({"type": "reasoning", **sealed})
         if kind == "message":
-            text = [{"type": "output_text", "text": f"So {place}. "}]
+            text = f"So {place}. "
             items.append({"type": "message", "role": "assistant", "content": text})
         else:
             call = {"call_id": f"c{place}", "name": "look", "arguments": '{"n": 1}'}

@@ -143,8 +143,10 @@ def test_parts_of_an_event_are_treated_alike() -> None:
 def test_the_state_does_not_depend_on_them() -> None:
     """Digests of runs by older and newer programs are the same."""
     started = RunStarted(catalogue=CATALOGUE)
+    # Older programs made no steps: what such events say of one is part of the state.
+    events = [event for event in LATER[1:] if getattr(event, "evaluation_id", None) != ""]
     states = [
-        folded(*(as_of(event, catalogue) for event in (started, *LATER[1:])))
+        folded(*(as_of(event, catalogue) for event in (started, *events)))
         for catalogue in (0, CATALOGUE)
     ]
     assert states[0].state_digest == states[1].state_digest
