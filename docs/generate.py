@@ -48,6 +48,7 @@ from turnledger.ledger.events.types import (
     fields_since,
 )
 from turnledger.ledger.events.upcasters import UPCASTERS
+from turnledger.runtime import steps
 
 FOLDER = Path(__file__).parent
 PACKAGES = ("ledger", "projections", "runtime", "adapters")
@@ -224,6 +225,8 @@ def errors_page() -> str:
     lines.append(_errors(errors))
     lines.append("These are in `turnledger.projections`:")
     lines.append(_errors(projections))
+    lines.append("These are in `turnledger.runtime.steps`:")
+    lines.append(_errors(steps))
     return "\n\n".join(lines) + "\n"
 
 
@@ -333,6 +336,7 @@ def _screen(section: str, width: int) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "reference/api/turnledger.md": front_door_page,
     **{f"reference/api/{name}.md": partial(api_page, name) for name in PACKAGES},
+    "reference/api/steps.md": partial(api_page, "runtime.steps"),
     "reference/commands.md": commands_page,
     "reference/errors.md": errors_page,
     "reference/events.md": events_page,
