@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from turnledger.adapters.frameworks.langgraph.packed_values import (
@@ -18,8 +19,6 @@ from turnledger.adapters.frameworks.langgraph.packed_values import (
     JsonReader,
     JsonWriter,
     Packed,
-    array_length,
-    joined,
     pack,
     unpack,
 )
@@ -36,16 +35,21 @@ def key_of(item: Any) -> Any:
 
 
 class StoredItems:
-    """The first items of a list from derived data, packed, and the rows that they are in."""
+    """The first items of a list from derived data: how many, packed lists, and their rows.
 
-    def __init__(self, parts: list[memoryview], rows: tuple[str, ...]) -> None:
+    `parts` makes the packed lists one at a time: there may be megabytes of them.
+    """
+
+    def __init__(
+        self, count: int, parts: Callable[[], Iterator[bytes]], rows: tuple[str, ...]
+    ) -> None:
+        self.count = count
         self.parts = parts
         self.rows = rows
-        self.count = sum(map(array_length, parts))
 
     @cached_property
     def items(self) -> list[Any]:
-        return [item for part in self.parts for item in unpack(part)]
+        return [item for part in self.parts() for item in unpack(part)]
 
 
 @dataclass(frozen=True)
@@ -214,15 +218,15 @@ class DeltaReader(JsonReader):
         # What derived data had of a list.
         self.parts: dict[Address, StoredItems] = {}
 
-    def typed_at(self, address: Address) -> tuple[str, bytes]:
-        """The value at an address, as the serializer gave it."""
+    def loaded(self, address: Address, load: Callable[[tuple[str, bytes]], Any]) -> Any:
+        """The value at an address, made by the serializer; that of a stored list by its parts."""
         address, node = self._followed(address)
         if isinstance(node, dict) and "$list" in node:
-            packed = self._appended(address, node)
-            if packed is not None:
-                return "msgpack", packed
+            parts = self._appended(address, node)
+            if parts is not None:
+                return [item for part in parts for item in load(("msgpack", part))]
         self._version = int(address[0])
-        return self.typed(node)
+        return load(self.typed(node))
 
     def _followed(self, address: Address) -> tuple[Address, Any]:
         """Where a value was recorded first, and how."""
@@ -232,8 +236,8 @@ class DeltaReader(JsonReader):
             node = self._raw(address)
         return address, node
 
-    def _appended(self, address: Address, node: Any) -> bytes | None:
-        """The msgpack of a list that is stored up to a point, and only grew since; else None."""
+    def _appended(self, address: Address, node: Any) -> Iterator[bytes] | None:
+        """A list that is stored up to a point, and only grew since, as packed lists; else None."""
         after: list[tuple[Address, dict[str, Any]]] = []
         part = None
         while part is None:
@@ -251,7 +255,7 @@ class DeltaReader(JsonReader):
             if node["keep"] != count + len(more):
                 return None
             more += [self._value_in(int(place[0]), item) for item in node.get("then", ())]
-        return joined(part.parts, more)
+        return chain(part.parts(), (pack(more),))
 
     def reference(self, key: str, tree: dict[str, Any]) -> Any:
         address = self._absolute(tree[key], self._version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from turnledger.adapters.frameworks.langgraph.known_values import KnownList, StoredItems
-from turnledger.adapters.frameworks.langgraph.packed_values import Address, pack
+from turnledger.adapters.frameworks.langgraph.packed_values import HEAD, Address, array_length, pack
 from turnledger.ledger import Ledger
 from turnledger.ledger.stores.derived_data import KEY_BYTES
 
@@ -18,6 +18,8 @@ NAME = "langgraph.lists"
 # How many items a row has at least, and how many rows before it a row names.
 ITEMS = 16
 ROWS = 31
+# Of a version in a key: the rows of a list are in the order of their keys.
+_DIGITS = 19
 
 
 class StoredLists:
@@ -44,19 +46,21 @@ class StoredLists:
         """The items of a list in an event of this run; None if a row is missing."""
         last = _key(run, address)
         wanted: tuple[str, ...] = (last,)
-        parts: list[memoryview] = []
+        # Nearly always all that is wanted.
+        rows = self._data.last(last[:-_DIGITS], last, ROWS + 1)
+        texts: list[str] = []
         known: tuple[str, ...] = ()
         while wanted:
-            rows = self._data.get(wanted)
-            if len(rows) < len(wanted):
-                return None
-            for key in reversed(wanted):
-                items, before = _read(rows[key])
-                parts.append(items)
-                if key == last:
-                    known = (*before, last)[-ROWS:]
+            if more := [key for key in wanted if key not in rows]:
+                rows |= self._data.get(more)
+                if any(key not in rows for key in more):
+                    return None
+            texts[:0] = [rows[key] for key in wanted]
+            before = _before(rows[wanted[0]])
+            known = known or (*before, last)[-ROWS:]
             wanted = before
-        return StoredItems(parts[::-1], known)
+        count = sum(array_length(_items(text, HEAD)) for text in texts)
+        return StoredItems(count, lambda: map(_items, texts), known)
 
 
 def _row(items: bytes, before: tuple[str, ...]) -> str | None:
@@ -72,13 +76,17 @@ def _row(items: bytes, before: tuple[str, ...]) -> str | None:
     return b"".join((line, b"\n", unused, items.replace(b"\0", unused))).decode("latin-1")
 
 
-def _read(row: str) -> tuple[memoryview, tuple[str, ...]]:
-    """The items of a row, copied as seldom as possible, and the rows before it."""
-    packed = row.encode("latin-1")
-    end = packed.index(b"\n")
-    packed = packed.replace(packed[end + 1 : end + 2], b"\0")
-    return memoryview(packed)[end + 2 :], tuple(json.loads(packed[:end]))
+def _items(row: str, size: int | None = None) -> bytes:
+    """The items of a row, packed; or the first bytes of them."""
+    start = row.index("\n") + 2
+    packed = row[start : start + size if size is not None else None].encode("latin-1")
+    return packed.replace(row[start - 1].encode("latin-1"), b"\0")
+
+
+def _before(row: str) -> tuple[str, ...]:
+    return tuple(json.loads(row[: row.index("\n")]))
 
 
 def _key(run: str, address: Address) -> str:
-    return "/".join((run, *map(str, address)))
+    version, *path = address
+    return "/".join((run, *map(str, path), f"{version:0{_DIGITS}}"))
