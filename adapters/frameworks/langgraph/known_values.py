@@ -8,11 +8,12 @@ with its ancestors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from typing import Any
+from typing import Any, Protocol
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.packed_values import (
     Address,
@@ -20,7 +21,6 @@ from turnledger.adapters.frameworks.langgraph.packed_values import (
     JsonWriter,
     Packed,
     pack,
-    unpack,
 )
 
 # Shorter lists and objects stand in full: a reference would be as long. (Packed, an object is a
@@ -34,22 +34,28 @@ def key_of(item: Any) -> Any:
     return item if isinstance(item, Packed | str) else pack(item)
 
 
+class StoredPart(Protocol):
+    """Some items of a list."""
+
+    @property
+    def items(self) -> list[Any]: ...
+
+    def loaded(self, serde: SerializerProtocol) -> Sequence[Any]:
+        """The items, made by the serializer."""
+        ...
+
+
 class StoredItems:
-    """The first items of a list from derived data: how many, packed lists, and their rows.
+    """The first items of a list from derived data: how many, in parts, and the rows that they are in."""
 
-    `parts` makes the packed lists one at a time: there may be megabytes of them.
-    """
-
-    def __init__(
-        self, count: int, parts: Callable[[], Iterator[bytes]], rows: tuple[str, ...]
-    ) -> None:
+    def __init__(self, count: int, parts: Sequence[StoredPart], rows: tuple[str, ...]) -> None:
         self.count = count
         self.parts = parts
         self.rows = rows
 
     @cached_property
     def items(self) -> list[Any]:
-        return [item for part in self.parts() for item in unpack(part)]
+        return [item for part in self.parts for item in part.items]
 
 
 @dataclass(frozen=True)
@@ -218,15 +224,17 @@ class DeltaReader(JsonReader):
         # What derived data had of a list.
         self.parts: dict[Address, StoredItems] = {}
 
-    def loaded(self, address: Address, load: Callable[[tuple[str, bytes]], Any]) -> Any:
+    def loaded(self, address: Address, serde: SerializerProtocol) -> Any:
         """The value at an address, made by the serializer; that of a stored list by its parts."""
         address, node = self._followed(address)
         if isinstance(node, dict) and "$list" in node:
-            parts = self._appended(address, node)
-            if parts is not None:
-                return [item for part in parts for item in load(("msgpack", part))]
+            found = self._appended(address, node)
+            if found is not None:
+                stored, more = found
+                made = [item for part in stored.parts for item in part.loaded(serde)]
+                return made + serde.loads_typed(("msgpack", pack(more)))
         self._version = int(address[0])
-        return load(self.typed(node))
+        return serde.loads_typed(self.typed(node))
 
     def _followed(self, address: Address) -> tuple[Address, Any]:
         """Where a value was recorded first, and how."""
@@ -236,8 +244,8 @@ class DeltaReader(JsonReader):
             node = self._raw(address)
         return address, node
 
-    def _appended(self, address: Address, node: Any) -> Iterator[bytes] | None:
-        """A list that is stored up to a point, and only grew since, as packed lists; else None."""
+    def _appended(self, address: Address, node: Any) -> tuple[StoredItems, list[Any]] | None:
+        """A list that is stored up to a point, and what it only grew by since; else None."""
         after: list[tuple[Address, dict[str, Any]]] = []
         part = None
         while part is None:
@@ -255,7 +263,7 @@ class DeltaReader(JsonReader):
             if node["keep"] != count + len(more):
                 return None
             more += [self._value_in(int(place[0]), item) for item in node.get("then", ())]
-        return chain(part.parts(), (pack(more),))
+        return part, more
 
     def reference(self, key: str, tree: dict[str, Any]) -> Any:
         address = self._absolute(tree[key], self._version)

@@ -29,55 +29,33 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 import ormsgpack
-from langchain_core import messages
-from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2
 
 from turnledger.ledger import blob_name
 
-_KEYS = ormsgpack.OPT_NON_STR_KEYS
-_unpackb = ormsgpack.unpackb
 Address: TypeAlias = tuple[int | str, ...]
 # Bytes from this length on are a blob.
 BLOB_BYTES = 4096
-# How many bytes the length of a packed list takes at most.
+# How many bytes `array_head` takes.
 HEAD = 5
 # The ledger takes 64 levels: an extension's take three, and the event around it some more.
 DEEPEST = 44
-# The messages that threads consist of, by what they are packed with; LangGraph calls them safe.
+# The messages that threads consist of. LangGraph makes them without asking, as it calls them safe.
 _MESSAGES = {
     (kind.__module__, kind.__name__): kind
-    for kind in (
-        messages.AIMessage,
-        messages.HumanMessage,
-        messages.SystemMessage,
-        messages.ToolMessage,
-    )
+    for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)
 }
-_MODULES = b"langchain_core.messages."
-
-
-class MessageSerializer(JsonPlusSerializer):
-    """LangGraph's serializer, which makes the same messages in less time.
-
-    For every object, LangGraph imports the module that the data names. These classes are known.
-    """
-
-    def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        if data[0] != "msgpack":
-            return super().loads_typed(data)
-        plain = self._unpack_ext_hook
-
-        def made(code: int, content: bytes) -> Any:
-            # Before the module's name are a byte of the list and one of the text.
-            if code == EXT_PYDANTIC_V2 and content.startswith(_MODULES, 2):
-                try:
-                    module, name, fields, _ = _unpackb(content, ext_hook=plain, option=_KEYS)
-                    return _MESSAGES[module, name](**fields)
-                except Exception:  # noqa: S110
-                    pass  # what then becomes of it is LangGraph's to say
-            return plain(code, content)
-
-        return _unpackb(data[1], ext_hook=made, option=_KEYS)
+# A message's content is a list of four: the class's module and name, the fields, and a method.
+_BEGINNINGS = tuple(
+    b"\x94" + b"".join(map(ormsgpack.packb, kind_and_name)) for kind_and_name in _MESSAGES
+)
 
 
 class Packed:
@@ -110,11 +88,32 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def array_length(head: bytes) -> int:
-    """How many items a packed list has, of which the first bytes are enough."""
-    if head[0] >> 4 == 0x9:
-        return head[0] & 0x0F
-    return int.from_bytes(head[1 : 3 if head[0] == 0xDC else HEAD])
+def message(content: bytes) -> Packed:
+    """A message as the serializer packs it, of its content."""
+    return Packed(EXT_PYDANTIC_V2, content)
+
+
+def is_message(item: Any) -> bool:
+    """Whether an item is a message of a class that `made_messages` knows."""
+    return (
+        isinstance(item, Packed)
+        and item.code == EXT_PYDANTIC_V2
+        and item.data.startswith(_BEGINNINGS)
+    )
+
+
+def made_messages(contents: bytes) -> list[BaseMessage]:
+    """The messages of a packed list of their contents, as LangGraph makes them, but at once.
+
+    It unpacks each message by itself, and imports its module. Any error means that it has to.
+    """
+    found = ormsgpack.unpackb(contents, option=ormsgpack.OPT_NON_STR_KEYS)
+    return [_MESSAGES[module, name](**fields) for module, name, fields, _ in found]
+
+
+def array_head(length: int) -> bytes:
+    """What a packed list of so many items begins with."""
+    return b"\xdd" + length.to_bytes(HEAD - 1)
 
 
 def _extension(value: Packed) -> Any:

@@ -27,9 +27,9 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from turnledger.adapters.frameworks.langgraph.drafts import Draft, dumped
-from turnledger.adapters.frameworks.langgraph.packed_values import MessageSerializer
 from turnledger.adapters.frameworks.langgraph.thread import Thread
 from turnledger.adapters.frameworks.langgraph.thread_runs import Entry, tags_of, threads
 from turnledger.ledger import AsyncLedger, InvalidInputError, Ledger, run_id_for
@@ -103,7 +103,7 @@ class TurnledgerSaver(BaseCheckpointSaver[int]):
     def __init__(
         self, ledger: Ledger | str | os.PathLike[str], *, serde: SerializerProtocol | None = None
     ) -> None:
-        super().__init__(serde=serde or MessageSerializer(allowed_msgpack_modules=None))
+        super().__init__(serde=serde or JsonPlusSerializer(allowed_msgpack_modules=None))
         self.ledger = ledger if isinstance(ledger, Ledger) else shared_ledger(ledger)
         self._threads = _Threads(self.ledger)
 

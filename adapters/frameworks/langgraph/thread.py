@@ -145,7 +145,7 @@ class Thread:
 
     def _loader(self, serde: SerializerProtocol, run: str, version: int) -> Callable[..., Any]:
         reader = self._reader(run)
-        return lambda *path: reader.loaded((version, *path), serde.loads_typed)
+        return lambda *path: reader.loaded((version, *path), serde)
 
     def _reader(self, run: str) -> DeltaReader:
         def stored(address: Address) -> Any:
