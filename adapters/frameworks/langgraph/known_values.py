@@ -46,12 +46,12 @@ class StoredPart(Protocol):
 
 
 class StoredItems:
-    """The first items of a list from derived data: how many, in parts, and the rows that they are in."""
+    """The first items of a list from derived data: how many, in parts, and the last row."""
 
-    def __init__(self, count: int, parts: Sequence[StoredPart], rows: tuple[str, ...]) -> None:
+    def __init__(self, count: int, parts: Sequence[StoredPart], row: str) -> None:
         self.count = count
         self.parts = parts
-        self.rows = rows
+        self.row = row
 
     @cached_property
     def items(self) -> list[Any]:
@@ -72,12 +72,12 @@ class Channel:
 
 @dataclass
 class KnownList:
-    """A list that is recorded, and the rows of derived data with its first items."""
+    """A list that is recorded, and the last row of derived data with its first items."""
 
     address: Address
     keys: list[Any]
     items: list[Any]
-    rows: tuple[str, ...] = ()
+    row: str = ""
     stored: int = 0
     # The channel whose value it is in, if it is in one.
     channel: str = ""
@@ -160,7 +160,7 @@ class DeltaWriter(JsonWriter):
         if base is None or keep < SHORTEST_LIST:
             return super()._list(value, path)
         if base.stored <= keep:
-            known.rows, known.stored = base.rows, base.stored
+            known.row, known.stored = base.row, base.stored
         tree: dict[str, Any] = {"$list": list(base.address), "keep": keep}
         if keep < len(value):
             inside = (*path, "then")
@@ -370,5 +370,5 @@ def _list_at(path: Address, reader: DeltaReader) -> Iterable[KnownList]:
     if isinstance(items, list) and len(items) >= SHORTEST_LIST:
         known = KnownList(path, [key_of(item) for item in items], items)
         if (part := reader.parts.get(path)) is not None and part.count <= len(items):
-            known.rows, known.stored = part.rows, part.count
+            known.row, known.stored = part.row, part.count
         yield known

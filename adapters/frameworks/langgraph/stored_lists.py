@@ -31,9 +31,9 @@ from turnledger.ledger import Ledger
 from turnledger.ledger.stores.derived_data import KEY_BYTES
 
 NAME = "langgraph.lists"
-# How many items a row has at least, and how many rows before it a row names.
+# How many items a row has at least, and how many rows are read at a time.
 ITEMS = 16
-ROWS = 31
+ROWS = 32
 # Of a version in a key: the rows of a list are in the order of their keys.
 _DIGITS = 19
 
@@ -51,50 +51,52 @@ class StoredLists:
     def store(self, run: str, found: KnownList) -> None:
         """Store what was added to a list, whose event this run has."""
         key = _key(run, found.address)
-        row = _row(found.items, found.stored, found.rows)
-        if row is None or len(key.encode()) > KEY_BYTES:
+        row = _row(found)
+        if row is None or "\n" in key or len(key.encode()) > KEY_BYTES:
             return
         self._data.put({key: row})
-        found.rows = (*found.rows, key)[-ROWS:]
+        found.row = key
         found.stored = len(found.items)
 
     def find(self, run: str, address: Address) -> StoredItems | None:
         """The items of a list in an event of this run; None if a row is missing."""
-        last = _key(run, address)
-        # Nearly always all that is wanted.
-        rows = self._data.last(last[:-_DIGITS], last, ROWS + 1)
-        if last not in rows:
-            return None
-        parts = [_Part(rows[last])]
-        names, count, _ = parts[0].line()
-        wanted = names
-        while wanted:
-            if more := [key for key in wanted if key not in rows]:
-                rows |= self._data.get(more)
-                if any(key not in rows for key in more):
+        key = last = _key(run, address)
+        parts: list[_Part] = []
+        rows: dict[str, str] = {}
+        while key:
+            if key not in rows:
+                rows = self._data.last(key[:-_DIGITS], key, ROWS)
+                if key not in rows:
                     return None
-            parts[:0] = [_Part(rows[key]) for key in wanted]
-            wanted = parts[0].line()[0]
-        return StoredItems(count, parts, (*names, last)[-ROWS:])
+            parts.append(_Part(rows[key]))
+            key = parts[-1].before
+        return StoredItems(parts[0].counts()[0], parts[::-1], last)
 
 
 class _Part:
-    """A row: two lines, of which the second is read as late and as little as possible.
+    """A row: three lines, read as late and as little as possible.
 
-    The first line is JSON: the rows before it, how many items these and this one have together,
-    and the sizes of messages, if all of its items are some. The second line is a packed list of the items, or of the messages' contents, with a character
-    for each byte: that is read ten times as fast as base64. A store takes no NUL: a byte that does
-    not occur stands for it, and comes first.
+    The first line is the key of the row before it, if there is one. The second line is JSON: how
+    many items the rows up to here have, and the sizes of messages, if all items of this row are
+    some. The third line is a packed list of the items, or of the messages' contents, with a
+    character for each byte: that is read ten times as fast as base64. A store takes no NUL: a byte
+    that does not occur stands for it, and comes first.
     """
 
     def __init__(self, row: str) -> None:
         self._row = row
-        self._end = row.index("\n")
+        self._second = row.index("\n") + 1
+        self._end = row.index("\n", self._second)
 
-    def line(self) -> tuple[list[str], int, list[int]]:
-        """What the first line says."""
-        before, count, sizes = json.loads(self._row[: self._end])
-        return before, count, sizes
+    @property
+    def before(self) -> str:
+        """The key of the row before it."""
+        return self._row[: self._second - 1]
+
+    def counts(self) -> tuple[int, list[int]]:
+        """How many items there are up to here, and the sizes of this row's messages."""
+        count, sizes = json.loads(self._row[self._second : self._end])
+        return count, sizes
 
     @property
     def items(self) -> list[Any]:
@@ -103,18 +105,18 @@ class _Part:
         if not self._are_messages:
             found: list[Any] = unpack(packed)
             return found
-        ends = accumulate(self.line()[2], initial=HEAD)
+        ends = accumulate(self.counts()[1], initial=HEAD)
         return [message(packed[start:end]) for start, end in pairwise(ends)]
 
     def loaded(self, serde: SerializerProtocol) -> Sequence[Any]:
         """The items, made by the serializer."""
         if not self._are_messages:
-            made: list[Any] = serde.loads_typed(("msgpack", self._packed()))
-            return made
+            found: list[Any] = serde.loads_typed(("msgpack", self._packed()))
+            return found
         if type(serde) is JsonPlusSerializer:
             with suppress(Exception):  # then the serializer says what becomes of it
                 return made_messages(self._packed())
-        made = serde.loads_typed(("msgpack", pack(self.items)))
+        made: list[Any] = serde.loads_typed(("msgpack", pack(self.items)))
         return made
 
     @property
@@ -126,16 +128,17 @@ class _Part:
         return packed.replace(self._row[self._end + 1].encode("latin-1"), b"\0")
 
 
-def _row(every: list[Any], stored: int, before: tuple[str, ...]) -> str | None:
+def _row(found: KnownList) -> str | None:
     """The row of items that are not stored yet, as `_Part` reads it; None if all bytes occur."""
-    items = every[stored:]
+    items = found.items[found.stored :]
     contents = [item.data for item in items] if all(map(is_message, items)) else []
     packed = array_head(len(items)) + b"".join(contents) if contents else pack(items)
-    line = json.dumps([before, len(every), [*map(len, contents)]]).encode()
-    unused = bytes(set(range(1, 256)).difference(line, b"\n", packed))[:1]
+    unused = bytes(set(range(1, 256)).difference(packed))[:1]
     if not unused:
         return None
-    return b"".join((line, b"\n", unused, packed.replace(b"\0", unused))).decode("latin-1")
+    counts = json.dumps([len(found.items), [*map(len, contents)]])
+    body = unused + packed.replace(b"\0", unused)
+    return "\n".join((found.row, counts, body.decode("latin-1")))
 
 
 def _key(run: str, address: Address) -> str:
