@@ -104,13 +104,17 @@ def is_message(item: Any) -> bool:
     )
 
 
-def made_messages(contents: bytes) -> list[BaseMessage]:
+def made_messages(contents: bytes) -> list[BaseMessage] | None:
     """The messages of a packed list of their contents, as LangGraph makes them, but at once.
 
-    It unpacks each message by itself, and imports its module. Any error means that it has to.
+    It unpacks each message by itself, and imports its module. None if it has to: for a message
+    with objects in it, or one that is invalid.
     """
-    found = ormsgpack.unpackb(contents, option=ormsgpack.OPT_NON_STR_KEYS)
-    return [_MESSAGES[module, name](**fields) for module, name, fields, _ in found]
+    try:
+        found = ormsgpack.unpackb(contents, option=ormsgpack.OPT_NON_STR_KEYS)
+        return [_MESSAGES[module, name](**fields) for module, name, fields, _ in found]
+    except Exception:
+        return None
 
 
 def array_head(length: int) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -110,14 +109,12 @@ class _Part:
 
     def loaded(self, serde: SerializerProtocol) -> Sequence[Any]:
         """The items, made by the serializer."""
+        made: Sequence[Any] | None = None
         if not self._are_messages:
-            found: list[Any] = serde.loads_typed(("msgpack", self._packed()))
-            return found
-        if type(serde) is JsonPlusSerializer:
-            with suppress(Exception):  # then the serializer says what becomes of it
-                return made_messages(self._packed())
-        made: list[Any] = serde.loads_typed(("msgpack", pack(self.items)))
-        return made
+            made = serde.loads_typed(("msgpack", self._packed()))
+        elif type(serde) is JsonPlusSerializer:
+            made = made_messages(self._packed())
+        return made if made is not None else serde.loads_typed(("msgpack", pack(self.items)))
 
     @property
     def _are_messages(self) -> bool:
