@@ -133,6 +133,10 @@ class MemoryDerivedReader(DerivedReader):
     def page(self, name: str, after: str, limit: int) -> list[tuple[str, str]]:
         return sorted(item for item in self._rows(name).items() if item[0] > after)[:limit]
 
+    def last(self, name: str, after: str, until: str, limit: int) -> list[tuple[str, str]]:
+        found = (item for item in self._rows(name).items() if after < item[0] <= until)
+        return sorted(found, reverse=True)[:limit]
+
     def _rows(self, name: str) -> dict[str, str]:
         self._check_open()
         with self._tables.lock:

@@ -78,6 +78,13 @@ class SQLDerivedReader(DerivedReader):
             (name, after, limit),
         )
 
+    def last(self, name: str, after: str, until: str, limit: int) -> list[tuple[str, str]]:
+        return self._query(
+            "SELECT key, value FROM shelf_rows "
+            f"WHERE shelf = ? AND {PLAIN} AND key > ? AND key <= ? ORDER BY key DESC LIMIT ?",
+            (name, after, until, limit),
+        )
+
 
 class SQLStore(Store):
     """What both SQL stores read in the same way; `_all` gives the rows of a query."""

@@ -97,6 +97,17 @@ def test_rows_come_in_the_order_of_their_code_points(data: DerivedData) -> None:
     assert data.get(list(rows)) == rows
 
 
+def test_the_last_rows_of_a_range(data: DerivedData) -> None:
+    """Without the key that it follows, with the one that it ends at, and only those."""
+    rows = {f"a/{n:03}": f"{n} ü🦜" for n in range(100)}
+    data.put({**rows, "a": "", "a/": "", "b/050": ""})
+    for after, until, limit in (("a/", "a/050", 7), ("a/", "a/003", 32), ("a/049", "a/05", 32)):
+        wanted = [key for key in sorted(rows) if after < key <= until][-limit:]
+        assert data.last(after, until, limit) == {key: rows[key] for key in wanted}
+    assert data.last("a/050", "a/050", 5) == data.last("c", "d", 5) == {}
+    assert data.last("nul\0", "z", 5) == {}
+
+
 def test_rows_are_replaced_and_removed(data: DerivedData) -> None:
     """None removes a row, also one that was never there; the others stay."""
     rows = full(data)

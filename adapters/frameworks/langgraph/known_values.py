@@ -8,20 +8,19 @@ with its ancestors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from turnledger.adapters.frameworks.langgraph.packed_values import (
     Address,
     JsonReader,
     JsonWriter,
     Packed,
-    array_length,
-    joined,
     pack,
-    unpack,
 )
 
 # Shorter lists and objects stand in full: a reference would be as long. (Packed, an object is a
@@ -35,17 +34,28 @@ def key_of(item: Any) -> Any:
     return item if isinstance(item, Packed | str) else pack(item)
 
 
-class StoredItems:
-    """The first items of a list from derived data, packed, and the rows that they are in."""
+class StoredPart(Protocol):
+    """Some items of a list."""
 
-    def __init__(self, parts: list[memoryview], rows: tuple[str, ...]) -> None:
+    @property
+    def items(self) -> list[Any]: ...
+
+    def loaded(self, serde: SerializerProtocol) -> Sequence[Any]:
+        """The items, made by the serializer."""
+        ...
+
+
+class StoredItems:
+    """The first items of a list from derived data: how many, in parts, and the last row."""
+
+    def __init__(self, count: int, parts: Sequence[StoredPart], row: str) -> None:
+        self.count = count
         self.parts = parts
-        self.rows = rows
-        self.count = sum(map(array_length, parts))
+        self.row = row
 
     @cached_property
     def items(self) -> list[Any]:
-        return [item for part in self.parts for item in unpack(part)]
+        return [item for part in self.parts for item in part.items]
 
 
 @dataclass(frozen=True)
@@ -62,12 +72,12 @@ class Channel:
 
 @dataclass
 class KnownList:
-    """A list that is recorded, and the rows of derived data with its first items."""
+    """A list that is recorded, and the last row of derived data with its first items."""
 
     address: Address
     keys: list[Any]
     items: list[Any]
-    rows: tuple[str, ...] = ()
+    row: str = ""
     stored: int = 0
     # The channel whose value it is in, if it is in one.
     channel: str = ""
@@ -150,7 +160,7 @@ class DeltaWriter(JsonWriter):
         if base is None or keep < SHORTEST_LIST:
             return super()._list(value, path)
         if base.stored <= keep:
-            known.rows, known.stored = base.rows, base.stored
+            known.row, known.stored = base.row, base.stored
         tree: dict[str, Any] = {"$list": list(base.address), "keep": keep}
         if keep < len(value):
             inside = (*path, "then")
@@ -214,15 +224,17 @@ class DeltaReader(JsonReader):
         # What derived data had of a list.
         self.parts: dict[Address, StoredItems] = {}
 
-    def typed_at(self, address: Address) -> tuple[str, bytes]:
-        """The value at an address, as the serializer gave it."""
+    def loaded(self, address: Address, serde: SerializerProtocol) -> Any:
+        """The value at an address, made by the serializer; that of a stored list by its parts."""
         address, node = self._followed(address)
         if isinstance(node, dict) and "$list" in node:
-            packed = self._appended(address, node)
-            if packed is not None:
-                return "msgpack", packed
+            found = self._appended(address, node)
+            if found is not None:
+                stored, more = found
+                made = [item for part in stored.parts for item in part.loaded(serde)]
+                return made + serde.loads_typed(("msgpack", pack(more)))
         self._version = int(address[0])
-        return self.typed(node)
+        return serde.loads_typed(self.typed(node))
 
     def _followed(self, address: Address) -> tuple[Address, Any]:
         """Where a value was recorded first, and how."""
@@ -232,8 +244,8 @@ class DeltaReader(JsonReader):
             node = self._raw(address)
         return address, node
 
-    def _appended(self, address: Address, node: Any) -> bytes | None:
-        """The msgpack of a list that is stored up to a point, and only grew since; else None."""
+    def _appended(self, address: Address, node: Any) -> tuple[StoredItems, list[Any]] | None:
+        """A list that is stored up to a point, and what it only grew by since; else None."""
         after: list[tuple[Address, dict[str, Any]]] = []
         part = None
         while part is None:
@@ -251,7 +263,7 @@ class DeltaReader(JsonReader):
             if node["keep"] != count + len(more):
                 return None
             more += [self._value_in(int(place[0]), item) for item in node.get("then", ())]
-        return joined(part.parts, more)
+        return part, more
 
     def reference(self, key: str, tree: dict[str, Any]) -> Any:
         address = self._absolute(tree[key], self._version)
@@ -358,5 +370,5 @@ def _list_at(path: Address, reader: DeltaReader) -> Iterable[KnownList]:
     if isinstance(items, list) and len(items) >= SHORTEST_LIST:
         known = KnownList(path, [key_of(item) for item in items], items)
         if (part := reader.parts.get(path)) is not None and part.count <= len(items):
-            known.rows, known.stored = part.rows, part.count
+            known.row, known.stored = part.row, part.count
         yield known

@@ -145,7 +145,7 @@ class Thread:
 
     def _loader(self, serde: SerializerProtocol, run: str, version: int) -> Callable[..., Any]:
         reader = self._reader(run)
-        return lambda *path: serde.loads_typed(reader.typed_at((version, *path)))
+        return lambda *path: reader.loaded((version, *path), serde)
 
     def _reader(self, run: str) -> DeltaReader:
         def stored(address: Address) -> Any:
@@ -405,6 +405,8 @@ class Thread:
 
     def replayed(self) -> Thread | None:
         """In a replay, the thread as it is made again: in memory, and from its beginning."""
+        if self.opened is None and current_scope() is None:
+            return None
         scope = self.scope_of(self.runs.main)
         if scope is None or not scope.is_replay:
             return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -95,19 +96,24 @@ class ThreadRuns:
     def __init__(self, ledger: Ledger, thread: str) -> None:
         self._ledger = ledger
         self.thread = thread
-        self.main = str(run_id_for(thread))
         self.runs: dict[str, ThreadRun] = {}
         self._entries: dict[tuple[str, str], Entry] = {}
         self._writes: dict[tuple[str, str], dict[tuple[str, int], None]] = {}
         self._removed: dict[tuple[str, str], int] = {}
         self._all_removed = -1
 
+    @cached_property
+    def main(self) -> str:
+        """The id of the main line."""
+        return str(run_id_for(self.thread))
+
     # --- reading ---
 
     def refresh(self) -> None:
         """Read what others appended since."""
         infos = list(self._ledger.runs(tags={THREAD_TAG: self.thread}))
-        if self.main not in {str(info.run_id) for info in infos}:
+        if not any(info.tags.get("name") == self.thread for info in infos):
+            # The main line may be a run that was begun by others: then it has their tags.
             if not self._ledger.head(self.main):
                 return
             infos.append(self._ledger.run(self.main))

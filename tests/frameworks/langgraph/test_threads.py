@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
@@ -182,6 +188,58 @@ def test_a_thread_is_read_without_its_derived_data(ledger: Ledger) -> None:
     kept = seen(saver, config())
     ledger.derived_data(NAME).drop()
     assert seen(TurnledgerSaver(ledger), config()) == kept
+
+
+@dataclass
+class Label:
+    """An object in a message."""
+
+    text: str
+
+
+class OwnSerializer(JsonPlusSerializer):
+    """A serializer of somebody else's, which is asked for every object."""
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.parametrize("kind", [JsonPlusSerializer, OwnSerializer])
+def test_stored_items_are_made_as_langgraph_makes_them(
+    ledger: Ledger, kind: type[JsonPlusSerializer]
+) -> None:
+    """Messages, those with objects in them or that are invalid now, and whatever else there is."""
+    odd = HumanMessage("x", additional_kwargs={"label": Label("a"), "n": b"\0\n\xff"})
+    invalid = HumanMessage("x")
+    invalid.name = 5  # type: ignore[assignment]
+    said = [
+        SystemMessage("ü\0"),
+        HumanMessage("y", id="1"),
+        AIMessage("z"),
+        ToolMessage("w", tool_call_id="c"),
+    ]
+    items: list[Any] = said * 10 + [odd] + said * 5 + [invalid] + said * 5
+    items += [
+        AIMessageChunk("c"),
+        "text",
+        1,
+        [1, "x"],
+        ["langchain_core.messages.ai", "AIMessage", {}, ""],
+    ] * 8
+    found = []
+    serde = kind(allowed_msgpack_modules=[Label])
+    for saver in (TurnledgerSaver(ledger, serde=serde), InMemorySaver(serde=serde)):
+        where: Any = config(checkpoint_ns="")
+        for size in range(0, len(items), 3):
+            checkpoint = empty_checkpoint()
+            checkpoint["channel_values"] = {"list": items[:size]}
+            checkpoint["channel_versions"] = {"list": size + 1}
+            where = saver.put(where, checkpoint, {}, {"list": size + 1})
+        cold = TurnledgerSaver(ledger, serde=serde) if isinstance(saver, TurnledgerSaver) else saver
+        (last,) = cold.list(config(), limit=1)
+        found.append(last.checkpoint["channel_values"]["list"])
+    assert len(dict(ledger.derived_data(NAME).items())) >= 6
+    assert found[0] == found[1]
+    assert [*map(type, found[0])] == [*map(type, found[1])]
+    assert len(found[0]) == len(items) // 3 * 3
 
 
 def test_events_are_readable_json(saver: TurnledgerSaver, ledger: Ledger) -> None:
