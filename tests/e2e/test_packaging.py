@@ -106,7 +106,6 @@ def test_a_project_may_have_packages_of_the_same_names(
 ) -> None:
     """Both sides import right, the plugin loads and its fixture works, by either command."""
     _, python, _ = installed
-    run(python, "-m", "pip", "install", "--quiet", "pytest", cwd=tmp_path)
     project = Project(tmp_path, python)
     project.write("shop.py", agent_text())
     project.write("tests/histories/bug.jsonl", recorded_history())

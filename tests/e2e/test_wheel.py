@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,17 +26,31 @@ def run(*command: object, cwd: Path) -> str:
 
 
 class Installed(NamedTuple):
-    """An environment that has the built wheel and what that asks for, and nothing else."""
+    """An environment that has the built wheel, what that asks for and pytest, and nothing else."""
 
     wheel: Path
     python: Path
     command: Path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel, built here and installed elsewhere."""
-    folder = tmp_path_factory.mktemp("installed")
+    """The wheel, built here and installed elsewhere: once for all workers that pytest has."""
+    base = tmp_path_factory.getbasetemp()
+    # A worker's folder is in the folder of all of them.
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed-wheel"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            _install(folder)
+            (folder / "ready").touch()
+    (wheel,) = folder.glob("turnledger-*.whl")
+    programs = folder / "venv/bin"
+    return Installed(wheel, programs / "python", programs / "turnledger")
+
+
+def _install(folder: Path) -> None:
     run(
         *(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation"),
         *("--quiet", "--wheel-dir", folder),
@@ -42,9 +58,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     )
     (wheel,) = folder.glob("turnledger-*.whl")
     run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    programs = folder / "venv/bin"
-    run(programs / "python", "-m", "pip", "install", "--quiet", wheel, cwd=folder)
-    return Installed(wheel, programs / "python", programs / "turnledger")
+    run(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", wheel, "pytest", cwd=folder)
 
 
 def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_path: Path) -> None:
@@ -72,7 +86,6 @@ def test_a_wheel_installs_into_an_empty_environment(installed: Installed, tmp_pa
 def test_a_bug_becomes_a_test_in_a_project_of_its_own(installed: Installed, tmp_path: Path) -> None:
     """The installed command writes it, it passes there, and fails after a change of one line."""
     _, python, command = installed
-    run(python, "-m", "pip", "install", "--quiet", "pytest", cwd=tmp_path)
     project = Project(tmp_path, python)
     run(python, "shop.py", "runs.db", RUN, cwd=tmp_path)
     run(command, "export", RUN, "--test", "tests/test_bug.py", "--app", "shop:loop", cwd=tmp_path)

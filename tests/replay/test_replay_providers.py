@@ -24,6 +24,7 @@ import pytest
 from tests.conformance.providers.harness import PROVIDERS, under_test
 from tests.crash.agents import KINDS, Agent, Order, parallel_tools
 from tests.crash.provided import script_of
+from tests.faults.empty_network import without_network
 from tests.matrices import cells
 from tests.replay import elsewhere
 from turnledger.ledger import Ledger, ModelReplied, new_run_id
@@ -219,17 +220,6 @@ def test_another_provider_is_a_divergence(library: Library, name: str, stream: b
 
 
 # --- other processes ---------------------------------------------------------------------------
-
-
-@functools.cache
-def without_network() -> tuple[str, ...]:
-    """The command that runs another one in an empty network, where this machine lets us."""
-    for command in (("unshare", "-n"), ("unshare", "-rn")):
-        if shutil.which(command[0]) is not None:
-            tried = subprocess.run([*command, "true"], capture_output=True, timeout=30)
-            if tried.returncode == 0:
-                return command
-    return ()
 
 
 def in_process(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.driver import drive
+from tests.faults.empty_network import without_network
 from tests.frameworks.agents.shop import ANSWER, POLICIES, REPLIES, reply
 from tests.frameworks.agents.table import FRAMEWORKS, WAYS, Cell
 from tests.servers.serving import StrictServer, Used
@@ -39,6 +40,7 @@ def check_cell(cell: Cell, folder: Path, at: str = "") -> int:
     assert requests >= sum(run["replied"] for run in runs) + len(REPLIES)
     assert set(told["answers"]) == {ANSWER}
     assert (told["connections"], told["handlers"]) == ([], [])
+    assert told["isolated"] == bool(without_network())
     changed = told["changed"].items()
     differing = {name: pair for name, pair in changed if pair[0] not in pair[1]}
     assert len(changed) >= 10

@@ -224,7 +224,7 @@ def _facts(ledger: Ledger, plan: Plan, name: str) -> dict[str, Any]:
 
 def _replay(voice: Voice, plan: Plan, moments: list[Any]) -> None:
     """Replay all runs with sockets refused, in an empty network where that can be had."""
-    _leave_network()
+    isolated = _leave_network()
     answers, came = [], list[str]()
     with _ledger(plan) as ledger, no_network() as attempts:
         heads = {info.run_id: ledger.head(info.run_id) for info in ledger.runs()}
@@ -239,6 +239,7 @@ def _replay(voice: Voice, plan: Plan, moments: list[Any]) -> None:
     told = {
         "answers": answers,
         "changed": changed,
+        "isolated": isolated,
         "connections": [str(one) for one in attempts],
         # Streams come from the record; all other points are in handlers.
         "handlers": [name for name in came if name != IN_STREAM],
@@ -266,9 +267,11 @@ def _changed(plan: Plan, ledger: Ledger, came: list[str]) -> dict[str, Any]:
     return told
 
 
-def _leave_network() -> None:
-    """Into a network namespace without any interface, if the machine allows that."""
+def _leave_network() -> bool:
+    """Into a network namespace without any interface; whether the machine allowed that."""
+    if sys.platform != "linux":
+        return False
     user, network = 0x10000000, 0x40000000
     libc = ctypes.CDLL(None)
-    if sys.platform == "linux" and libc.unshare(network) != 0:
-        libc.unshare(user | network)
+    left: bool = libc.unshare(network) == 0 or libc.unshare(user | network) == 0
+    return left

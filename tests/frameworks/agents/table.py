@@ -56,7 +56,7 @@ FRAMEWORKS = {
     "openai-agents": Framework("openai_agents:run", OpenAIResponses, missing=("sync-stream",)),
 }
 PLAIN = ("openai", "anthropic")
-# By name, colour and stream; in this order each plain loop of `make test` has both of either.
+# By name, colour and stream.
 WAYS = {
     "sync": ("sync", False),
     "async": ("async", False),
