@@ -297,6 +297,17 @@ def test_encrypted_states_stay_encrypted(ledger: Ledger) -> None:
     assert "hidden" not in "".join(record.data for record in ledger.read(run_id_for("t")))
 
 
+def test_encrypted_states_go_on_in_another_process(ledger: Ledger) -> None:
+    """A new saver takes a state over in which an encrypted value is a reference."""
+    serde = EncryptedSerializer(Shift())
+    graph = counter(TurnledgerSaver(ledger, serde=serde))
+    words = graph.invoke({"words": []}, config())["words"]
+    graph.update_state(config(), {"count": 7})
+    later = counter(TurnledgerSaver(ledger, serde=serde))
+    later.update_state(config(), {"count": 8})
+    assert later.get_state(config()).values == {"words": words, "count": 8}
+
+
 def test_pickles_are_refused(ledger: Ledger) -> None:
     """A value that could only be pickled is an error that names it; nothing is written."""
     serde = JsonPlusSerializer(pickle_fallback=True)
