@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -210,11 +211,14 @@ def test_stored_items_are_made_as_langgraph_makes_them(
     odd = HumanMessage("x", additional_kwargs={"label": Label("a"), "n": b"\0\n\xff"})
     invalid = HumanMessage("x")
     invalid.name = 5  # type: ignore[assignment]
+    blocks = HumanMessage("x")
+    blocks.__pydantic_extra__ = {"content_blocks": [{"type": "text", "text": "b"}]}
     said = [
         SystemMessage("ü\0"),
         HumanMessage("y", id="1"),
-        AIMessage("z"),
-        ToolMessage("w", tool_call_id="c"),
+        AIMessage("z", tool_calls=[{"name": "f", "args": {"n": 1}, "id": "c"}]),
+        ToolMessage("w", tool_call_id="c", status="error"),
+        blocks,
     ]
     items: list[Any] = said * 10 + [odd] + said * 5 + [invalid] + said * 5
     items += [
@@ -239,7 +243,12 @@ def test_stored_items_are_made_as_langgraph_makes_them(
     assert len(dict(ledger.derived_data(NAME).items())) >= 6
     assert found[0] == found[1]
     assert [*map(type, found[0])] == [*map(type, found[1])]
+    assert [*map(_set_fields, found[0])] == [*map(_set_fields, found[1])]
     assert len(found[0]) == len(items) // 3 * 3
+
+
+def _set_fields(item: Any) -> Any:
+    return item.model_fields_set if isinstance(item, BaseMessage) else None
 
 
 def test_events_are_readable_json(saver: TurnledgerSaver, ledger: Ledger) -> None:
