@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -16,16 +16,17 @@ from typing import Any, Literal, Protocol
 
 from langchain.agents.middleware import ModelRequest, ModelResponse, ToolCallRequest
 from langchain.agents.middleware.types import ExtendedModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
-from turnledger.adapters.frameworks.langgraph.conversation import usage_of
+from turnledger.adapters.frameworks.langgraph.conversation import turns_of, usage_of
 from turnledger.adapters.frameworks.langgraph.drafts import dumped
 from turnledger.adapters.frameworks.langgraph.open_run import REPLIES
 from turnledger.adapters.frameworks.langgraph.packed_values import JsonReader, JsonWriter
+from turnledger.ledger import Event
 from turnledger.projections.digests import canonical
 from turnledger.runtime.agent.tools.tool import OnInterrupt
 from turnledger.runtime.loop.perform.tool_in_doubt import UNKNOWN
@@ -37,6 +38,8 @@ from turnledger.runtime.steps import (
     off_loop,
     raise_outcome,
 )
+from turnledger.runtime.steps.block import BLOCK, WORKFLOW
+from turnledger.runtime.steps.messages.conversation import Asked, Conversation
 from turnledger.runtime.steps.messages.request_delta import RequestDeltas
 from turnledger.runtime.steps.record import divergence as diverging
 from turnledger.runtime.steps.record.recorder import DECIDED_FAILED, UNKNOWN_OUTCOME
@@ -46,6 +49,8 @@ from turnledger.runtime.steps.spec import step_id
 MODEL_STEP = "langchain.model"
 # The key of a scope's memory with the last requests of the run.
 _DELTAS = "langgraph.requests"
+# And with the messages that are on record.
+_SAID = "langgraph.said"
 Raises = tuple[type[Exception], ...]
 
 
@@ -54,6 +59,11 @@ class Steps(Protocol):
 
     @property
     def scope(self) -> StepScope: ...
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether a saver records the agent's messages, in the same run."""
+        ...
 
     def key(self, name: str, base: str) -> str:
         """The key of a step that is known by a text."""
@@ -69,7 +79,7 @@ class AgentStep:
     def perform(self, call: Callable[[], Any]) -> Any:
         """Perform it, or answer it from the record."""
         self._check_replay()
-        begun = self.scope.begin(self.spec)
+        begun = self.scope.begin(self.spec, self.new_messages())
         if isinstance(begun, StepOutcome):
             return self.recorded(begun)
         try:
@@ -85,7 +95,7 @@ class AgentStep:
     async def aperform(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """`perform` for an event loop."""
         self._check_replay()
-        begun = await self.scope.abegin(self.spec)
+        begun = await self.scope.abegin(self.spec, await off_loop(self.new_messages))
         if isinstance(begun, StepOutcome):
             return self.recorded(begun)
         try:
@@ -135,6 +145,10 @@ class AgentStep:
         return self.remember(made)
 
     # --- what kinds of calls differ in ---
+
+    def new_messages(self) -> Sequence[Event]:
+        """What is recorded before the start."""
+        return ()
 
     def encode(self, value: Any) -> Any:
         return JsonWriter(sys.maxsize).typed(*dumped(self._serde, value), ())
@@ -231,8 +245,32 @@ class ModelStep(AgentStep):
             request=self._deltas.recorded(MODEL_STEP, body),
             again=True,
         )
-        self._body = body
+        self._body, self._request, self._is_saved = body, request, steps.is_saved
+        self._asked: Asked | None = None
         super().__init__(steps.scope, spec, serde)
+
+    def new_messages(self) -> Sequence[Event]:
+        """The messages of the request that are not on record, in a run of the caller's."""
+        index, spec = self.scope.recorder.index, self.spec
+        entry = index.entries.get(step_id(self.scope.place.parent, spec.name, spec.key, 0))
+        is_answered = entry is not None and entry.outcome is not None and not entry.performed
+        is_ours = index.started is not None and index.started.request_type in (BLOCK, WORKFLOW)
+        if self._is_saved or self.scope.is_replay or is_answered or not is_ours:
+            return ()
+        request, clean = self._request, self.scope.ledger.redact_text
+        prompt = (request.system_message, *request.messages)
+        system = "\n\n".join(str(one.text) for one in prompt if isinstance(one, SystemMessage))
+        turns = [*turns_of(request.messages, clean)]
+        self._asked = self._conversation().asked(MODEL_STEP, clean(system), turns)
+        return self._asked.events
+
+    def _conversation(self) -> Conversation:
+        """The conversations of the run; it reads the run once."""
+        known: Conversation | None = self.scope.memory.get(_SAID)
+        if known is None:
+            read = Conversation(self.scope.ledger.read(self.scope.run_id))
+            known = self.scope.memory.setdefault(_SAID, read)
+        return known
 
     def ended(self, step: OpenStep, value: Any) -> Any:
         self._deltas.add(step.call_id, self._body)
@@ -260,7 +298,14 @@ class ModelStep(AgentStep):
         if reply is None:
             return {}
         said = reply.response_metadata
+        events: Sequence[Event] = ()
+        message_id = None
+        if self._asked is not None:
+            (turn,) = turns_of([reply], self.scope.ledger.redact_text)
+            events, message_id = self._conversation().replied(self._asked, turn)
         return {
+            "events": events,
+            "message_id": message_id,
             "usage": usage_of(reply),
             "finish_reason": str(said.get("finish_reason") or said.get("stop_reason") or ""),
             "model": str(said.get("model_name") or said.get("model") or ""),

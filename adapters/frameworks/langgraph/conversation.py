@@ -1,15 +1,16 @@
-"""Conversation: messages that enter a thread's state, as the ledger records messages.
+"""Conversation: LangChain's messages as the ledger records messages, for the views of a run.
 
-The state itself is in the checkpoints; these events are what the views of a run show.
+Those that enter a thread's state are events beside its checkpoints. Those of an agent without a
+thread are turns, of which `Conversation` finds what is new in a request.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from turnledger.ledger import (
     Event,
@@ -20,6 +21,7 @@ from turnledger.ledger import (
     ToolCallRecord,
 )
 from turnledger.ledger.events.messages import Role
+from turnledger.projections import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
 
 # A thread's conversation is one evaluation.
 EVALUATION = "langgraph"
@@ -99,3 +101,25 @@ def usage_of(message: AIMessage) -> TokenUsage:
         cached_tokens=(used.get("input_token_details") or {}).get("cache_read") or 0,
         reasoning_tokens=(used.get("output_token_details") or {}).get("reasoning") or 0,
     )
+
+
+def turns_of(messages: Iterable[BaseMessage], clean: Callable[[str], str]) -> Iterator[ChatTurn]:
+    """Messages as turns, without system texts.
+
+    Args:
+        messages: The messages, in their order.
+        clean: Takes secrets out of a text: turns are compared with what is on record.
+    """
+    for message in messages:
+        text = clean(str(message.text))
+        if isinstance(message, AIMessage):
+            calls = [
+                ToolUseBlock(call["id"] or "", call["name"], clean(json.dumps(call["args"])))
+                for call in message.tool_calls
+            ]
+            yield ChatTurn("assistant", (*([TextBlock(text)] if text else ()), *calls))
+        elif isinstance(message, ToolMessage):
+            result = ToolResultBlock(message.tool_call_id, text, message.status == "error")
+            yield ChatTurn("user", (result,))
+        elif not isinstance(message, SystemMessage):
+            yield ChatTurn("user", (TextBlock(text),))

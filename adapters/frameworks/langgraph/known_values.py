@@ -236,6 +236,11 @@ class DeltaReader(JsonReader):
         self._version = int(address[0])
         return serde.loads_typed(self.typed(node))
 
+    def is_readable(self, address: Address) -> bool:
+        """Whether a value is not recorded in bytes of the serializer's own: encrypted, say."""
+        node = self._followed(address)[1]
+        return not (isinstance(node, dict) and "$typed" in node)
+
     def _followed(self, address: Address) -> tuple[Address, Any]:
         """Where a value was recorded first, and how."""
         node = self._raw(address)
@@ -328,13 +333,13 @@ def known_from_record(
     known = KnownValues()
     for name, tree in data["values"].items():
         path: Address = (version, "values", name)
-        for found in _lists_in(tree, path, reader):
-            found.channel = name
-            known.add_list(found)
-            _add_items(known.references, found, {})
         reference = alias(tree, path)
         members: Iterable[Any] = ()
-        if not (isinstance(tree, dict) and "$typed" in tree):
+        if reader.is_readable(path):
+            for found in _lists_in(tree, path, reader):
+                found.channel = name
+                known.add_list(found)
+                _add_items(known.references, found, {})
             value = reader._value_in(version, tree)
             members = value if isinstance(value, list) else (value,)
         known.channels[name] = Channel(

@@ -163,7 +163,11 @@ class TurnledgerMiddleware(AgentMiddleware):
                 yield opened
             return
         scope = current_scope()
-        yield _StepsOfCaller(scope) if scope is not None else None
+        if scope is None:
+            yield None
+            return
+        is_saved = _has_thread() and run_id_for(_thread()) == scope.run_id
+        yield _StepsOfCaller(scope, is_saved)
 
     def _tool(self, steps: Steps, request: ToolCallRequest) -> ToolStep:
         name = request.tool_call["name"]
@@ -180,6 +184,7 @@ class _StepsOfCaller:
     """The steps of a run that the caller has opened: `with turnledger.run(...)`."""
 
     scope: StepScope
+    is_saved: bool
 
     def key(self, name: str, base: str) -> str:
         return base

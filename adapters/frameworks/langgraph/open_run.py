@@ -54,6 +54,9 @@ _GOES_ON = (*NO_OUTCOME, GraphBubbleUp)
 class OpenRun:
     """A run whose steps are recorded, or replayed, by this process."""
 
+    # The saver records the messages.
+    is_saved = True
+
     def __init__(self, recorder: StepRecorder, heartbeat: LeaseHeartbeat | None = None) -> None:
         self.recorder = recorder
         self.run = str(recorder.run_id)

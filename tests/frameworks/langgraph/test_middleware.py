@@ -26,6 +26,7 @@ from turnledger.langgraph import TurnledgerMiddleware, TurnledgerSaver
 from turnledger.ledger import (
     InvalidInputError,
     Ledger,
+    MessageAppended,
     ModelCalled,
     ModelReplied,
     RunClaimedError,
@@ -364,6 +365,68 @@ def test_an_agent_without_a_thread_runs_in_the_callers_run(tmp_path: Path, looki
     assert [one.call_id for one in events(saver.ledger, ToolCallStarted, "order-17")] == [
         "look:call-0"
     ]
+
+
+def said(ledger: Ledger, name: str) -> list[tuple[str, str]]:
+    found = (event.message for event in events(ledger, MessageAppended, name))
+    return [(message.role, message.content) for message in found]
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True], ids=["sync", "async"])
+def test_messages_in_a_callers_run_are_recorded_once(
+    tmp_path: Path, looking: Tool, in_a_loop: bool
+) -> None:
+    """An interrupted tool's run shows what was said until then, and goes on with it.
+
+    A secret in a message does not make it another one.
+    """
+    saver = TurnledgerSaver(tmp_path / "runs.db")
+    steps = TurnledgerMiddleware(saver)
+    graph = agent(None, 1, [looking.tool], middleware=[steps], system_prompt="Be brief.")
+    given = {"messages": [HumanMessage("go, sk-ant-api03-" + "a1B2" * 24)]}
+
+    async def arun() -> None:
+        async with run_block("order-17", ledger=tmp_path / "runs.db"):
+            await graph.ainvoke(given)
+
+    def run() -> None:
+        with run_block("order-17", ledger=tmp_path / "runs.db"):
+            graph.invoke(given)
+
+    def interrupted(n: int) -> None:
+        raise KeyboardInterrupt
+
+    looking.during = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(arun()) if in_a_loop else run()
+    before = said(saver.ledger, "order-17")
+    assert [role for role, _ in before] == ["system", "user", "assistant"]
+    looking.during = bool
+    asyncio.run(arun()) if in_a_loop else run()
+    after = said(saver.ledger, "order-17")
+    assert after == [*before, ("tool", "saw 0"), ("assistant", "done")]
+    replied = events(saver.ledger, ModelReplied, "order-17")
+    messages = [one.message for one in events(saver.ledger, MessageAppended, "order-17")]
+    assert [one.message_id for one in replied] == [
+        one.message_id for one in messages if one.role == "assistant"
+    ]
+
+
+@pytest.mark.parametrize("thread", ["order-17", "other"])
+def test_messages_of_a_thread_in_a_callers_run_are_recorded_once(
+    tmp_path: Path, looking: Tool, thread: str
+) -> None:
+    """A saver records the messages of the thread that is the run; those of another are its own."""
+    saver = TurnledgerSaver(tmp_path / "runs.db")
+    with run_block("order-17", ledger=tmp_path / "runs.db"):
+        go(made(saver, looking, 1)[0], thread=thread)
+    for name in {"order-17", thread}:
+        assert [role for role, _ in said(saver.ledger, name)] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+        ]
 
 
 def test_a_thread_that_another_process_has_is_refused(tmp_path: Path, looking: Tool) -> None:

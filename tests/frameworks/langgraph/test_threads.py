@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
+    BaseMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -210,11 +211,14 @@ def test_stored_items_are_made_as_langgraph_makes_them(
     odd = HumanMessage("x", additional_kwargs={"label": Label("a"), "n": b"\0\n\xff"})
     invalid = HumanMessage("x")
     invalid.name = 5  # type: ignore[assignment]
+    blocks = HumanMessage("x")
+    blocks.__pydantic_extra__ = {"content_blocks": [{"type": "text", "text": "b"}]}
     said = [
         SystemMessage("ü\0"),
         HumanMessage("y", id="1"),
-        AIMessage("z"),
-        ToolMessage("w", tool_call_id="c"),
+        AIMessage("z", tool_calls=[{"name": "f", "args": {"n": 1}, "id": "c"}]),
+        ToolMessage("w", tool_call_id="c", status="error"),
+        blocks,
     ]
     items: list[Any] = said * 10 + [odd] + said * 5 + [invalid] + said * 5
     items += [
@@ -239,7 +243,12 @@ def test_stored_items_are_made_as_langgraph_makes_them(
     assert len(dict(ledger.derived_data(NAME).items())) >= 6
     assert found[0] == found[1]
     assert [*map(type, found[0])] == [*map(type, found[1])]
+    assert [*map(_set_fields, found[0])] == [*map(_set_fields, found[1])]
     assert len(found[0]) == len(items) // 3 * 3
+
+
+def _set_fields(item: Any) -> Any:
+    return item.model_fields_set if isinstance(item, BaseMessage) else None
 
 
 def test_events_are_readable_json(saver: TurnledgerSaver, ledger: Ledger) -> None:
@@ -295,6 +304,17 @@ def test_encrypted_states_stay_encrypted(ledger: Ledger) -> None:
     words = graph.invoke({"words": []}, config())["words"]
     assert graph.get_state(config()).values["words"] == words
     assert "hidden" not in "".join(record.data for record in ledger.read(run_id_for("t")))
+
+
+def test_encrypted_states_go_on_in_another_process(ledger: Ledger) -> None:
+    """A new saver takes a state over in which an encrypted value is a reference."""
+    serde = EncryptedSerializer(Shift())
+    graph = counter(TurnledgerSaver(ledger, serde=serde))
+    words = graph.invoke({"words": []}, config())["words"]
+    graph.update_state(config(), {"count": 7})
+    later = counter(TurnledgerSaver(ledger, serde=serde))
+    later.update_state(config(), {"count": 8})
+    assert later.get_state(config()).values == {"words": words, "count": 8}
 
 
 def test_pickles_are_refused(ledger: Ledger) -> None:
