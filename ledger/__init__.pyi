@@ -12,9 +12,11 @@ from turnledger.ledger.errors import EventIdConflictError as EventIdConflictErro
 from turnledger.ledger.errors import ForkPointError as ForkPointError
 from turnledger.ledger.errors import ImportConflictError as ImportConflictError
 from turnledger.ledger.errors import IntegrityFailureError as IntegrityFailureError
+from turnledger.ledger.errors import InvalidClaimKeyError as InvalidClaimKeyError
 from turnledger.ledger.errors import InvalidEventError as InvalidEventError
 from turnledger.ledger.errors import InvalidInputError as InvalidInputError
 from turnledger.ledger.errors import InvalidRunIdError as InvalidRunIdError
+from turnledger.ledger.errors import InvalidTokenError as InvalidTokenError
 from turnledger.ledger.errors import InvalidUrlError as InvalidUrlError
 from turnledger.ledger.errors import LedgerClosedError as LedgerClosedError
 from turnledger.ledger.errors import LimitExceededError as LimitExceededError
@@ -30,6 +32,9 @@ from turnledger.ledger.errors import StaleEpochError as StaleEpochError
 from turnledger.ledger.errors import StoreBusyError as StoreBusyError
 from turnledger.ledger.errors import StoreUnavailableError as StoreUnavailableError
 from turnledger.ledger.errors import StreamKindError as StreamKindError
+from turnledger.ledger.errors import TokenExpiredError as TokenExpiredError
+from turnledger.ledger.errors import TokenNotFoundError as TokenNotFoundError
+from turnledger.ledger.errors import TokenRevokedError as TokenRevokedError
 from turnledger.ledger.errors import TurnledgerError as TurnledgerError
 from turnledger.ledger.errors import UnknownEventTypeError as UnknownEventTypeError
 from turnledger.ledger.events.blobs import blob_name as blob_name
@@ -96,6 +101,9 @@ from turnledger.ledger.runs.record import Record as Record
 from turnledger.ledger.runs.record import Row as Row
 from turnledger.ledger.stores.derived_data import DerivedData as DerivedData
 from turnledger.ledger.stores.derived_data import Watermark as Watermark
+from turnledger.ledger.tokens import NewToken as NewToken
+from turnledger.ledger.tokens import Token as Token
+from turnledger.ledger.tokens import Tokens as Tokens
 from turnledger.ledger.transfer.backup import BackupReport as BackupReport
 from turnledger.ledger.transfer.backup import back_up as back_up
 from turnledger.ledger.transfer.export import export_runs as export_runs

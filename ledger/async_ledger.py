@@ -41,7 +41,7 @@ def _awaited(
 
     @wraps(method)
     async def awaited(self: AsyncLedger, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self.call(partial(method, self.ledger, *args, **kwargs))
+        return await self.call(partial(_of(self.ledger, method), *args, **kwargs))
 
     return awaited
 
@@ -56,7 +56,7 @@ def _paged(
         self: AsyncLedger, /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncGenerator[R, None]:
         size: Any = kwargs.get("page_size", PAGE)
-        items = await self.call(partial(method, self.ledger, *args, **kwargs))
+        items = await self.call(partial(_of(self.ledger, method), *args, **kwargs))
 
         def next_page() -> list[R]:
             first = list(islice(items, 1))  # a generator checks its arguments, `size` too, by then
@@ -67,6 +67,12 @@ def _paged(
                 yield item
 
     return paged
+
+
+def _of(ledger: Ledger, method: Callable[Concatenate[Ledger, P], R]) -> Callable[P, R]:
+    """The method of this ledger, which may be of a class of its own."""
+    bound: Callable[P, R] = getattr(ledger, method.__name__)
+    return bound
 
 
 class _OnePage(Flag):
@@ -152,9 +158,11 @@ class AsyncLedger:
         await self.close()
 
     async def close(self) -> None:
-        """Close the ledger, and the pool once the calls that run have ended."""
+        """Close the ledger, and the pool once the calls that run have ended; again is harmless."""
         try:
             await self.call(self.ledger.close)
+        except LedgerClosedError:
+            pass  # the pool was shut down by an earlier `close`
         finally:
             self._pool.shutdown(wait=False)
 
@@ -231,6 +239,7 @@ class AsyncLedger:
 
     claim = _awaited(Ledger.claim)
     begin = _awaited(Ledger.begin)
+    resume_claim = _awaited(Ledger.resume_claim)
     worker_of = _awaited(Ledger.worker_of)
     heartbeat = _awaited(Ledger.heartbeat)
     release = _awaited(Ledger.release)

@@ -7,11 +7,16 @@ attributes. The tree:
     ├── InvalidInputError (ValueError)
     │   ├── InvalidUrlError
     │   ├── InvalidRunIdError
+    │   ├── InvalidClaimKeyError
     │   ├── InvalidEventError
     │   ├── LimitExceededError
     │   └── RedactedStateError
     ├── EventDecodeError (ValueError)
     │   └── UnknownEventTypeError
+    ├── InvalidTokenError
+    │   ├── TokenExpiredError
+    │   └── TokenRevokedError
+    ├── TokenNotFoundError (LookupError)
     ├── RunNotFoundError (LookupError)
     ├── RecordNotFoundError (LookupError)
     ├── BlobNotFoundError (LookupError)
@@ -75,6 +80,7 @@ def _storable(text: str) -> str:
 
 
 _MOST_SHOWN = 200
+_ID_SHOWN = 15
 
 
 def short_repr(value: object) -> str:
@@ -103,6 +109,15 @@ class InvalidUrlError(InvalidInputError):
 
 class InvalidRunIdError(InvalidInputError):
     """A run id is not a UUID."""
+
+
+class InvalidClaimKeyError(InvalidInputError):
+    """A claim key is too short, too long or not text; the message never has the key."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Invalid claim key: {why}. Make one that can't be guessed: secrets.token_hex(32)."
+        )
 
 
 class InvalidEventError(InvalidInputError):
@@ -173,6 +188,47 @@ class UnknownEventTypeError(EventDecodeError):
                 "misspelled or not one of ours (events of your own go into a CustomEvent)."
             )
         super().__init__(f"Unknown event type {tag!r}. {why}", tag=tag)
+
+
+class InvalidTokenError(TurnledgerError):
+    """An access token is not one of this ledger's.
+
+    The message is the same whether its id is unknown or its secret is wrong, and has neither.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(
+            message
+            or "Invalid access token. `turnledger token new --role ROLE` makes one for a ledger."
+        )
+
+
+class TokenExpiredError(InvalidTokenError):
+    """An access token's time is up."""
+
+    def __init__(self, token_id: str, *, expired: str) -> None:
+        self.token_id, self.expired = token_id, expired
+        super().__init__(f"Access token {token_id} expired at {expired}. Ask for a new one.")
+
+
+class TokenRevokedError(InvalidTokenError):
+    """An access token was revoked."""
+
+    def __init__(self, token_id: str, *, revoked: str) -> None:
+        self.token_id, self.revoked = token_id, revoked
+        super().__init__(f"Access token {token_id} was revoked at {revoked}. Ask for a new one.")
+
+
+class TokenNotFoundError(TurnledgerError, LookupError):
+    """There is no access token with this id."""
+
+    def __init__(self, token_id: str) -> None:
+        # Cut: the text of a token may have been given in the place of its id.
+        self.token_id = token_id[:_ID_SHOWN]
+        super().__init__(
+            f"There is no access token {short_repr(self.token_id)} in this ledger. "
+            "`turnledger token list` lists them."
+        )
 
 
 class RunNotFoundError(TurnledgerError, LookupError):
@@ -247,7 +303,7 @@ class RunClaimedError(AppendRefusedError):
         super().__init__(
             f"Run {run_id} is claimed by worker {worker!r} (epoch {epoch}), which is alive. "
             "Others may append only custom events and decisions about calls in doubt until it "
-            "releases the run."
+            "releases the run, or its lease is up."
         )
 
 

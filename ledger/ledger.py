@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime, timedelta
 from threading import Event as Flag
 from typing import Literal, Self, TypeAlias
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.clock import Clock, SystemClock, to_micros
@@ -19,7 +19,6 @@ from turnledger.ledger.errors import (
     BlobNotFoundError,
     EventDecodeError,
     IntegrityFailureError,
-    InvalidEventError,
     InvalidInputError,
     LostRecordsError,
     RecordNotFoundError,
@@ -60,17 +59,19 @@ from turnledger.ledger.runs.index import (
     place_of,
     rebuilt_index,
 )
-from turnledger.ledger.runs.lineage import NO_END, Segment, lineage
+from turnledger.ledger.runs.lineage import NO_END, Segment, first_of_child, lineage
 from turnledger.ledger.runs.record import Draft, Record, as_row
 from turnledger.ledger.runs.transaction import Lease, Transaction
 from turnledger.ledger.stores import open_store
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedData, is_storable
-from turnledger.ledger.stores.open import split_sqlite
+from turnledger.ledger.stores.open import served_ledger, split_sqlite
 
 # Called with the id of a damaged run and what is wrong with it.
 OnDamage: TypeAlias = Callable[[str, Exception], None]
 DEFAULT_TTL = timedelta(seconds=60)
+# Far below what stores count in 64 bits.
+LONGEST_TTL = timedelta(days=36_525)
 # Seconds that a follower sleeps between reads, at first and at most.
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.1
 # Stores count in 64 bits.
@@ -91,6 +92,11 @@ class Appended:
     def duplicate(self) -> bool:
         """True if nothing was written: all of these events had been recorded before."""
         return self._outcome.duplicate
+
+    @property
+    def is_partial(self) -> bool:
+        """True if a part of these events had been recorded before, and the others were written."""
+        return bool(self._outcome.left_out)
 
     @property
     def version(self) -> int:
@@ -156,6 +162,9 @@ class Ledger:
     ) -> Self:
         """Open a ledger: a path or `sqlite:///file`, `postgresql://...`, or `memory://`.
 
+        With `https://host:port` it is a `LedgerClient` of a server (`turnledger serve`), with the
+        token of TURNLEDGER_TOKEN.
+
         Args:
             url: Where the ledger is. With `sqlite:///FILE?check_file=off`, commits are not
                 checked for a file that was removed or replaced meanwhile (for file systems
@@ -168,6 +177,10 @@ class Ledger:
             redactor: What it takes for a secret is marked and never stored. By default that is
                 all known formats; None stores everything.
         """
+        connect = served_ledger(url)
+        if connect is not None:
+            made: Self = connect(url, limits=limits, clock=clock, wait=wait, redactor=redactor)
+            return made
         store = open_store(url, wait=wait, create=create)
         try:
             codec = Codec(limits, written=store.written_catalogue(), redactor=redactor)
@@ -185,7 +198,7 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close the store; leases held through this ledger are void at once."""
+        """Close the store; leases held through this ledger, without a key, are void at once."""
         self._store.close()
 
     @property
@@ -269,11 +282,15 @@ class Ledger:
         clock, codec = self._clock, self._codec
         request = build_request(run_id, events, expected_version, epoch, blobs, codec, clock, known)
         try:
-            outcome = self._store.write(lambda tx: append(tx, request, clock))
+            return self._append(request)
         except StoreUnavailableError as error:
             error.drafts = _drafts(request)
             raise
-        return Appended(outcome, request.entries, codec)
+
+    def _append(self, request: AppendRequest) -> Appended:
+        clock = self._clock
+        outcome = self._store.write(lambda tx: append(tx, request, clock))
+        return Appended(outcome, request.entries, self._codec)
 
     def fork(
         self,
@@ -322,14 +339,7 @@ class Ledger:
     ) -> UUID:
         parent = self.run(run_id)
         child_id = UUID(canonical_id(child) if child is not None else self._clock.new_id())
-        try:
-            started = RunStarted(
-                parent=parent.run_id, at=at, kind=kind, tags=dict(tags or {}), agent=parent.agent
-            )
-        except ValueError as error:
-            raise InvalidEventError(f"Invalid version to go on from, at={at}: {error}") from error
-        # An id that follows from the child's: forking again with the same child is a retry.
-        draft = Draft(started, uuid5(child_id, RunStarted.tag))
+        draft = first_of_child(parent, at, kind, child_id, tags or {})
         self.append(child_id, [draft], expected_version=NEW)
         return child_id
 
@@ -548,18 +558,28 @@ class Ledger:
     # --- claims ---
 
     def claim(
-        self, run_id: RunId, *, worker: str | None = None, ttl: timedelta = DEFAULT_TTL
+        self,
+        run_id: RunId,
+        *,
+        worker: str | None = None,
+        ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
     ) -> Claim:
         """Claim a run: become its only worker. RunClaimedError if a living worker has it.
 
-        Claiming again through the same ledger with the same worker prolongs the claim.
+        Claiming again through the same ledger with the same worker prolongs the claim; with a key,
+        so does claiming again with the same worker and key through any ledger.
 
         Args:
             run_id: The run.
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
+            key: For a worker that this process only speaks for (over HTTP, say): a secret of that
+                worker, 16 to 200 characters. The claim is then the key's and not this ledger's:
+                it ends when its time is up or it is released, and not when this process dies or
+                closes the ledger. Only a hash is stored.
         """
-        return self._claim(canonical_id(run_id), worker, ttl)
+        return self._claim(canonical_id(run_id), worker, ttl, key)
 
     def begin(
         self,
@@ -568,6 +588,7 @@ class Ledger:
         *,
         worker: str | None = None,
         ttl: timedelta = DEFAULT_TTL,
+        key: str | None = None,
         blobs: Iterable[bytes] = (),
     ) -> Claim:
         """Start a run and claim it in one transaction: no other worker can claim it in between.
@@ -577,6 +598,7 @@ class Ledger:
             started: Its first event.
             worker: The worker's name; one for this open ledger by default.
             ttl: How long the claim lasts without a heartbeat.
+            key: A secret of the worker, as for `claim`.
             blobs: Bytes that the request names by `blob_name`.
 
         Raises:
@@ -584,18 +606,51 @@ class Ledger:
         """
         request = build_request(run_id, started, NEW, None, blobs, self._codec, self._clock)
         try:
-            return self._claim(request.run_id, worker, ttl, request)
+            return self._claim(request.run_id, worker, ttl, key, request)
         except StoreUnavailableError as error:
             error.drafts = _drafts(request)
             raise
 
+    def resume_claim(
+        self,
+        run_id: RunId,
+        *,
+        worker: str,
+        epoch: int,
+        key: str,
+        ttl: timedelta = DEFAULT_TTL,
+    ) -> Claim:
+        """A claim that was taken with a key, by any process: to prolong it and to release it.
+
+        The lease is not looked at: `heartbeat` says whether it still is this one.
+
+        Args:
+            run_id: The run.
+            worker: The worker's name, as it was claimed with.
+            epoch: The claim's epoch.
+            key: The key that it was claimed with.
+            ttl: By how much a heartbeat prolongs it.
+        """
+        run = canonical_id(run_id)
+        row = self._store.run(run)
+        if row is None:
+            raise RunNotFoundError(run)
+        name = self.redact_text(worker)
+        lease = Lease(run, name, epoch, claiming.key_holder(run, name, key), 0)
+        return Claim(self, lease, row.version, _micros(ttl))
+
     def _claim(
-        self, run: str, worker: str | None, ttl: timedelta, first: AppendRequest | None = None
+        self,
+        run: str,
+        worker: str | None,
+        ttl: timedelta,
+        key: str | None,
+        first: AppendRequest | None = None,
     ) -> Claim:
         """Claim a run, after the `first` append if there is one, in one transaction."""
-        clock, codec = self._clock, self._codec
-        name, holder = self.redact_text(worker or self.worker), self._store.holder()
-        micros = max(ttl // timedelta(microseconds=1), 0)
+        clock, codec, micros = self._clock, self._codec, _micros(ttl)
+        name = self.redact_text(worker or self.worker)
+        holder = self._store.holder() if key is None else claiming.key_holder(run, name, key)
 
         def work(tx: Transaction) -> tuple[Lease, int]:
             if first is not None:
@@ -614,7 +669,10 @@ class Ledger:
         return lease.worker if alive else None
 
     def heartbeat(self, claim: Claim) -> None:
-        """Prolong a claim by its ttl; StaleEpochError if another worker has the run."""
+        """Prolong a claim by its ttl; StaleEpochError if another worker has the run.
+
+        RunClaimedError for a claim that was resumed with another key than it was taken with.
+        """
         self._store.write(lambda tx: claiming.prolong(tx, claim))
 
     def release(self, claim: Claim) -> None:
@@ -705,6 +763,12 @@ def _check_text(*wanted: str | None) -> None:
             raise InvalidInputError(
                 f"Invalid text {short_repr(text)}: it has NUL or characters that are not Unicode."
             )
+
+
+def _micros(ttl: timedelta) -> int:
+    if ttl > LONGEST_TTL:
+        raise InvalidInputError(f"Invalid ttl {ttl}: expected at most {LONGEST_TTL.days} days.")
+    return max(ttl // timedelta(microseconds=1), 0)
 
 
 def _drafts(request: AppendRequest) -> tuple[Draft, ...]:

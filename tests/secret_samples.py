@@ -174,6 +174,9 @@ MAKERS: dict[str, list[Make]] = {
     "age-key": [_prefixed("AGE-SECRET-" + "KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58)],
     "google-api-key": [lambda r: f"AIza{chars(r, URL64, 34)}k"],
     "groq-key": [_prefixed("gsk_", BASE62, 52)],
+    "turnledger-token": [
+        lambda r: f"tl_{chars(r, LOWER_HEX, 12)}_{chars(r, LOWER_HEX, 64)}",
+    ],
     "huggingface-token": [_prefixed("hf_", string.ascii_letters, 34)],
     "langsmith-key": [lambda r: f"lsv2_pt_{chars(r, LOWER_HEX, 32)}_{chars(r, LOWER_HEX, 10)}"],
     "perplexity-key": [_prefixed("pplx-", BASE62, 48)],

@@ -181,6 +181,8 @@ _CODE = (
 
 # --- other services ---
 _SERVICES = (
+    # Access tokens of a ledger: ledger/tokens.py.
+    token("turnledger-token", "tl_", r"tl_[0-9a-f]{12}_[0-9a-f]{64}"),
     # The first part is a user's number, as text, in base64: any digit encodes to M, N or O.
     SecretFormat(
         "discord-token",

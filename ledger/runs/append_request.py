@@ -159,7 +159,9 @@ def prepare(item: Appendable, codec: Codec, clock: Clock, exact: Collection[str]
     if isinstance(item, Entry):
         return item
     if isinstance(item, Draft):
-        event_id = canonical_id(item.event_id, "event id")
+        given = item.event_id
+        # Each id is seen once: no use to remember it.
+        event_id = str(given) if type(given) is UUID else canonical_id(given, "event id")
         return Entry(event_id, *codec.encode_checked(item.event, exact))
     return Entry(clock.new_id(), *codec.encode_checked(item, exact))
 

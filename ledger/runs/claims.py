@@ -3,16 +3,22 @@
 The claim itself is an event with a growing epoch; an append with an older epoch is refused. How
 long a claim lasts is a lease: a row of its own, not an event and not covered by digests. A lease
 is void when its holder is known to be dead, or when its time is up.
+
+A claim that is taken for a worker on another machine has a key, a secret of that worker. Its
+holder is made from the key, so the process that wrote the lease may die, and any other can
+prolong and release it.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from hashlib import sha256
+from typing import Final, Protocol
 
 from turnledger.ledger.arguments import check_methods
 from turnledger.ledger.clock import Clock
 from turnledger.ledger.errors import (
     IntegrityFailureError,
+    InvalidClaimKeyError,
     RunClaimedError,
     RunNotFoundError,
     StaleEpochError,
@@ -21,7 +27,11 @@ from turnledger.ledger.events.types import Event, RunClaimed, RunParked
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
 from turnledger.ledger.runs.codec import Codec
 from turnledger.ledger.runs.index import Loss, RunRow
-from turnledger.ledger.runs.transaction import Lease, Transaction
+from turnledger.ledger.runs.transaction import KEY_HOLDER, Lease, Transaction
+
+# How many characters a claim key may have.
+SHORTEST_KEY: Final = 16
+LONGEST_KEY: Final = 200
 
 
 class _Claims(Protocol):
@@ -63,6 +73,28 @@ class Claim:
         return f"<Claim of {self.run_id} by {self.worker!r}, epoch {self.epoch}>"
 
 
+def key_holder(run_id: str, worker: str, key: str) -> str:
+    """The holder of a lease that a worker takes with a claim key; the key can't be found from it.
+
+    Raises:
+        InvalidClaimKeyError: The key is too short, too long, or not text.
+    """
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError:
+        raise InvalidClaimKeyError("it has characters that are not Unicode") from None
+    if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        raise InvalidClaimKeyError(
+            f"got {len(key)} characters, expected {SHORTEST_KEY} to {LONGEST_KEY}"
+        )
+    if "\0" in key:
+        raise InvalidClaimKeyError("it has a NUL")
+    # Run and worker are hashed with it: a key that is used for several runs gives no equal rows.
+    # A key has no NUL, so it can't be taken for a part of the name before it.
+    named = f"{run_id}\0{worker}\0".encode(errors="surrogatepass")
+    return KEY_HOLDER + sha256(named + encoded).hexdigest()
+
+
 def claim(
     tx: Transaction, run_id: str, worker: str, holder: str, ttl: int, clock: Clock, codec: Codec
 ) -> tuple[Lease, int]:
@@ -72,7 +104,7 @@ def claim(
         tx: The transaction.
         run_id: The run.
         worker: The worker's name.
-        holder: The name of the worker's liveness lock.
+        holder: The name of the worker's liveness lock, or the holder of its claim key.
         ttl: How long the lease lasts, in microseconds.
         clock: Gives the event's id and time.
         codec: Encodes the event.
@@ -142,14 +174,19 @@ def park_after_loss(
 
 
 def prolong(tx: Transaction, claim: Claim) -> None:
-    """Prolong the lease by its ttl; StaleEpochError if it is not this claim's any more."""
+    """Prolong the lease by its ttl; StaleEpochError if it is not this claim's any more.
+
+    RunClaimedError if the claim's epoch is right and its key or worker is not.
+    """
     lease = tx.leases.get(claim.run_id)
     row = tx.run(claim.run_id)
     found = row.epoch if row is not None else 0
-    if found != claim.epoch or lease is None or lease.holder != claim.holder:
+    if found != claim.epoch or lease is None:
         raise StaleEpochError(
             claim.run_id, epoch=claim.epoch, found=found, released=found == claim.epoch
         )
+    if lease.holder != claim.holder:
+        raise RunClaimedError(claim.run_id, worker=lease.worker, epoch=lease.epoch)
     tx.leases.put(lease._replace(expires_at=tx.leases.now() + claim.ttl))
 
 

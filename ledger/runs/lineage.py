@@ -5,11 +5,14 @@ A fork never copies its parent's events, so reading a run reads its lineage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+from uuid import UUID, uuid5
 
-from turnledger.ledger.errors import IntegrityFailureError, RunNotFoundError
-from turnledger.ledger.runs.index import RunRow, damaged
+from turnledger.ledger.errors import IntegrityFailureError, InvalidEventError, RunNotFoundError
+from turnledger.ledger.events.types import RunStarted
+from turnledger.ledger.runs.index import RunInfo, RunRow, damaged
+from turnledger.ledger.runs.record import Draft
 
 NO_END = 2**62
 _VERSIONS = range(NO_END)
@@ -51,3 +54,33 @@ def lineage(run_id: str, find: Callable[[str], RunRow | None]) -> list[Segment]:
             until = row.parent_version
         current = row.parent
     return segments[::-1]
+
+
+def first_of_child(
+    parent: RunInfo,
+    at: int,
+    kind: Literal["fork", "continuation"],
+    child: UUID,
+    tags: Mapping[str, str],
+) -> Draft:
+    """The first event of a run that goes on from another one.
+
+    Its id follows from the child's: to start the same child again is a retry.
+
+    Args:
+        parent: The run to go on from.
+        at: Its version to go on from.
+        kind: Whether the child shares its events, or begins with its session state.
+        child: The new run's id.
+        tags: The new run's tags.
+
+    Raises:
+        InvalidEventError: No run has such a version.
+    """
+    try:
+        started = RunStarted(
+            parent=parent.run_id, at=at, kind=kind, tags=dict(tags), agent=parent.agent
+        )
+    except ValueError as error:
+        raise InvalidEventError(f"Invalid version to go on from, at={at}: {error}") from error
+    return Draft(started, uuid5(child, RunStarted.tag))

@@ -18,14 +18,27 @@ from turnledger.ledger.runs.record import Columns, NewColumns, Row
 IndexFold: TypeAlias = Callable[[Iterator[Columns], Heads], RebuiltIndex]
 
 
+# The holder of a lease that was taken with a claim key begins so. No liveness lock has such a name.
+KEY_HOLDER = "key-"
+
+
 class Lease(NamedTuple):
-    """Which worker has a run until when; `holder` names a lock that lasts as long as its ledger."""
+    """Which worker has a run until when.
+
+    `holder` names a lock that lasts as long as the worker's ledger is open, or it is made from a
+    claim key: then no process stands for it, and only its time or a release ends the lease.
+    """
 
     run_id: str
     worker: str
     epoch: int
     holder: str
     expires_at: int
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it was taken with a claim key."""
+        return self.holder.startswith(KEY_HOLDER)
 
 
 class Leases(ABC):
@@ -39,7 +52,9 @@ class Leases(ABC):
 
     def is_live(self, lease: Lease) -> bool:
         """Whether a lease still counts: its time is not up and its holder not known dead."""
-        return lease.expires_at > self.now() and self.holder_alive(lease.holder)
+        if lease.expires_at <= self.now():
+            return False
+        return lease.is_keyed or self.holder_alive(lease.holder)
 
     @abstractmethod
     def get(self, run_id: str) -> Lease | None: ...
@@ -52,11 +67,23 @@ class Leases(ABC):
 
     @abstractmethod
     def holder_alive(self, holder: str) -> bool:
-        """False only if the holder is known to be dead."""
+        """False only if the process that holds this liveness lock is known to be dead."""
 
     @abstractmethod
     def now(self) -> int:
         """Microseconds since 1970, by the store's clock."""
+
+
+class TokenRow(NamedTuple):
+    """An access token as stored, without its secret; times in microseconds since 1970."""
+
+    token_id: str
+    name: str
+    role: str
+    secret_hash: bytes
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
 
 
 class Watermark(NamedTuple):
@@ -197,6 +224,13 @@ class Transaction(ABC):
 
     @abstractmethod
     def has_blob(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def token(self, token_id: str) -> TokenRow | None: ...
+
+    @abstractmethod
+    def put_token(self, row: TokenRow) -> None:
+        """Write an access token, or replace the one with its id."""
 
     @abstractmethod
     def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:

@@ -17,7 +17,7 @@ import msgspec
 from turnledger.ledger.errors import LedgerClosedError, StoreUnavailableError
 from turnledger.ledger.runs.index import RunRow
 from turnledger.ledger.runs.record import Columns, RawRow
-from turnledger.ledger.runs.transaction import Lease, RedoError, Transaction
+from turnledger.ledger.runs.transaction import Lease, RedoError, TokenRow, Transaction
 from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.group_commit import GroupCommit, Job
 
@@ -45,12 +45,20 @@ class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(ABC):
-    """A store of events, runs, blobs and leases: group-committed writing, reading in pages."""
+    """A store of events, runs, blobs, leases and access tokens.
+
+    Writing is group-committed, reading in pages.
+    """
 
     # How many seconds a committing thread waits at most for the threads that it committed
     # for last time: well below what a commit costs.
     gather_seconds: ClassVar[float] = 0.0002
+    # Whether it is the store of a server, which is only read through it.
+    is_served: ClassVar[bool] = False
     derived: DerivedReader
+    # False for a ledger of an older format that could not be upgraded: it is only read here, or
+    # this role may make no tables. Then there are no access tokens, and none can be made.
+    has_tokens = True
 
     def __init__(self) -> None:
         # The rows of runs that were written last: an append then needs no read. They may be out
@@ -261,6 +269,14 @@ class Store(ABC):
             until: Rows with this position at most; None is the ledger's end.
         """
 
+    @abstractmethod
+    def rows_before(self, position: int, limit: int) -> list[Columns]:
+        """A page of all rows of the ledger with a lower position than this, the highest first.
+
+        A row with a position in such a page may still appear: it is for looking back, not for
+        following.
+        """
+
     def confirmed_rows_after(
         self, position: int, limit: int, until: int | None = None
     ) -> list[Columns]:
@@ -294,6 +310,14 @@ class Store(ABC):
 
     @abstractmethod
     def lease(self, run_id: str) -> Lease | None: ...
+
+    @abstractmethod
+    def token(self, token_id: str) -> TokenRow | None:
+        """An access token by its id."""
+
+    @abstractmethod
+    def tokens(self) -> list[TokenRow]:
+        """All access tokens, oldest first."""
 
     @abstractmethod
     def holder(self) -> str:

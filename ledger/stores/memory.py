@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +25,7 @@ from turnledger.ledger.runs.transaction import (
     IndexFold,
     Lease,
     Leases,
+    TokenRow,
     Transaction,
     Watermark,
 )
@@ -46,6 +47,7 @@ class MemoryTables:
         self.runs: dict[str, RunRow] = {}
         self.blobs: dict[str, bytes] = {}
         self.leases: dict[str, Lease] = {}
+        self.tokens: dict[str, TokenRow] = {}
         self.watermarks: dict[str, Watermark] = {}
         self.derived: dict[str, dict[str, str]] = {}
         self.holders: set[str] = set()
@@ -261,6 +263,12 @@ class MemoryTransaction(Transaction):
     def has_blob(self, name: str) -> bool:
         return name in self._tables.blobs
 
+    def token(self, token_id: str) -> TokenRow | None:
+        return self._tables.tokens.get(token_id)
+
+    def put_token(self, row: TokenRow) -> None:
+        _set(self._undo, self._tables.tokens, row.token_id, row)
+
     def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         tables, old = self._tables, self._tables.runs
         self._undo.append(lambda: setattr(tables, "runs", old))
@@ -311,6 +319,13 @@ class MemoryStore(Store):
             page = self.tables.rows[start : start + limit]
         return [row for row in page if until is None or row.position <= until]
 
+    def rows_before(self, position: int, limit: int) -> list[Columns]:
+        self._check_open()
+        with self.tables.lock:
+            end = bisect_left(self.tables.rows, position, key=lambda row: row.position)
+            page = self.tables.rows[max(end - limit, 0) : end]
+        return [*reversed(page)]
+
     def wait_for_more(self, position: int, seconds: float) -> None:
         if len(self.tables.rows) <= position:
             self.tables.appended.wait(seconds)
@@ -338,6 +353,17 @@ class MemoryStore(Store):
     def lease(self, run_id: str) -> Lease | None:
         with self.tables.lock:
             return self.tables.leases.get(run_id)
+
+    def token(self, token_id: str) -> TokenRow | None:
+        self._check_open()
+        with self.tables.lock:
+            return self.tables.tokens.get(token_id)
+
+    def tokens(self) -> list[TokenRow]:
+        self._check_open()
+        with self.tables.lock:
+            rows = list(self.tables.tokens.values())
+        return sorted(rows, key=lambda row: (row.created_at, row.token_id))
 
     def holder(self) -> str:
         self._check_open()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import Any
 
 from turnledger.ledger.errors import InvalidInputError, InvalidUrlError, MissingDependencyError
 from turnledger.ledger.redaction.redactor import STANDARD
@@ -10,6 +12,8 @@ from turnledger.ledger.stores.base import Store
 
 # Seconds. SQLite and the system count a wait in numbers that overflow somewhere beyond.
 LONGEST_WAIT = 24 * 60 * 60
+# What connects to a server by HTTP. Named and not imported: it is in a package above this one.
+CLIENT = ("turnledger.adapters.http.client.ledger_client", "LedgerClient")
 # Parameters of `sqlite:///FILE?...`, see `open_sqlite`.
 FILE_SETTINGS = ("check_file", "private")
 
@@ -32,7 +36,7 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
     if scheme and scheme != "sqlite":
         raise InvalidUrlError(
             f"Unknown kind of ledger {STANDARD.text(str(url))}. Expected a path, sqlite:///FILE, "
-            "postgresql://... or memory://."
+            "postgresql://..., https://... or memory://."
         )
     path, query = split_sqlite(text)
     if not path:
@@ -42,6 +46,17 @@ def open_store(url: str | os.PathLike[str], *, wait: float, create: bool) -> Sto
     from turnledger.ledger.stores.sqlite.open import open_sqlite
 
     return open_sqlite(Path(path), wait=wait, create=create, **_settings(query))
+
+
+def served_ledger(url: str | os.PathLike[str]) -> Any:
+    """The class that connects to a ledger behind `http://` or `https://`; None for other URLs."""
+    if _scheme(os.fspath(url)) not in ("http", "https"):
+        return None
+    module, name = CLIENT
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        raise MissingDependencyError("A ledger over HTTP", "http") from error
 
 
 def split_sqlite(url: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""SQL that the SQL stores share: their reads of runs, events, blobs and derived data, and leases.
+"""SQL that the SQL stores share: reads of runs, events, blobs, derived data, tokens; leases.
 
 Statements have a `?` for each value; the PostgreSQL store writes its driver's mark instead.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from turnledger.ledger.errors import IntegrityFailureError
 from turnledger.ledger.runs.index import PROMPT, RunRow
 from turnledger.ledger.runs.record import Columns
-from turnledger.ledger.runs.transaction import Lease, Leases, Watermark
+from turnledger.ledger.runs.transaction import Lease, Leases, TokenRow, Watermark
 from turnledger.ledger.stores.base import PAGE, RunQuery, Store
 from turnledger.ledger.stores.derived_data import DerivedReader
 from turnledger.ledger.stores.wakeup import Wakeup
@@ -26,6 +26,12 @@ GET_LEASE = "SELECT run_id, worker, epoch, holder, expires_at FROM leases WHERE 
 PUT_LEASE = """INSERT INTO leases VALUES (?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET
     worker = excluded.worker, epoch = excluded.epoch, holder = excluded.holder,
     expires_at = excluded.expires_at"""
+ACCESS = "token_id, name, role, secret_hash, created_at, expires_at, revoked_at"
+GET_TOKEN = f"SELECT {ACCESS} FROM access_tokens WHERE token_id = ?"
+PUT_TOKEN = f"""INSERT INTO access_tokens ({ACCESS}) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (token_id) DO UPDATE SET name = excluded.name, role = excluded.role,
+    secret_hash = excluded.secret_hash, created_at = excluded.created_at,
+    expires_at = excluded.expires_at, revoked_at = excluded.revoked_at"""
 # Watermarks are in the table `shelves`, rows in `shelf_rows`. Their column `generation` is
 # always 0: what an older version wrote under other numbers is ignored, and made again.
 WATERMARK = "fingerprint, position, state"
@@ -147,6 +153,14 @@ class SQLStore(Store):
     def lease(self, run_id: str) -> Lease | None:
         found = self._all(GET_LEASE, (run_id,))
         return Lease(*found[0]) if found else None
+
+    def token(self, token_id: str) -> TokenRow | None:
+        found = self._all(GET_TOKEN, (token_id,)) if self.has_tokens else []
+        return TokenRow(*found[0]) if found else None
+
+    def tokens(self) -> list[TokenRow]:
+        statement = f"SELECT {ACCESS} FROM access_tokens ORDER BY created_at, token_id"
+        return [TokenRow(*row) for row in self._all(statement)] if self.has_tokens else []
 
     def written_catalogue(self) -> int | None:
         found = self._all("SELECT value FROM meta WHERE key = 'catalogue'")

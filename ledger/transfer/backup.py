@@ -1,7 +1,8 @@
 """Backup: a consistent copy of a whole ledger, as a SQLite ledger in one file.
 
 Writers are not blocked. The file appears under its name when it is complete, verified and flushed
-to disk, or not at all. Leases are not copied: no worker has a claim in the copy.
+to disk, or not at all. Leases and access tokens are not copied: no worker has a claim in the copy,
+and no token opens it.
 """
 
 from __future__ import annotations
@@ -86,11 +87,16 @@ def back_up(
         progress: Called with the step, how much of it is done, and the total if known.
 
     Raises:
-        InvalidInputError: The path can't be used.
+        InvalidInputError: The path can't be used, or the ledger is behind a server.
         IntegrityFailureError: The ledger is damaged.
         StoreUnavailableError: The ledger can't be read, or the copy not be written.
     """
     notify = progress or (lambda doing, done, total: None)
+    if ledger.url.startswith(("http://", "https://")):
+        raise InvalidInputError(
+            f"A backup needs the ledger's own store, and {ledger.url} is a server. Make it beside "
+            "the server, with the path or the URL of the store; export_runs works from here."
+        )
     with _our_errors(path):
         target = _named(path)
         _check_target(target, ledger, overwrite)
@@ -308,6 +314,11 @@ def snapshot_of(store: Store) -> Store:
     """A read-only snapshot of a memory or PostgreSQL store; close it after use."""
     if isinstance(store, MemoryStore):
         return MemoryStore(_tables_of(store.tables))
+    if store.is_served:
+        raise InvalidInputError(
+            "A backup needs the ledger's own store, and this one is a server's. Do it beside the "
+            "server, with the path or the URL of the store."
+        )
     from turnledger.ledger.stores.postgres.snapshot import PostgresSnapshot
     from turnledger.ledger.stores.postgres.store import PostgresStore
 
@@ -337,11 +348,14 @@ def _copy_runs(source: Ledger, copy: Path, notify: Progress) -> None:
 
 
 def _tidied(copy: Path) -> dict[str, Any]:
-    """Delete the leases, and count what is in the copy."""
+    """Delete the leases and access tokens, and count what is in the copy."""
     with closing(sqlite3.connect(copy, isolation_level=None)) as db:
         db.execute("PRAGMA synchronous=OFF")
         db.execute("PRAGMA secure_delete=ON")  # overwrite them in free pages, too
         db.execute("DELETE FROM leases")
+        # A ledger of an older format that could only be read has no such table.
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name='access_tokens'").fetchone():
+            db.execute("DELETE FROM access_tokens")
 
         def number(what: str) -> int:
             found: int | None = db.execute(f"SELECT {what}").fetchone()[0]

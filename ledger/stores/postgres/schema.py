@@ -21,7 +21,9 @@ from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.stores.postgres.errors import RIGHTS
 
 APPLICATION = "turnledger"
-FORMAT = 2
+FORMAT = 3
+# Formats that can be used as they are, without access tokens, by a role that may make no tables.
+_USABLE = ("2",)
 # The advisory lock of processes that create a ledger in a database: one at a time.
 CREATING = 0x544C4447  # "TLDG"
 ORDINAL_BITS = 12
@@ -45,8 +47,22 @@ _SHELVES = (
         PRIMARY KEY (shelf, generation, key)
     ) WITH (fillfactor = 70)""",
 )
+_TOKENS = (
+    f"""CREATE TABLE access_tokens (
+        token_id {_TEXT} PRIMARY KEY,
+        name {_TEXT} NOT NULL,
+        role {_TEXT} NOT NULL,
+        secret_hash bytea NOT NULL,
+        created_at bigint NOT NULL,
+        expires_at bigint,
+        revoked_at bigint
+    )""",
+)
 # The statements that upgrade a ledger of a format to the next one, and the tables that are new.
-_UPGRADES = {"1": (_SHELVES, ("shelves", "shelf_rows"))}
+_UPGRADES = {
+    "1": (_SHELVES, ("shelves", "shelf_rows")),
+    "2": (_TOKENS, ("access_tokens",)),
+}
 STATEMENTS = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value text NOT NULL)",
     f"""CREATE TABLE events (
@@ -109,6 +125,7 @@ STATEMENTS = (
                 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS recorded_at,
         encode(digest, 'hex') AS digest, data FROM events ORDER BY position""",
     *_SHELVES,
+    *_TOKENS,
 )
 _TABLES = (
     "meta",
@@ -120,6 +137,7 @@ _TABLES = (
     "log",
     "shelves",
     "shelf_rows",
+    "access_tokens",
 )
 
 # --- triggers and rules ---------------------------------------------------------------
@@ -177,10 +195,14 @@ _FUNCTIONS = f"""SELECT c.proname, c.prosrc FROM pg_proc c
     WHERE {_OURS.replace("relnamespace =", "pronamespace =", 1)} AND c.proname = 'refuse_change'"""
 
 
-def changed_schema(read: Callable[[str], list[Any]]) -> Iterator[str]:
-    """Differences from the schema that this program makes, one text each; `read` runs a query.
+def changed_schema(read: Callable[[str], list[Any]], *, has_tokens: bool = True) -> Iterator[str]:
+    """Differences from the schema that this program makes, one text each.
 
     Tables of other programs are left alone, and so are further indexes.
+
+    Args:
+        read: Runs a query.
+        has_tokens: Whether there has to be a table of access tokens.
     """
     made = _made()
     for what, query, may_have_others in (
@@ -194,6 +216,8 @@ def changed_schema(read: Callable[[str], list[Any]]) -> Iterator[str]:
     ):
         found = {str(name): " ".join(str(text).split()) for name, text in read(query)}
         for name, definition in made[what].items():
+            if not has_tokens and name.startswith("access_tokens"):
+                continue
             if name not in found:
                 yield f"the {definition if what == 'relation' else what} {name} is missing"
             elif found[name] != definition:
@@ -265,8 +289,12 @@ REBASE = f"""UPDATE meta SET value = greatest(value::bigint,
 # --- creation ------------------------------------------------------------------------
 
 
-def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool) -> None:
-    """Make the tables that are missing; refuse a schema that holds something else."""
+def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool) -> bool:
+    """Make the tables that are missing; refuse a schema that holds something else.
+
+    Gives whether there is a table of access tokens. A ledger of an older format has none if it
+    could not be upgraded: on a standby, or by a role that may make no tables.
+    """
     if not _has_meta(db, schema):
         if not create:
             raise StoreUnavailableError(f"There is no ledger at {where}.")
@@ -279,8 +307,8 @@ def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool
             "Choose another schema: postgresql://...?schema=NAME"
         )
     if found.get("format") in _UPGRADES:
-        found = _upgrade(db, schema, where)
-    if found.get("format") != str(FORMAT):
+        found = _upgrade(db, schema, where, found)
+    if found.get("format") not in (str(FORMAT), *_USABLE):
         raise NotALedgerError(
             f"{where} has ledger format {found.get('format')}, this program uses {FORMAT}. "
             "Use a turnledger that knows that format."
@@ -292,6 +320,7 @@ def prepare_schema(db: Connection[Any], schema: str, where: str, *, create: bool
                 "UPDATE meta SET value = %s WHERE key = 'catalogue' AND value::int < %s",
                 (str(CATALOGUE), CATALOGUE),
             )
+    return found["format"] == str(FORMAT)
 
 
 def _has_meta(db: Connection[Any], schema: str) -> bool:
@@ -350,10 +379,16 @@ def _create(db: Connection[Any], schema: str, where: str) -> None:
             db.execute("INSERT INTO meta VALUES (%s, %s)", row)
 
 
-def _upgrade(db: Connection[Any], schema: str, where: str) -> dict[str, str]:
+def _upgrade(db: Connection[Any], schema: str, where: str, found: dict[str, str]) -> dict[str, str]:
     try:
         return _upgrade_locked(db, schema, where)
+    except errors.ReadOnlySqlTransaction:
+        if found["format"] in _USABLE:
+            return found
+        raise
     except errors.InsufficientPrivilege as error:
+        if found["format"] in _USABLE:
+            return found
         raise StoreUnavailableError(
             f"{where} has an older ledger format than {FORMAT}, and this role may not make the "
             "tables that are new since. Open the ledger once as the owner of its tables, and "

@@ -81,7 +81,9 @@ class PostgresStore(SQLStore):
         """Make the tables that are not there; refuse a schema that holds something else."""
         db = self._writer.db()
         try:
-            prepare_schema(db, self._address.schema, str(self._address), create=create)
+            self.has_tokens = prepare_schema(
+                db, self._address.schema, str(self._address), create=create
+            )
         except psycopg.Error as error:
             raise unavailable(error, "opening the ledger", db) from error
 
@@ -220,6 +222,12 @@ class PostgresStore(SQLStore):
             time.sleep(nap)
             nap = min(nap * 2, LONGEST_NAP)
 
+    def rows_before(self, position: int, limit: int) -> list[Columns]:
+        return self._all(
+            f"SELECT {ROW} FROM events WHERE position < ? ORDER BY position DESC LIMIT ?",
+            (position, limit),
+        )
+
     def _has_more(self, position: int, last: int) -> bool:
         found: bool = self._all(
             "SELECT EXISTS (SELECT FROM events WHERE position > %s AND position <= %s)",
@@ -246,7 +254,7 @@ class PostgresStore(SQLStore):
         return self._raw.tags()
 
     def own_findings(self) -> Iterator[str]:
-        return changed_schema(self._all)
+        return changed_schema(self._all, has_tokens=self.has_tokens)
 
     def diagnostics(self) -> dict[str, str]:
         self._check_open()

@@ -31,7 +31,13 @@ from turnledger.ledger.errors import (
 from turnledger.ledger.events.limits import BATCH_CEILING
 from turnledger.ledger.runs.index import RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import Columns, NewColumns, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, IndexFold, RedoError, Transaction
+from turnledger.ledger.runs.transaction import (
+    EventIdTakenError,
+    IndexFold,
+    RedoError,
+    TokenRow,
+    Transaction,
+)
 from turnledger.ledger.stores.base import PAGE
 from turnledger.ledger.stores.postgres.connection import close_quietly
 from turnledger.ledger.stores.postgres.derived_data import PostgresDerivedWriter
@@ -53,7 +59,7 @@ from turnledger.ledger.stores.postgres.sql import (
     advance_many,
     advance_one,
 )
-from turnledger.ledger.stores.sql import ROW, run_values
+from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, run_values
 
 _REBUILDING = "rebuilding the run index"
 # The space of advisory locks in which patient transactions wait in line for a run.
@@ -234,8 +240,8 @@ class PostgresTransaction(Transaction):
         """After a commit without an answer: its landmark's position if it was committed.
 
         Raises:
-            LostConnectionError: If it was not committed, or only wrote leases, which may be
-                written twice: it can be run again.
+            LostConnectionError: If it was not committed, or only wrote leases or access tokens,
+                which may be written twice: it can be run again.
             StoreUnavailableError: If the outcome stays unknown.
         """
         close_quietly(self._db)
@@ -432,6 +438,15 @@ class PostgresTransaction(Transaction):
         return self._execute("reading before an append", statement, values).fetchone()
 
     # --- the run index ---
+
+    def token(self, token_id: str) -> TokenRow | None:
+        found = self._execute("reading a token", GET_TOKEN.replace("?", "%s"), (token_id,))
+        row: Any = found.fetchone()
+        return TokenRow(*row) if row else None
+
+    def put_token(self, row: TokenRow) -> None:
+        self._wrote = True
+        self._execute("writing a token", PUT_TOKEN.replace("?", "%s"), row)
 
     def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         self._write_held()

@@ -12,7 +12,9 @@ from turnledger.ledger.errors import NotALedgerError
 from turnledger.ledger.events.types import CATALOGUE
 
 APPLICATION_ID = 0x544C4447  # "TLDG"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# Where nothing can be written, a ledger of an older format is read as it is, from this one on.
+OLDEST_READABLE = 2
 
 _SHELVES = (
     """CREATE TABLE shelves (
@@ -27,8 +29,19 @@ _SHELVES = (
         PRIMARY KEY (shelf, generation, key)
     ) WITHOUT ROWID""",
 )
+_TOKENS = (
+    """CREATE TABLE access_tokens (
+        token_id TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        role TEXT NOT NULL,
+        secret_hash BLOB NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+    ) WITHOUT ROWID""",
+)
 # The statements that upgrade a file of a format to the next one.
-_UPGRADES = {1: _SHELVES}
+_UPGRADES = {1: _SHELVES, 2: _TOKENS}
 
 TABLES = (
     """CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID""",
@@ -83,6 +96,7 @@ TABLES = (
         strftime('%Y-%m-%dT%H:%M:%fZ', recorded_at / 1e6, 'unixepoch') AS recorded_at,
         lower(hex(digest)) AS digest, data FROM events ORDER BY position""",
     *_SHELVES,
+    *_TOKENS,
 )
 
 _NO_TEXT = "no text: "
@@ -173,7 +187,10 @@ def changed_schema(db: sqlite3.Connection) -> Iterator[str]:
     read, so they count.
     """
     found = _schema(db)
+    (version,) = db.execute("PRAGMA user_version").fetchone()
     for name, (kind, definition) in _made().items():
+        if name == "access_tokens" and version < SCHEMA_VERSION:
+            continue  # a file of an older format, which is only read
         if name not in found:
             yield f"the {kind} {name} is missing"
         elif found[name][0] != kind:

@@ -34,6 +34,7 @@ from turnledger.ledger.stores.sqlite.errors import (
 from turnledger.ledger.stores.sqlite.file_lock import FairLock, LivenessFile, NoLock
 from turnledger.ledger.stores.sqlite.queries import Queries
 from turnledger.ledger.stores.sqlite.schema import (
+    OLDEST_READABLE,
     RAW_ROW,
     SCHEMA_VERSION,
     as_text,
@@ -176,6 +177,7 @@ class SQLiteStore(SQLStore):
             if found == 0 and not (self._folder / MADE).exists():
                 make_tables(db)
             upgrade(db, format_of(db, self._path))
+            self.has_tokens = True
             db.execute(
                 "UPDATE meta SET value=? WHERE key='catalogue' AND CAST(value AS INTEGER) < ?",
                 (str(CATALOGUE), CATALOGUE),
@@ -207,8 +209,12 @@ class SQLiteStore(SQLStore):
 
     def _looks_ready(self, db: sqlite3.Connection) -> bool:
         (found,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if found == 0 or format_of(db, self._path) != SCHEMA_VERSION:
+        if found == 0:
             return False
+        version = format_of(db, self._path)
+        if version < (OLDEST_READABLE if self._read_only else SCHEMA_VERSION):
+            return False
+        self.has_tokens = version == SCHEMA_VERSION
         found = db.execute("SELECT value FROM meta WHERE key='catalogue'").fetchone()
         written = catalogue_number(found[0] if found else None)
         return self._read_only or written >= CATALOGUE
@@ -327,6 +333,12 @@ class SQLiteStore(SQLStore):
         return self._queries.all_lenient(
             f"SELECT {ROW} FROM events WHERE position>? {end} ORDER BY position LIMIT ?",
             (position, *values, limit),
+        )
+
+    def rows_before(self, position: int, limit: int) -> list[Columns]:
+        return self._as_found(
+            f"SELECT {ROW} FROM events WHERE position<? ORDER BY position DESC LIMIT ?",
+            (position, limit),
         )
 
     def raw_run_ids(self) -> Iterator[Any]:

@@ -19,8 +19,14 @@ import msgspec
 from turnledger.ledger.errors import StoreUnavailableError
 from turnledger.ledger.runs.index import RebuiltIndex, RunRow
 from turnledger.ledger.runs.record import NewColumns, Row, as_row
-from turnledger.ledger.runs.transaction import EventIdTakenError, IndexFold, RedoError, Transaction
-from turnledger.ledger.stores.sql import ROW, RUN, run_values
+from turnledger.ledger.runs.transaction import (
+    EventIdTakenError,
+    IndexFold,
+    RedoError,
+    TokenRow,
+    Transaction,
+)
+from turnledger.ledger.stores.sql import GET_TOKEN, PUT_TOKEN, ROW, RUN, run_values
 from turnledger.ledger.stores.sqlite.derived_data import SQLiteDerivedWriter
 from turnledger.ledger.stores.sqlite.errors import RETRY, unknown, unwritten
 from turnledger.ledger.stores.sqlite.leases import SQLiteLeases
@@ -294,6 +300,14 @@ class SQLiteTransaction(Transaction):
 
     def has_blob(self, name: str) -> bool:
         return self._one("SELECT 1 FROM blobs WHERE name=?", name) is not None
+
+    def token(self, token_id: str) -> TokenRow | None:
+        found = self._one(GET_TOKEN, token_id)
+        return TokenRow(*found) if found else None
+
+    def put_token(self, row: TokenRow) -> None:
+        self._wrote = True
+        self._one(PUT_TOKEN, *row)
 
     def rebuild_index(self, fold: IndexFold) -> RebuiltIndex:
         self._wrote = True

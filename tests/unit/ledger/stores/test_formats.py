@@ -19,13 +19,19 @@ from tests.conformance.samples import PICTURE, note, one_of_each, started
 from tests.postgres import new_database
 from turnledger.ledger import (
     NEW,
+    Codec,
+    InvalidTokenError,
     Ledger,
     NotALedgerError,
     StoreUnavailableError,
+    SystemClock,
+    Tokens,
     Watermark,
+    back_up,
     new_run_id,
 )
 from turnledger.ledger.events.types import CATALOGUE
+from turnledger.ledger.stores.sqlite.store import SQLiteStore
 from turnledger.projections import (
     TableNotMadeError,
     ToolStatistics,
@@ -43,12 +49,18 @@ WATERMARK = Watermark("f", 3, "")
 
 
 class OldLedger(ABC):
-    """A ledger of format 1 that holds one run, and the means to look at it from outside."""
+    """A ledger of an old format that holds one run, and the means to look at it from outside."""
 
     url: str
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, number: int = 1) -> None:
+        self.number = number
         self.make(folder)
+
+    def statements(self, store: str) -> list[str]:
+        """The SQL that makes it: of format 1, and what each later one added."""
+        files = (FORMATS / f"{store}-{number}.sql" for number in range(1, self.number + 1))
+        return [file.read_text() for file in files]
 
     def fill(self, url: str) -> None:
         with Ledger.open(url) as ledger:
@@ -86,7 +98,8 @@ class OldSQLite(OldLedger):
         self.fill(self._today)
         with closing(sqlite3.connect(self.url, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode=WAL")
-            db.executescript((FORMATS / "sqlite-1.sql").read_text())
+            for script in self.statements("sqlite"):
+                db.executescript(script)
             db.execute("ATTACH ? AS today", (self._today,))
             for table in TABLES:
                 db.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
@@ -119,7 +132,8 @@ class OldPostgres(OldLedger):
         self.fill(f"{self.url}&schema=today")
         with psycopg.connect(self.url, autocommit=True) as db:
             db.execute("CREATE SCHEMA turnledger")
-            db.execute((FORMATS / "postgresql-1.sql").read_text())
+            for script in self.statements("postgresql"):
+                db.execute(script)
             for table in TABLES:
                 db.execute(f"INSERT INTO {table} SELECT * FROM today.{table}")
 
@@ -151,11 +165,12 @@ class OldPostgres(OldLedger):
         return sorted(str(row).replace(schema, "") for row in found)
 
 
-@pytest.fixture(params=[OldSQLite, OldPostgres])
+@pytest.fixture(params=[(kind, number) for kind in (OldSQLite, OldPostgres) for number in (1, 2)])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> OldLedger:
-    """A ledger of format 1 in every durable store in turn."""
-    ledger: OldLedger = request.param(tmp_path)
-    assert ledger.format() == 1
+    """A ledger of every old format in every durable store in turn."""
+    kind, number = request.param
+    ledger: OldLedger = kind(tmp_path, number)
+    assert ledger.format() == number
     return ledger
 
 
@@ -166,6 +181,8 @@ def use(ledger: Ledger) -> None:
     assert ledger.derived_data("totals").advance(None, WATERMARK, {"k": "v"})
     assert ledger.derived_data("totals").snapshot() == (WATERMARK, {"k": "v"})
     assert ledger.append(new_run_id(), note(), NEW).version == 1
+    tokens = Tokens(ledger)
+    assert tokens.check(tokens.new("reader").text).role == "reader"
 
 
 @pytest.mark.parametrize("create", [True, False])
@@ -174,7 +191,7 @@ def test_an_old_ledger_gets_what_is_new_and_keeps_all_else(old: OldLedger, creat
     before = old.content()
     with Ledger.open(old.url, create=create) as ledger:
         assert old.content() == before
-        assert (old.format(), old.layout()) == (2, old.new_layout())
+        assert (old.format(), old.layout()) == (3, old.new_layout())
         use(ledger)
     with Ledger.open(old.url, create=create) as ledger:
         assert ledger.derived_data("totals").snapshot() == (WATERMARK, {"k": "v"})
@@ -233,24 +250,25 @@ def test_processes_that_open_an_old_ledger_at_once_all_get_it(old: OldLedger) ->
         use(ledger)
 
 
-@pytest.mark.parametrize("number", [0, 3, 99])
+@pytest.mark.parametrize("number", [0, 4, 99])
 def test_a_format_that_this_program_does_not_know_is_refused(old: OldLedger, number: int) -> None:
     """Newer or older than all it can bring up: the ledger stays as it is."""
     old.set_format(number)
     before = old.layout()
-    with pytest.raises(NotALedgerError, match=f"format {number}, this program uses 2"):
+    with pytest.raises(NotALedgerError, match=f"format {number}, this program uses 3"):
         Ledger.open(old.url)
     assert (old.format(), old.layout()) == (number, before)
 
 
 def test_what_can_not_be_finished_is_not_begun(old: OldLedger) -> None:
     """Somebody's own table by a name that is needed: an error, and the ledger stays as it is."""
-    old.sql("CREATE TABLE shelf_rows (mine integer)")
+    table = "shelf_rows" if old.number == 1 else "access_tokens"
+    old.sql(f"CREATE TABLE {table} (mine integer)")
     before = old.layout()
-    with pytest.raises((NotALedgerError, StoreUnavailableError), match="shelf_rows"):
+    with pytest.raises((NotALedgerError, StoreUnavailableError), match=table):
         Ledger.open(old.url)
-    assert (old.format(), old.layout()) == (1, before)
-    old.sql("DROP TABLE shelf_rows")
+    assert (old.format(), old.layout()) == (old.number, before)
+    old.sql(f"DROP TABLE {table}")
     with Ledger.open(old.url) as ledger:
         use(ledger)
 
@@ -277,6 +295,68 @@ def test_a_role_that_may_not_make_tables_is_told_who_must(tmp_path: Path) -> Non
     finally:
         old.sql(f"DROP OWNED BY {name}")
         old.sql(f"DROP ROLE {name}")
+
+
+def use_as_it_is(ledger: Ledger) -> None:
+    """Read a ledger of format 2 that could not be upgraded: all but access tokens is there."""
+    assert ledger.verify_all().problems == ()
+    assert ledger.head(RUN) == len(one_of_each()) + 2
+    assert ledger.derived_data("totals").snapshot() == (None, {})
+    assert Tokens(ledger).list() == ()
+    with pytest.raises(InvalidTokenError):
+        Tokens(ledger).check(f"tl_{'0' * 12}_{'0' * 64}")
+    with pytest.raises(StoreUnavailableError, match="older format, without access tokens"):
+        Tokens(ledger).new("reader")
+
+
+def test_a_file_of_format_2_that_can_only_be_read_is_read_as_it_is(tmp_path: Path) -> None:
+    """It gets its new table once it is opened where it can be written; so does a backup of it."""
+    old = OldSQLite(tmp_path, 2)
+    old.sql("PRAGMA journal_mode=DELETE")
+    before = old.layout()
+    store = SQLiteStore.open(Path(old.url), wait=30, read_only=True)
+    with Ledger(store, codec=Codec(), clock=SystemClock()) as ledger:
+        use_as_it_is(ledger)
+        for verify in (True, False):
+            back_up(ledger, tmp_path / f"copy-{verify}.db", verify=verify)
+    assert (old.format(), old.layout()) == (2, before)
+    for path in (old.url, tmp_path / "copy-True.db", tmp_path / "copy-False.db"):
+        with Ledger.open(path) as ledger:
+            use(ledger)
+
+
+def test_a_role_that_may_not_make_tables_uses_format_2_as_it_is(tmp_path: Path) -> None:
+    """It appends and claims as before the upgrade, and after it without rights on the table."""
+    old = OldPostgres(tmp_path, 2)
+    name = f"agent_{new_run_id().hex}"
+    old.sql(f"CREATE ROLE {name} LOGIN")
+    try:
+        old.sql(f"GRANT USAGE ON SCHEMA turnledger TO {name}")
+        old.sql(
+            f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA turnledger TO {name}"
+        )
+        theirs = old.url.replace("//postgres@", f"//{name}@")
+        with Ledger.open(theirs) as ledger:
+            use_as_it_is(ledger)
+            assert ledger.begin(new_run_id(), started()).epoch == 1
+        assert old.format() == 2
+        Ledger.open(old.url).close()
+        with Ledger.open(theirs) as ledger:
+            assert ledger.verify_all().problems == ()
+            assert ledger.begin(new_run_id(), started()).epoch == 1
+            with pytest.raises(StoreUnavailableError, match="access_tokens"):
+                Tokens(ledger).list()
+    finally:
+        old.sql(f"DROP OWNED BY {name}")
+        old.sql(f"DROP ROLE {name}")
+
+
+def test_a_server_that_only_reads_gives_format_2_as_it_is(tmp_path: Path) -> None:
+    """A standby can make no table."""
+    old = OldPostgres(tmp_path, 2)
+    with Ledger.open(f"{old.url}&options=-c%20default_transaction_read_only%3Don") as ledger:
+        use_as_it_is(ledger)
+    assert old.format() == 2
 
 
 def test_tables_of_the_version_with_generations_are_ignored_and_made_again(old: OldLedger) -> None:

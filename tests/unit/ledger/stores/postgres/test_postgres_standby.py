@@ -193,19 +193,20 @@ def test_what_a_crash_made_visible_waits_for_the_standby(pair: Pair, trial: Tria
 
 
 def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
-    pair: Pair, trial: Trial, opened: Opened
+    pair: Pair, trial: Trial, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After `wait` it is said that it is away; the same ledger goes on when it is back."""
+    monkeypatch.setattr(connection, "CANCEL_MARGIN", 0.25)
     other, claimed = new_run_id(), new_run_id()
     for run in (other, claimed):
         trial.ledger.append(run, RunStarted(), NEW)
-    trial.ledger = opened(trial.ledger.url, wait=2.0)
     trial.ledger.append(trial.run, note(), 1)
+    trial.ledger = opened(trial.ledger.url, wait=1.0)
     pair.standby.kill()
     began = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=r"standby did not confirm.*same ids") as caught:
         trial.ledger.append(trial.run, trial.drafts, 2)
-    assert 2.0 < time.monotonic() - began < 6.5
+    assert 1.0 < time.monotonic() - began < 1.0 + connection.LOST_MARGIN
     # A retry, and everything else that writes, is told the same, and leaves no process waiting.
     for act in (
         lambda: trial.ledger.append(trial.run, list(caught.value.drafts), 2),
@@ -217,6 +218,7 @@ def test_a_standby_that_stays_away_is_not_waited_for_for_ever(
         assert pair.waiting() == []
     assert trial.ledger.head(trial.run) == 4
     pair.standby.start()
+    pair.primary.await_standbys(1)
     assert trial.ledger.claim(claimed).epoch == 1
     assert trial.ledger.append(trial.run, list(caught.value.drafts), 2).duplicate
 
@@ -575,12 +577,18 @@ def alone() -> Iterator[PostgresServer]:
         yield server
 
 
+def soon_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second beyond `wait` a silent server counts as lost."""
+    monkeypatch.setattr(connection, "CANCEL_MARGIN", 0.25)
+    monkeypatch.setattr(connection, "LOST_MARGIN", 1.0)
+
+
 def test_a_server_that_says_nothing_is_not_waited_for_for_ever(
     alone: PostgresServer, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose processes are all stopped is a typed error after `wait`, and then used again."""
-    monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
-    ledger, run = opened(new_database(alone.url()), wait=2.0), new_run_id()
+    soon_lost(monkeypatch)
+    ledger, run = opened(new_database(alone.url()), wait=1.0), new_run_id()
     ledger.append(run, RunStarted(), NEW)
     draft = Draft(note(), new_run_id())
     with alone.stopped():
@@ -595,14 +603,14 @@ def test_rebuilding_the_index_of_a_server_that_says_nothing_ends(
     alone: PostgresServer, opened: Opened, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may take the server as long as it needs, and not for ever when it stands still."""
-    monkeypatch.setattr(connection, "LOST_MARGIN", 1.5)
+    soon_lost(monkeypatch)
     url, run = new_database(alone.url()), new_run_id()
-    ledger = opened(url, wait=2.0)
+    ledger = opened(url, wait=1.0)
     ledger.append(run, RunStarted(tags={"a": "b"}), NEW)
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(
             "CREATE FUNCTION turnledger.slow() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN PERFORM pg_sleep(4.5); RETURN NULL; END $$"
+            "$$ BEGIN PERFORM pg_sleep(2.5); RETURN NULL; END $$"
         )
         db.execute(
             "CREATE TRIGGER slow AFTER DELETE ON turnledger.run_tags "
