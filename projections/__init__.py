@@ -15,10 +15,28 @@ from turnledger.projections.history.blocks import (
 from turnledger.projections.history.message_history import MessageHistory
 from turnledger.projections.history.validate import Repair
 from turnledger.projections.projection import Projection, fold, fold_together
+from turnledger.projections.records.search import (
+    Found,
+    Hit,
+    UnreadableRecord,
+    search,
+    search_all,
+)
+from turnledger.projections.records.shape import (
+    SHAPE_CHARACTERS,
+    Shape,
+    ShapeCharacter,
+    Shapes,
+    shape,
+)
 from turnledger.projections.run_state.blame import blame
+from turnledger.projections.run_state.changes import Step, diff, step
 from turnledger.projections.run_state.follow import Follower, follow
-from turnledger.projections.run_state.state import RunState, diff, state_at
+from turnledger.projections.run_state.json_diff import Change
+from turnledger.projections.run_state.moments import FoldCancelledError, Moments
+from turnledger.projections.run_state.state import RunState, state_at
 from turnledger.projections.run_state.state_json import state_json
+from turnledger.projections.run_state.window import Window, window
 from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.messages import (
     get_inner_messages,
@@ -56,6 +74,7 @@ from turnledger.projections.views.usage import Usage
 
 __all__ = [
     "Block",
+    "Change",
     "ChatTurn",
     "CheckpointEntry",
     "CheckpointView",
@@ -63,9 +82,13 @@ __all__ = [
     "Conversation",
     "Declarations",
     "Difference",
+    "FoldCancelledError",
     "Follower",
+    "Found",
+    "Hit",
     "MediaBlock",
     "MessageHistory",
+    "Moments",
     "PendingTools",
     "Projection",
     "PromptOverride",
@@ -78,7 +101,12 @@ __all__ = [
     "Repair",
     "RunState",
     "RunSummary",
+    "SHAPE_CHARACTERS",
     "SessionSlices",
+    "Shape",
+    "ShapeCharacter",
+    "Shapes",
+    "Step",
     "Table",
     "TableDamagedError",
     "TableNotMadeError",
@@ -89,8 +117,10 @@ __all__ = [
     "ToolResultBlock",
     "ToolStatistics",
     "ToolUseBlock",
+    "UnreadableRecord",
     "Usage",
     "UsageByDay",
+    "Window",
     "append_all",
     "blame",
     "catch_up",
@@ -107,8 +137,13 @@ __all__ = [
     "reducer",
     "replace_latest",
     "replace_latest_by",
+    "search",
+    "search_all",
+    "shape",
     "state_at",
     "state_json",
+    "step",
     "table_rows",
     "upsert_by",
+    "window",
 ]

@@ -21,7 +21,6 @@ from turnledger.ledger.runs.append_request import RunId, canonical_id
 from turnledger.ledger.runs.lineage import NO_END, lineage
 from turnledger.projections.comparison.align import Pair, align, gaps, whole
 from turnledger.projections.comparison.normalize import NormalizedEvent, Normalizer, one_line
-from turnledger.projections.persistent.lazy_json import without_shared
 from turnledger.projections.run_state.json_diff import Change, changes
 from turnledger.projections.run_state.state import state_at
 from turnledger.projections.session.declarations import Declarations
@@ -146,7 +145,7 @@ def compare_states(
         canonical_id(second),
         second_version,
         one.outcome_digest == other.outcome_digest,
-        tuple(changes(*without_shared(one.lazy_json(), other.lazy_json()))),
+        tuple(changes(one.lazy_json(), other.lazy_json())),
     )
 
 

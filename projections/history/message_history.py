@@ -32,9 +32,15 @@ from turnledger.projections.history.rules import (
     after_user,
     without_open_calls,
 )
-from turnledger.projections.history.turns import Turn, UserTurn, chain_at, turns_until
+from turnledger.projections.history.turns import (
+    Turn,
+    UserTurn,
+    chain_at,
+    turns_before,
+    turns_until,
+)
 from turnledger.projections.history.validate import Repair, checked, encodable, well_formed
-from turnledger.projections.persistent.containers import Stack, in_order, pushed
+from turnledger.projections.persistent.containers import PersistentList, Stack, in_order, pushed
 
 Incomplete: TypeAlias = Literal["stub", "skip"]
 # A turn among the repairs stands for the stubs that its open calls were given.
@@ -251,6 +257,22 @@ def add_turn(tip: Turn | None, repairs: Repairs, turn: ChatTurn) -> tuple[Turn |
     for repair in found:
         repairs = pushed(repairs, repair)
     return tip, repairs
+
+
+def earlier_turns(history: MessageHistory) -> PersistentList[Turn]:
+    """The turns before the last one, as a list that goes on from those of earlier histories."""
+    return PersistentList() if history._tip is None else turns_before(history._tip)
+
+
+def listed_turns(history: MessageHistory) -> PersistentList[Turn | ChatTurn]:
+    """The turns of `to_list`, each to be made by `completed` when it is read."""
+    past: PersistentList[Any] = earlier_turns(history)
+    return past if history.last is None else past.append(history.last)
+
+
+def completed(turn: Turn | ChatTurn) -> ChatTurn:
+    """A turn of `listed_turns`: all but the last have a stub for each call without a result."""
+    return turn if isinstance(turn, ChatTurn) else turn.complete()
 
 
 def _repairs_of(one: Repair | UserTurn) -> Sequence[Repair]:

@@ -17,6 +17,7 @@ from turnledger.projections.history.blocks import (
 )
 from turnledger.projections.persistent.containers import (
     BREAKER_EVERY,
+    PersistentList,
     SmallMap,
     Stack,
     accumulated,
@@ -29,6 +30,8 @@ NO_CALLS: SmallMap[ToolUseBlock] = {}
 NO_RESULTS: SmallMap[ToolResultBlock] = {}
 NO_BLOCKS = list_start("history.blocks")
 _NO_TURNS = list_start("history.turns")
+# One turn in so many keeps the list of those before it, once such a list was made.
+_LISTED_EVERY = 256
 
 
 class UserTurn:
@@ -41,6 +44,7 @@ class UserTurn:
     __slots__ = (
         "_chain",
         "_complete",
+        "_past",
         "_turn",
         "arrived",
         "asked",
@@ -67,6 +71,7 @@ class UserTurn:
         self._turn: ChatTurn | None = None
         self._complete: ChatTurn | None = None
         self._chain: bytes | None = None
+        self._past: PersistentList[Turn] | None = None
 
     @property
     def before(self) -> AssistantTurn | None:
@@ -138,7 +143,17 @@ class UserTurn:
 class AssistantTurn:
     """An assistant's turn: its blocks, and its calls by their ids."""
 
-    __slots__ = ("_calls", "_chain", "_turn", "before", "blocks", "calls", "led", "number")
+    __slots__ = (
+        "_calls",
+        "_chain",
+        "_past",
+        "_turn",
+        "before",
+        "blocks",
+        "calls",
+        "led",
+        "number",
+    )
 
     def __init__(
         self, before: UserTurn, blocks: Stack[Block], calls: SmallMap[ToolUseBlock]
@@ -151,6 +166,7 @@ class AssistantTurn:
         self._turn: ChatTurn | None = None
         self._calls: list[ToolUseBlock] | None = None
         self._chain: bytes | None = None
+        self._past: PersistentList[Turn] | None = None
 
     @property
     def waits(self) -> bool:
@@ -181,6 +197,8 @@ class _BreakerTurn(AssistantTurn):
     __slots__ = ()
 
     def __del__(self) -> None:
+        # The list holds the same turns: they must be freed by the loop, and not after it.
+        self._past = None
         break_chain(self, "before")
 
 
@@ -203,6 +221,31 @@ def turns_until(last: Turn | None) -> list[ChatTurn]:
         last = last.before
     turns.reverse()
     return turns
+
+
+def turns_before(tip: Turn) -> PersistentList[Turn]:
+    """The turns before one, as a list that shares its parts with those of other turns.
+
+    It is begun at the nearest turn that has such a list already: the next turn's costs one step.
+    """
+    fresh: list[Turn] = []
+    turn: Turn | None = tip
+    while turn is not None and turn._past is None:
+        fresh.append(turn)
+        turn = turn.before
+    past: PersistentList[Turn] = PersistentList()
+    added: list[Turn] = []
+    if turn is not None and turn._past is not None:
+        past, added = turn._past, [turn]
+    while fresh:
+        turn = fresh.pop()
+        # Kept by the last two too: a tip is replaced as long as its turn goes on.
+        if len(fresh) < 2 or turn.number % _LISTED_EVERY == 0:
+            past, added = past.extend(added), []
+            turn._past = past
+        added.append(turn)
+    assert tip._past is not None
+    return tip._past
 
 
 def chain_until(last: Turn | None) -> bytes:

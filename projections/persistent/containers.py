@@ -246,7 +246,7 @@ class PersistentList(Sequence[T]):
             start, stop, step = place.indices(self._size)
             if step != 1:
                 return list(self)[place]
-            return list(islice(self._from(start), max(0, stop - start)))
+            return list(islice(self.after(start), max(0, stop - start)))
         if place < 0:
             place += self._size
         if not 0 <= place < self._size:
@@ -256,7 +256,7 @@ class PersistentList(Sequence[T]):
             return self._tail[place - start]
         return self._leaf(place).items[place % _WIDTH]
 
-    def _from(self, place: int) -> Iterator[T]:
+    def after(self, place: int) -> Iterator[T]:
         """The items from a place on. It costs those that are taken, not those before."""
         start = self._size - len(self._tail)
         while place < start:
@@ -265,7 +265,7 @@ class PersistentList(Sequence[T]):
         yield from self._tail[place - start :]
 
     def __iter__(self) -> Iterator[T]:
-        return self._from(0)
+        return self.after(0)
 
     def __reversed__(self) -> Iterator[T]:
         yield from reversed(self._tail)
@@ -275,8 +275,8 @@ class PersistentList(Sequence[T]):
     def __len__(self) -> int:
         return self._size
 
-    def shared_with(self, earlier: PersistentList[T]) -> int:
-        """How many of the first items are the very same objects in both lists.
+    def differences(self, earlier: PersistentList[T]) -> Iterator[int]:
+        """The places that both lists have, and where they hold different objects.
 
         It costs about what differs: branches that both lists hold are passed over.
         """
@@ -287,14 +287,13 @@ class PersistentList(Sequence[T]):
             ours = ours[0]
         for _ in range(earlier._levels - levels):
             theirs = theirs[0]
-        in_leaves = min(self._size - len(self._tail), earlier._size - len(earlier._tail))
-        count = min(_shared_leaves(ours, theirs, levels) * _WIDTH, in_leaves)
-        pairs = zip(self._from(count), earlier._from(count), strict=False)
-        for one, other in pairs:
+        yield from _different_places(ours, theirs, levels, 0)
+        # Of the shorter one only the tail is left: at most so many items as it has.
+        start = min(self._size - len(self._tail), earlier._size - len(earlier._tail))
+        pairs = zip(self.after(start), earlier.after(start), strict=False)
+        for place, (one, other) in enumerate(pairs, start):
             if one is not other:
-                break
-            count += 1
-        return count
+                yield place
 
     def __reduce__(self) -> tuple[object, ...]:
         return (PersistentList, (list(self),))
@@ -322,14 +321,16 @@ def _replaced(branch: _Branch, levels: int, place: int, item: Any) -> _Branch:
     return (*branch[:at], child, *branch[at + 1 :])
 
 
-def _shared_leaves(ours: _Branch, theirs: _Branch, levels: int) -> int:
-    """How many leaves both begin with. Too many for a last branch that is not full yet."""
-    count = 0
+def _different_places(ours: _Branch, theirs: _Branch, levels: int, start: int) -> Iterator[int]:
+    """Where the leaves of two branches, the first items of which stand at `start`, differ."""
+    width = _WIDTH**levels
     for one, other in zip(ours, theirs, strict=False):
-        if one is not other:
-            return count + (_shared_leaves(one, other, levels - 1) if levels > 1 else 0)
-        count += _WIDTH ** (levels - 1)
-    return count
+        if one is not other and levels > 1:
+            yield from _different_places(one, other, levels - 1, start)
+        elif one is not other:
+            items = zip(one.items, other.items, strict=True)
+            yield from (place for place, (a, b) in enumerate(items, start) if a is not b)
+        start += width
 
 
 class ListBuilder(Generic[T]):

@@ -167,6 +167,17 @@ class OrderedMap(Generic[T]):
             cell = cell.below
         return reversed(found.items())
 
+    def __reversed__(self) -> Iterator[str]:
+        """The keys from the last one on. It costs those that are taken."""
+        seen: set[str] = set()
+        cell = self._keys
+        while cell is not None and len(seen) < self._size:
+            key = cell.item
+            if key not in seen and self._map.get(key) is not None:
+                seen.add(key)
+                yield key
+            cell = cell.below
+
     def values(self) -> Iterator[T]:
         return (value for _, value in self.items())
 

@@ -6,10 +6,8 @@ Printing, pointing into it and comparing cost what is printed, pointed at or dif
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
 from typing import Any, Final, Generic, TypeVar
 
-from turnledger.projections.digests import canonical
 from turnledger.projections.persistent.containers import PersistentList
 
 T = TypeVar("T")
@@ -24,40 +22,48 @@ class LazyList(Generic[T]):
     Args:
         items: Gives what the values are made of.
         make: Makes the JSON value of an item.
-        source: What the list follows from.
-        shared: For an earlier source and this one, how many items both lists begin with, as far
-            as that can be said without looking at the items.
+        source: What the list follows from; a `PersistentList` if that is the items themselves.
     """
 
-    __slots__ = ("_items", "_make", "_shared", "_source")
+    __slots__ = ("_items", "_make", "_source")
 
     def __init__(
-        self,
-        items: Callable[[], Sequence[T]],
-        make: Callable[[T], Any],
-        source: Any,
-        shared: Callable[[Any, Any], int],
+        self, items: Callable[[], Sequence[T]], make: Callable[[T], Any], source: Any
     ) -> None:
         self._items = items
         self._make = make
         self._source = source
-        self._shared = shared
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._make, self._items())
 
+    def __len__(self) -> int:
+        return len(self._items())
+
     def after(self, count: int) -> Iterator[Any]:
-        """The values without the first `count`."""
-        return map(self._make, self._items()[count:])
+        """The values without the first `count`. Of a persistent list it costs those taken."""
+        items = self._items()
+        rest = items.after(count) if isinstance(items, PersistentList) else iter(items[count:])
+        return map(self._make, rest)
 
     def at(self, place: int) -> Any:
         """The value at a place; MISSING if the list is shorter."""
         items = self._items()
         return self._make(items[place]) if place < len(items) else MISSING
 
-    def shared_with(self, earlier: LazyList[T]) -> int:
-        """At least how many of the first values are those of an earlier list."""
-        return self._shared(earlier._source, self._source)
+    def differences(self, earlier: LazyList[T]) -> Iterator[int]:
+        """The places that both lists have, and where their values may differ."""
+        ours, theirs = self._source, earlier._source
+        if isinstance(ours, PersistentList) and isinstance(theirs, PersistentList):
+            return ours.differences(theirs)
+        return iter(() if ours is theirs else range(min(len(self), len(earlier))))
+
+    def is_same_at(self, earlier: LazyList[T], place: int) -> bool:
+        """Whether both lists have the same object at a place. If not, it may still be equal."""
+        ours, theirs = self._source, earlier._source
+        if not isinstance(ours, PersistentList) or not isinstance(theirs, PersistentList):
+            return False
+        return place < min(len(ours), len(theirs)) and ours[place] is theirs[place]
 
     def is_same_as(self, earlier: LazyList[T]) -> bool:
         """Whether both follow from the same object. If not, they may still be equal."""
@@ -66,12 +72,7 @@ class LazyList(Generic[T]):
 
 def lazy_list(items: PersistentList[T], make: Callable[[T], Any]) -> LazyList[T]:
     """The JSON of a persistent list. What two of its versions share is known from their trees."""
-    return LazyList(lambda: items, make, items, lambda earlier, later: later.shared_with(earlier))
-
-
-def none_shared(earlier: object, later: object) -> int:
-    """`shared` for lists of which nothing is known without looking at the items."""
-    return 0
+    return LazyList(lambda: items, make, items)
 
 
 def plain_json(value: Any) -> Any:
@@ -130,7 +131,7 @@ def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
     for part in parts:
         if isinstance(earlier, LazyList) and isinstance(later, LazyList):
             place = _list_index(part)
-            return place is not None and place < later.shared_with(earlier)
+            return place is not None and later.is_same_at(earlier, place)
         if not isinstance(earlier, dict) or not isinstance(later, dict):
             return False
         if part not in earlier or part not in later:
@@ -139,38 +140,3 @@ def unchanged(earlier: Any, later: Any, parts: Sequence[str]) -> bool:
     if not isinstance(earlier, LazyList) or not isinstance(later, LazyList):
         return False
     return later.is_same_as(earlier)
-
-
-def without_shared(earlier: Any, later: Any) -> tuple[Any, Any]:
-    """Both as plain JSON, with null (which keeps places) for items that two lists begin with."""
-    if isinstance(earlier, LazyList) and isinstance(later, LazyList):
-        return _lists_without_shared(earlier, later)
-    if not isinstance(earlier, dict) or not isinstance(later, dict):
-        return plain_json(earlier), plain_json(later)
-    before: dict[str, Any] = {}
-    after: dict[str, Any] = {}
-    for name, value in earlier.items():
-        if name in later:
-            before[name], after[name] = without_shared(value, later[name])
-        else:
-            before[name] = plain_json(value)
-    # In the order of the later one.
-    return before, {n: after[n] if n in after else plain_json(v) for n, v in later.items()}
-
-
-def _lists_without_shared(
-    earlier: LazyList[Any], later: LazyList[Any]
-) -> tuple[list[Any], list[Any]]:
-    same = later.shared_with(earlier)
-    before: list[Any] = [None] * same
-    after: list[Any] = [None] * same
-    alike = True
-    rest = zip_longest(earlier.after(same), later.after(same), fillvalue=MISSING)
-    for one, other in rest:
-        both = one is not MISSING and other is not MISSING
-        alike = alike and both and canonical(one) == canonical(other)
-        if one is not MISSING:
-            before.append(None if alike else one)
-        if other is not MISSING:
-            after.append(None if alike else other)
-    return before, after

@@ -1,11 +1,12 @@
 """Blame: the event that last changed the value that a JSON Pointer names in a state.
 
 It goes back from the end, page by page, and compares values only where they may have changed.
+The states before the pages are from a fold of the whole run, or from moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -20,17 +21,19 @@ from turnledger.projections.persistent.lazy_json import (
     unchanged,
 )
 from turnledger.projections.projection import PAGE, Projection, tags_read
+from turnledger.projections.run_state.changes import moments_of
+from turnledger.projections.run_state.moments import EVERY, FoldCancelledError, Moments
+from turnledger.projections.run_state.state import RunState, view_of
 from turnledger.projections.run_state.state_json import view_pointed_at
 from turnledger.projections.session.declarations import Declarations
 
 
 class _Page(NamedTuple):
-    """A page of records: the states before and after it."""
+    """A page of records, by their versions, and the state before it."""
 
     after: int
     until: int
     before: Any
-    then: Any
 
 
 @explain_arguments
@@ -40,46 +43,77 @@ def blame(
     pointer: str,
     *,
     at: int | None = None,
+    moments: Moments | None = None,
     declarations: Declarations | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Record:
     """The event that last set the value that a JSON Pointer names ("/usage/total/calls").
 
-    It reads the run, and then goes back from the end until it has found it. For a gap of the
-    timeline all gaps are worked out for each event on its way.
+    It goes back from the end until it has found it; without moments it reads the run before. For
+    a gap of the timeline all gaps are worked out for each event on its way.
 
     Args:
         ledger: The ledger that has the run.
         run_id: The run.
         pointer: A JSON Pointer into the state, which begins with the name of a view.
         at: The version of the state; by default the last.
+        moments: Where states on its way are from; without, one view is folded from the beginning.
         declarations: Types and reducers of the program's slices; without, slices are plain JSON.
+            Moments have their own.
+        cancelled: Asked before each page of events; if it is true, the search ends.
     """
     projection, within = view_pointed_at(pointer, declarations)
-    pages = _pages(ledger, run_id, projection, at)
-    search = _Search(ledger, run_id, projection, within)
-    found = search.last_change(pages) if pages else None
+    if moments is None:
+        pages = _folded_pages(ledger, run_id, projection, at, cancelled)
+    else:
+        last = moments_of(ledger, moments, declarations).at(run_id, at, cancelled=cancelled)
+        projection, _ = view_of(last, projection.name)
+        pages = _known_pages(run_id, projection, last, moments, cancelled)
+    found = _Search(ledger, run_id, projection, within).last_change(pages)
     if found is None:
         raise InvalidInputError(f"{pointer!r} names nothing in the state of run {run_id}.")
     return found
 
 
-def _pages(
-    ledger: Ledger, run_id: RunId, projection: Projection[Any], at: int | None
-) -> list[_Page]:
-    """The run in pages, without those that have no event of the view."""
+def _folded_pages(
+    ledger: Ledger,
+    run_id: RunId,
+    projection: Projection[Any],
+    at: int | None,
+    cancelled: Callable[[], bool] | None,
+) -> Iterator[_Page]:
+    """The run in pages from the last one on, without those that have no event of the view."""
     tags = tags_read(projection)
     pages: list[_Page] = []
     state, version = projection.initial(), 0
     records = ledger.read(run_id, until=at)
     while page := list(islice(records, PAGE)):
+        if cancelled is not None and cancelled():
+            raise FoldCancelledError(str(run_id), at or ledger.head(run_id), version)
         after, version = version, page[-1].version
         read = [record for record in page if record.tag in tags]
         if read:
-            before, state = state, projection.apply_all(state, read)
-            pages.append(_Page(after, version, before, state))
+            pages.append(_Page(after, version, state))
+            state = projection.apply_all(state, read)
     if at is not None and version != at:
         raise RecordNotFoundError(str(run_id), at, ledger.head(run_id))
-    return pages
+    return iter(pages[::-1])
+
+
+def _known_pages(
+    run_id: RunId,
+    projection: Projection[Any],
+    last: RunState,
+    moments: Moments,
+    cancelled: Callable[[], bool] | None,
+) -> Iterator[_Page]:
+    """The same, with states from moments."""
+    until = last.version
+    while until:
+        after = (until - 1) // EVERY * EVERY
+        before = moments.at(run_id, after, cancelled=cancelled)
+        yield _Page(after, until, view_of(before, projection.name)[1])
+        until = after
 
 
 class _Search:
@@ -93,25 +127,29 @@ class _Search:
         self._projection = projection
         self._within = within
 
-    def last_change(self, pages: list[_Page]) -> Record | None:
-        """The record that set the value; None if there is no such value at the end."""
-        value = self._value(pages[-1].then)
-        if value is None:
-            return None
+    def last_change(self, pages: Iterable[_Page]) -> Record | None:
+        """The record that set the value; None if there is no such value at the end.
+
+        Args:
+            pages: The pages of the run, the last one first.
+        """
+        value: bytes | None = None
         earliest: Record | None = None
-        for page in reversed(pages):
+        for page in pages:
             records = self._records(page)
             states = [page.before]
             for record in records:
                 states.append(self._projection.apply(states[-1], record))
+            if records and value is None:
+                value = self._value(states[-1])
+                if value is None:
+                    return None
             for place in range(len(records) - 1, -1, -1):
                 earliest = records[place]
-                # A value that was there before the first event is blamed on that event.
-                if page is pages[0] and place == 0:
-                    break
                 before, then = states[place], states[place + 1]
                 if not self._is_unchanged(before, then) and self._value(before) != value:
                     return earliest
+        # It was there before the first event, and is blamed on that.
         return earliest
 
     def _records(self, page: _Page) -> list[Record]:

@@ -1,4 +1,4 @@
-"""State of a run at any version, and the difference between two versions."""
+"""State of a run at any version: all built-in views."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, final
 
 from turnledger.ledger import Ledger, Record, RecordNotFoundError
 from turnledger.ledger.arguments import explain_arguments, explain_methods
-from turnledger.ledger.errors import InvalidInputError
+from turnledger.ledger.errors import InvalidInputError, short_repr
 from turnledger.ledger.runs.append_request import RunId
 from turnledger.projections.digests import combine
 from turnledger.projections.history.message_history import MessageHistory
-from turnledger.projections.persistent.lazy_json import without_shared
 from turnledger.projections.persistent.pickling import packed, unpacked
 from turnledger.projections.projection import Projection, fold_pages
-from turnledger.projections.run_state.json_diff import Change, changes
 from turnledger.projections.session.declarations import Declarations
 from turnledger.projections.session.slices import SessionSlices, SlicesState
 from turnledger.projections.views.checkpoints import CheckpointsState, CheckpointView
@@ -126,6 +124,31 @@ class RunState:
         """The same, with long lists that are made item by item (`persistent.lazy_json`)."""
         return {p.name: p.lazy_json(state) for p, state in self._pairs()}
 
+    def lazy_view(self, name: str) -> Any:
+        """The same of one view; InvalidInputError if there is no such view."""
+        for projection, state in self._pairs():
+            if projection.name == name:
+                return projection.lazy_json(state)
+        known = ", ".join(projection.name for projection, _ in self._pairs())
+        raise InvalidInputError(f"Unknown view {short_repr(name)}: expected one of {known}.")
+
+
+def view_of(state: RunState, name: str) -> tuple[Projection[Any], Any]:
+    """A built-in view, as a state has it: its projection and its own state."""
+    pairs = zip(state._projections, state._states, strict=True)
+    return next(pair for pair in pairs if pair[0].name == name)
+
+
+def unshared_json(before: RunState, after: RunState) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The lazy JSON of two states, without the views that both have in common."""
+    pairs = zip(before._projections, before._states, after._states, strict=True)
+    shared = {p.name for p, one, other in pairs if one is other}
+    old, new = (
+        {p.name: p.lazy_json(view) for p, view in state._pairs() if p.name not in shared}
+        for state in (before, after)
+    )
+    return old, new
+
 
 def _unpacked(content: bytes) -> RunState:
     return RunState(*unpacked(content))
@@ -151,44 +174,3 @@ def state_at(
     if version is not None and state.version != version:
         raise RecordNotFoundError(str(run_id), version, ledger.head(run_id))
     return state
-
-
-@explain_arguments
-def diff(
-    ledger: Ledger,
-    run_id: RunId,
-    a: int,
-    b: int,
-    *,
-    declarations: Declarations | None = None,
-) -> list[dict[str, Any]]:
-    """What changed from version a to version b, as a JSON Patch (RFC 6902) of the state.
-
-    Args:
-        ledger: The ledger that has the run.
-        run_id: The run.
-        a: A version; 0 is before the first event.
-        b: Another version, before or after that.
-        declarations: Types and reducers of the program's slices; without, slices are plain JSON.
-    """
-    found = state_changes(ledger, run_id, a, b, declarations=declarations)
-    return [change.operation() for change in found]
-
-
-def state_changes(
-    ledger: Ledger,
-    run_id: RunId,
-    a: int,
-    b: int,
-    *,
-    declarations: Declarations | None = None,
-) -> list[Change]:
-    """The same as `diff`, with what was there before; shared beginnings of lists are not made."""
-    low, high = sorted((a, b))
-    earlier = state_at(ledger, run_id, low, declarations=declarations)
-    later = earlier.after(ledger.read(run_id, low, high))
-    if later.version != high:
-        raise RecordNotFoundError(str(run_id), high, ledger.head(run_id))
-    states = without_shared(earlier.lazy_json(), later.lazy_json())
-    before, after = states if a <= b else reversed(states)
-    return list(changes(before, after))

@@ -24,11 +24,17 @@ from turnledger.ledger import (
 from turnledger.ledger.arguments import explain_methods
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.history.blocks import ChatTurn, ToolResultBlock
-from turnledger.projections.history.message_history import MessageHistory, Repairs, add_message
+from turnledger.projections.history.message_history import (
+    MessageHistory,
+    Repairs,
+    add_message,
+    completed,
+    listed_turns,
+)
 from turnledger.projections.history.turns import Turn
-from turnledger.projections.persistent.containers import Stack, in_order, pushed
+from turnledger.projections.persistent.containers import PersistentList, Stack, in_order, pushed
 from turnledger.projections.persistent.hashed import HashedList, HashedMap
-from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, none_shared, plain_json
+from turnledger.projections.persistent.lazy_json import lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 
 
@@ -84,19 +90,21 @@ class ConversationState(msgspec.Struct, frozen=True):
     earlier: HashedMap[MessageHistory] = HashedMap(plain=_history_digest)
     superseded: HashedMap[bool] = HashedMap()
     messages: HashedList[MessageEntry] = HashedList("messages", _add_entry)
+    # The superseded ones in order.
+    superseded_names: PersistentList[str] = PersistentList()
     last_result: _LastResult | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled without the last result: its chain of turns would recurse."""
         parts = (self.evaluation_id, self.current, self.earlier, self.superseded, self.messages)
-        return (ConversationState, parts)
+        return (ConversationState, (*parts, self.superseded_names))
 
     @property
     def latest(self) -> str:
         """The latest evaluation that was not superseded; "" if there is none."""
         if self.evaluation_id not in self.superseded:
             return self.evaluation_id
-        for known in reversed(tuple(self.earlier)):
+        for known in reversed(self.earlier):
             if known not in self.superseded:
                 return known
         return ""
@@ -133,12 +141,12 @@ class Conversation(BulkProjection[ConversationState]):
 
     def lazy_json(self, state: ConversationState) -> Any:
         latest = state.latest
-        history, superseded = state.history(latest), state.superseded
+        history = state.history(latest)
         return {
             "evaluation_id": latest,
             "system": history.system,
-            "turns": LazyList(history.to_list, as_json, history, _same_turns),
-            "superseded": LazyList(lambda: tuple(superseded), str, superseded, none_shared),
+            "turns": lazy_list(listed_turns(history), _turn_json),
+            "superseded": lazy_list(state.superseded_names, str),
             "messages": lazy_list(state.messages, as_json),
         }
 
@@ -156,22 +164,8 @@ class Conversation(BulkProjection[ConversationState]):
         return state.history().digest
 
 
-def _same_turns(earlier: MessageHistory, later: MessageHistory) -> int:
-    """How many turns two histories share; not the last one, which changes when another follows."""
-    one, other = earlier._tip, later._tip
-    if one is other:
-        return len(earlier)
-    while one is not other and one is not None and other is not None:
-        if one.number > other.number:
-            one = one.before
-        elif one.number < other.number:
-            other = other.before
-        else:
-            one, other = one.before, other.before
-    if one is not other or one is None:
-        return 0
-    is_last = one is earlier._tip or one is later._tip
-    return one.number - is_last
+def _turn_json(turn: Turn | ChatTurn) -> Any:
+    return as_json(completed(turn))
 
 
 class _Folding(Folding[ConversationState]):
@@ -181,7 +175,7 @@ class _Folding(Folding[ConversationState]):
         self._evaluation_id = state.evaluation_id
         self._switch_history(state.current)
         self._earlier = state.earlier
-        self._superseded = state.superseded
+        self._superseded, self._superseded_names = state.superseded, state.superseded_names
         self._before = state.messages
         self._added: list[MessageEntry] = []
         self._latest = state.messages.last
@@ -216,6 +210,7 @@ class _Folding(Folding[ConversationState]):
         elif isinstance(event, EvaluationSuperseded):
             if event.evaluation_id not in self._superseded:
                 self._superseded = self._superseded.put(event.evaluation_id, True)
+                self._superseded_names = self._superseded_names.append(event.evaluation_id)
         elif isinstance(event, RunStarted) and event.kind == "continuation":
             self.__init__(ConversationState())  # type: ignore[misc]
 
@@ -226,6 +221,7 @@ class _Folding(Folding[ConversationState]):
             self._earlier,
             self._superseded,
             self._before.extend(self._added),
+            self._superseded_names,
             self._last_result(),
         )
 

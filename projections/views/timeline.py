@@ -1,10 +1,12 @@
-"""View of the timeline: spans of model calls and tool calls, and the gaps between them."""
+"""View of the timeline: spans of calls and of workers, and the gaps where nothing was done."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from itertools import groupby
+from heapq import merge
+from itertools import chain, groupby, islice, pairwise
 from typing import Any, Literal, NamedTuple, final
 
 import msgspec
@@ -15,13 +17,21 @@ from turnledger.ledger import (
     ModelCallFailed,
     ModelReplied,
     Record,
+    RunAbandoned,
+    RunClaimed,
+    RunCompleted,
+    RunFailed,
+    RunParked,
+    RunResumed,
     RunStarted,
+    RunWaiting,
     ToolCallCompleted,
     ToolCallFailed,
     ToolCallInDoubt,
     ToolCallStarted,
 )
 from turnledger.ledger.arguments import explain_methods
+from turnledger.ledger.clock import to_datetime
 from turnledger.projections.digests import combine, list_add
 from turnledger.projections.persistent.containers import ListBuilder, PersistentList
 from turnledger.projections.persistent.hashed import (
@@ -32,12 +42,13 @@ from turnledger.projections.persistent.hashed import (
     with_item,
     without_item,
 )
-from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, none_shared, plain_json
+from turnledger.projections.persistent.lazy_json import LazyList, lazy_list, plain_json
 from turnledger.projections.projection import BulkProjection, Folding, as_json
 from turnledger.projections.views.conversation import step_of
 
 SpanKind = Literal["model", "tool"]
 SpanOutcome = Literal["running", "ok", "failed", "in_doubt"]
+WorkerOutcome = Literal["working", "ended", "released", "died"]
 
 
 class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -62,11 +73,33 @@ class Span(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     failed_attempts: int = 0
 
 
-class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Time between spans."""
+class WorkerSpan(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The time for which a worker had the run, from its claim to its last record.
+
+    A worker `ended` if the run ended, waits or was forked there. It `died` if a call of its
+    own was open at the next claim, or the run was resumed with that claim; one that was stopped
+    between two calls looks the same. Otherwise it `released` the run. The end of a claim is not
+    recorded: `to_version` is the last version before the next claim, and `ended_at` the time of
+    the last record of a call, a message or the run's status.
+    """
+
+    worker: str
+    epoch: int
+    from_version: int
+    started_at: datetime
+    to_version: int | None = None
+    ended_at: datetime | None = None
+    outcome: WorkerOutcome = "working"
+
+
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Time between spans; or `dead` time, from a worker's last record to the next claim."""
 
     started_at: datetime
     ended_at: datetime
+    dead: bool = False
+    # The worker that died.
+    worker: str = ""
 
     @property
     def seconds(self) -> float:
@@ -89,7 +122,7 @@ def _add_span(running: bytes, span: Span) -> bytes:
     return list_add(running, _plain(span))
 
 
-def _span_json(span: Span) -> Any:
+def _span_json(span: Span | WorkerSpan) -> Any:
     return {**as_json(span), "outcome": span.outcome}
 
 
@@ -113,6 +146,7 @@ class TimelineState(msgspec.Struct, frozen=True):
     """All spans in the order in which they began; an end replaces its span where it stands.
 
     The digest is of those that ended, in the order of their ends, and of those that are running.
+    It knows nothing of workers: a recovered run has others than one that was not interrupted.
     """
 
     spans: PersistentList[Span] = PersistentList()
@@ -121,37 +155,90 @@ class TimelineState(msgspec.Struct, frozen=True):
     # Of the last message.
     evaluation_id: str = ""
     step_num: int | None = None
+    workers: PersistentList[WorkerSpan] = PersistentList()
+    # For each span, the place of the first one that may have been running when it began: its own
+    # if none was. All before that place had ended.
+    reaches: PersistentList[int] = PersistentList()
+    # When the last record was committed, in microseconds.
+    seen: int = 0
 
     def steps(self) -> tuple[tuple[int | None, tuple[Span, ...]], ...]:
         """The spans grouped by their step numbers, in the order in which they began."""
         groups = groupby(self.spans, key=lambda span: span.step_num)
         return tuple((step_num, tuple(spans)) for step_num, spans in groups)
 
-    def gaps(self) -> tuple[Gap, ...]:
-        """Where nothing was under way between the first span and the last."""
-        return tuple(_gaps(self.spans))
+    def gaps(self, first: int = 0, end: int | None = None) -> tuple[Gap, ...]:
+        """Where nothing was under way between the first span and the last, and dead time.
+
+        Dead time is a gap even if a call was open. With a range of places among the spans, it
+        costs the range, and how far back the calls began that were open at its beginning. Ranges
+        that share no span share no gap, and together have all.
+
+        Args:
+            first: Without gaps that ended before the span at this place: by default all.
+            end: Without gaps that ended after the span before this place; by default, and if
+                that is the last span, all.
+        """
+        count = len(self.spans)
+        first, stop = min(max(first, 0), count), count if end is None else min(max(end, 0), count)
+        if count and stop <= first:
+            return ()
+        begin = self.reaches[first - 1] if first else 0
+        after = self.spans[first - 1].started_at if first else None
+        until = self.spans[stop - 1].started_at if stop < count else None
+        found = _gaps(self.spans[begin:stop], self._dead(after, until))
+        return tuple(
+            gap
+            for gap in found
+            if (after is None or gap.ended_at > after) and (until is None or gap.ended_at <= until)
+        )
+
+    def _dead(self, after: datetime | None, until: datetime | None) -> Iterator[Gap]:
+        """Dead time that ended after a moment and until another: with the next worker's claim."""
+        first = bisect_right(self.workers, after, key=_began) if after is not None else 1
+        stop = bisect_right(self.workers, until, key=_began) if until is not None else None
+        for before, now in pairwise(self.workers[max(first - 1, 0) : stop]):
+            if before.outcome == "died" and before.ended_at is not None:
+                yield Gap(before.ended_at, now.started_at, dead=True, worker=before.worker)
 
 
-def _gaps(spans: Iterable[Span]) -> Iterator[Gap]:
+def _began(span: Span | WorkerSpan | Gap) -> datetime:
+    return span.started_at
+
+
+def _gaps(spans: Iterable[Span], dead: Iterable[Gap]) -> Iterator[Gap]:
     """Spans that began later have a later time: a run's clock does not go back.
 
     There is none before an inner step: the call that it is in was under way.
     """
     covered: datetime | None = None
-    for span in spans:
-        if covered is not None and span.started_at > covered and not span.parent:
-            yield Gap(covered, span.started_at)
-        end = span.ended_at or span.started_at
-        covered = end if covered is None else max(covered, end)
+    items: Iterable[Span | Gap] = merge(spans, dead, key=_began)
+    for item in items:
+        inner = isinstance(item, Span) and item.parent
+        if covered is not None and item.started_at > covered and not inner:
+            yield Gap(covered, item.started_at)
+        end = item.ended_at or item.started_at
+        if isinstance(item, Gap):
+            yield item
+            covered = max(covered, end) if covered is not None else None
+        else:
+            covered = end if covered is None else max(covered, end)
 
 
 @explain_methods(skip=("apply", "apply_all", "begin"))
 class Timeline(BulkProjection[TimelineState]):
-    """Pairs starts with ends."""
+    """Pairs starts with ends, and a worker's claim with what ended it."""
 
     name = "timeline"
     reads = (
         RunStarted,
+        RunClaimed,
+        RunResumed,
+        RunWaiting,
+        RunCompleted,
+        RunFailed,
+        RunParked,
+        RunAbandoned,
         MessageAppended,
         ModelCalled,
         ModelReplied,
@@ -174,7 +261,8 @@ class Timeline(BulkProjection[TimelineState]):
     def lazy_json(self, state: TimelineState) -> Any:
         return {
             "spans": lazy_list(state.spans, _span_json),
-            "gaps": LazyList(state.gaps, _gap_json, state, none_shared),
+            "workers": lazy_list(state.workers, _span_json),
+            "gaps": LazyList(state.gaps, _gap_json, state),
         }
 
     def digest(self, state: TimelineState) -> bytes:
@@ -190,10 +278,14 @@ class _Folding(Folding[TimelineState]):
         self._ended: list[Span] = []
         self._running = own_copy(state.running)
         self._evaluation_id, self._step_num = state.evaluation_id, state.step_num
+        self._workers = ListBuilder(state.workers)
+        self._reaches = ListBuilder(state.reaches)
+        self._seen = state.seen
 
     def take(self, record: Record) -> None:
         event = record.event
         _TAKES[type(event)](self, event, record)
+        self._seen = record.commit
 
     def done(self) -> TimelineState:
         return TimelineState(
@@ -202,6 +294,9 @@ class _Folding(Folding[TimelineState]):
             self._running,
             self._evaluation_id,
             self._step_num,
+            self._workers.done(),
+            self._reaches.done(),
+            self._seen,
         )
 
     def _message(self, event: MessageAppended, record: Record) -> None:
@@ -240,7 +335,17 @@ class _Folding(Folding[TimelineState]):
             self._running = without_item(self._running, key)
             self._put(lost.place, msgspec.structs.replace(lost.span, outcome="in_doubt"))
         running = Running(self._spans.append(span), span)
+        self._reaches.append(self._reach(running.place))
         self._running = with_item(self._running, key, running, _plain_running)
+
+    def _reach(self, place: int) -> int:
+        """The place of the first span that is running, of one that begins at this place."""
+        if not self._running:
+            return place
+        if isinstance(self._running, dict):
+            return next(iter(self._running.values())).place
+        # Finding the first of many would cost all of them; that of the span before is not later.
+        return next(reversed(self._reaches), 0)
 
     def _put(self, place: int, ended: Span) -> None:
         self._spans.replace(place, ended)
@@ -294,8 +399,44 @@ class _Folding(Folding[TimelineState]):
             for place, span in self._running.values():
                 self._put(place, msgspec.structs.replace(span, outcome="in_doubt"))
             self._running = {}
+            self._leave("ended", record.version - 1, self._seen)
         else:
             self.__init__(TimelineState())  # type: ignore[misc]
+
+    def _claimed(self, event: RunClaimed, record: Record) -> None:
+        worker = next(reversed(self._workers), None)
+        if worker is not None:
+            outcome: WorkerOutcome = "died" if self._left_open(worker) else "released"
+            self._leave(outcome, record.version - 1, self._seen)
+        begun = WorkerSpan(event.worker, event.epoch, record.version, record.recorded_at)
+        self._workers.append(begun)
+
+    def _left_open(self, worker: WorkerSpan) -> bool:
+        """Whether a worker began a call that has not ended: it alone could have ended it."""
+        if not isinstance(self._running, dict):
+            return True  # many: it would cost all of them to tell which are its own
+        return any(span.from_version > worker.from_version for _, span in self._running.values())
+
+    def _resumed(self, event: RunResumed, record: Record) -> None:
+        """The run was interrupted, by the death of the worker before if it is a new one's claim."""
+        now, before = islice(chain(reversed(self._workers), (None, None)), 2)
+        if now is None or before is None or event.from_version > now.from_version:
+            return
+        if before.outcome == "released":
+            died = msgspec.structs.replace(before, outcome="died")
+            self._workers.replace(len(self._workers) - 2, died)
+
+    def _run_ended(self, event: _RunEnd, record: Record) -> None:
+        self._leave("ended", record.version, record.commit)
+
+    def _leave(self, outcome: WorkerOutcome, version: int, at: int) -> None:
+        """End the span of the worker that has the run, if there is one."""
+        worker = next(reversed(self._workers), None)
+        if worker is not None and worker.outcome == "working":
+            left = msgspec.structs.replace(
+                worker, to_version=version, ended_at=to_datetime(at), outcome=outcome
+            )
+            self._workers.replace(len(self._workers) - 1, left)
 
 
 def _model_key(event: ModelCalled | ModelReplied | ModelCallFailed) -> str:
@@ -310,6 +451,7 @@ def _tool_key(event: ToolCallStarted | _ToolEnd) -> str:
 
 
 _ToolEnd = ToolCallCompleted | ToolCallFailed | ToolCallInDoubt
+_RunEnd = RunWaiting | RunCompleted | RunFailed | RunParked | RunAbandoned
 _TOOL_OUTCOMES: dict[type, SpanOutcome] = {
     ToolCallCompleted: "ok",
     ToolCallFailed: "failed",
@@ -317,6 +459,11 @@ _TOOL_OUTCOMES: dict[type, SpanOutcome] = {
 }
 _TAKES: dict[type, Callable[[_Folding, Any, Record], None]] = {
     RunStarted: _Folding._run_started,
+    RunClaimed: _Folding._claimed,
+    RunResumed: _Folding._resumed,
+    **dict.fromkeys(
+        (RunWaiting, RunCompleted, RunFailed, RunParked, RunAbandoned), _Folding._run_ended
+    ),
     MessageAppended: _Folding._message,
     ModelCalled: _Folding._model_called,
     ModelReplied: _Folding._model_ended,

@@ -20,7 +20,11 @@ from turnledger.projections.history.blocks import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from turnledger.projections.history.message_history import MessageHistory
+from turnledger.projections.history.message_history import (
+    MessageHistory,
+    completed,
+    listed_turns,
+)
 from turnledger.projections.history.validate import Repair
 from turnledger.projections.persistent.containers import PersistentMap
 
@@ -237,6 +241,22 @@ def test_it_can_be_copied_and_sent_to_another_process() -> None:
         assert twin.open_calls == history.open_calls == (X,)
 
 
+def test_the_list_of_a_history_goes_on_from_an_earlier_one() -> None:
+    """Its turns are those of `to_list`, also where a turn goes on or another follows it, and what
+    two histories have in common is the same objects."""
+    history, known = MessageHistory.new("s", synthetic_lead=True), []
+    for number in range(1_200):
+        message = (user(HI), assistant(ONE, X), assistant(TWO), user(RX))[number % 7 % 4]
+        history = history.add(message)
+        known.append((history, listed_turns(history)))
+    for one, turns in (*known[::97], *known[-5:]):
+        assert [completed(turn) for turn in turns] == one.to_list()
+    (_, earlier), (_, later) = known[-200], known[-1]
+    assert list(later.differences(earlier)) in ([], [len(earlier) - 1])
+    assert list(later.differences(known[-2][1])) in ([], [len(known[-2][1]) - 1])
+    assert len(listed_turns(MessageHistory.new())) == 0
+
+
 def test_it_equals_nothing_else() -> None:
     """A history is not its list."""
     assert MessageHistory.new() != []
@@ -254,8 +274,10 @@ def test_a_very_long_history_is_freed_without_recursion(message: Any) -> None:
     def live_and_die() -> None:
         try:
             history = MessageHistory.new().add_user(HI)
-            for _ in range(100_000):
+            for number in range(100_000):
                 history = history.add(message).add_user(ToolResultBlock("x", "ok"))
+                if number % 37 == 0:  # such lists hold the same turns as the chain
+                    assert len(listed_turns(history)) == len(history)
             assert len(history.digest) == 32
             assert len(history.for_send()) == len(history)
             del history

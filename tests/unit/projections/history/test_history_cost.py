@@ -16,7 +16,7 @@ import pytest
 
 from turnledger.projections import digests as running_hash
 from turnledger.projections.history.blocks import ChatTurn, TextBlock, ToolResultBlock, ToolUseBlock
-from turnledger.projections.history.message_history import MessageHistory
+from turnledger.projections.history.message_history import MessageHistory, listed_turns
 
 Step = Callable[[MessageHistory, int], MessageHistory]
 
@@ -184,3 +184,16 @@ def test_forks_of_a_long_turn_do_not_copy_it(shape: str) -> None:
     assert lines_run(fork) <= 400
     assert bytes_at_once(fork) <= 20_000
     assert len(fork().repairs) >= 2_000
+
+
+@pytest.mark.parametrize("step", [conversing, one_long_user_turn], ids=lambda step: step.__name__)
+def test_the_list_of_turns_costs_what_was_added(step: Step) -> None:
+    """Whether a turn goes on or another begins: no other turn is looked at."""
+    history = OPENED
+    for n in range(2_001):  # up to a user's question
+        history = conversing(history, n)
+    for n in range(2_001, 2_020):
+        listed_turns(history)
+        history = step(history, n)
+        assert lines_run(lambda history=history: listed_turns(history)) <= 200  # type: ignore[misc]
+    assert len(listed_turns(history)) == len(history)

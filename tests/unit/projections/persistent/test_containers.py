@@ -37,18 +37,14 @@ steps = st.lists(
 )
 
 
-def same_objects(ours: list[Any], theirs: list[Any]) -> int:
-    count = 0
-    for one, other in zip(ours, theirs, strict=False):
-        if one is not other:
-            break
-        count += 1
-    return count
+def differing(ours: list[Any], theirs: list[Any]) -> list[int]:
+    pairs = zip(ours, theirs, strict=False)
+    return [place for place, (one, other) in enumerate(pairs) if one is not other]
 
 
 @given(steps)
 def test_lists_that_branch_off_are_lists(given_steps: list[Step]) -> None:
-    """Whatever goes on from where: items both ways, by place and by slice, and what is shared."""
+    """Whatever goes on from where: items both ways, by place and by slice, and what differs."""
     known: list[tuple[PersistentList[Any], list[Any]]] = [(PersistentList(), [])]
     for step in given_steps:
         ours, plain = known[step.which % len(known)]
@@ -61,9 +57,10 @@ def test_lists_that_branch_off_are_lists(given_steps: list[Step]) -> None:
     for ours, plain in known:
         assert (list(ours), list(reversed(ours)), len(ours)) == (plain, plain[::-1], len(plain))
         assert [ours[place] for place in range(len(plain))] == plain
+        assert list(ours.after(33)) == plain[33:]
         assert (ours[5:40], ours[-3:], ours[::2]) == (plain[5:40], plain[-3:], plain[::2])
         for other, others in known:
-            assert ours.shared_with(other) == same_objects(plain, others)
+            assert list(ours.differences(other)) == differing(plain, others)
 
 
 @given(steps)

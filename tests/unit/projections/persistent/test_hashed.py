@@ -114,6 +114,7 @@ def test_a_map_is_like_a_dict(given_steps: list[tuple[str, Any, bool]]) -> None:
     for found in (ours, plain):
         assert list(found.items()) == list(theirs.items())
         assert (list(found), list(found.values())) == (list(theirs), list(theirs.values()))
+        assert list(reversed(found)) == list(reversed(theirs))
         assert len(found) == len(theirs)
         assert all((key in found) == (key in theirs) for key in "abcxyz")
     assert ours.digest == map_digest_of(theirs)

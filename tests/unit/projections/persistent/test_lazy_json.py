@@ -32,10 +32,11 @@ from turnledger.ledger import (
 from turnledger.projections import Conversation, RunState, blame, diff, fold, state_at
 from turnledger.projections.comparison.runs import compare_states
 from turnledger.projections.digests import canonical
-from turnledger.projections.persistent.lazy_json import unchanged, without_shared
+from turnledger.projections.persistent.lazy_json import unchanged
 from turnledger.projections.run_state import blame as blaming_module
+from turnledger.projections.run_state.changes import state_changes
 from turnledger.projections.run_state.json_diff import changes
-from turnledger.projections.run_state.state import built_in, state_changes
+from turnledger.projections.run_state.state import built_in
 from turnledger.projections.views.one_conversation import (
     OneConversation,
     _latest,
@@ -219,7 +220,7 @@ def _check_shortcuts(before: RunState, after: RunState) -> None:
             assert pointer in old
             assert pointer in new
             assert canonical(old[pointer]) == canonical(new[pointer])
-    found = list(changes(*without_shared(before.lazy_json(), after.lazy_json())))
+    found = list(changes(before.lazy_json(), after.lazy_json()))
     assert found == list(changes(before.to_json(), after.to_json()))
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnledger.projections.digests import canonical
+from turnledger.projections.persistent.containers import PersistentList
+from turnledger.projections.persistent.lazy_json import lazy_list
 from turnledger.projections.run_state.json_diff import Change, changes
 
 texts = st.sampled_from(["", "a", "b", "a/b", "~", "~1", "é"])
@@ -65,3 +67,36 @@ def test_what_is_nested_very_deep_is_compared_too() -> None:
     (change,) = changes(nested(1), nested(2))
     assert change.path == "/0" * 100
     assert list(changes(nested(1), nested(1))) == []
+
+
+@given(st.lists(st.integers(0, 3), max_size=70), st.integers(0, 90), st.lists(st.integers(0, 3)))
+def test_lazy_lists_have_the_changes_of_their_lists(
+    items: list[int], place: int, more: list[int]
+) -> None:
+    """Also where objects differ that are equal, and in a list that grew and was changed."""
+    earlier: PersistentList[list[int]] = PersistentList([[item] for item in items])
+    later = earlier.extend([[item] for item in more])
+    if place < len(items):
+        later = later.replace(place, [(items[place] + 1) % 3])
+    for one, other in ((earlier, later), (later, earlier)):
+        found = list(changes({"a": lazy_list(one, list)}, {"a": lazy_list(other, list)}))
+        assert found == list(changes({"a": list(one)}, {"a": list(other)}))
+
+
+def test_of_lazy_lists_only_what_differs_is_made() -> None:
+    """An item that is replaced long before the end, and one that is added."""
+    made: list[int] = []
+
+    def make(item: int) -> int:
+        made.append(item)
+        return item
+
+    earlier = PersistentList(range(5_000))
+    replaced = earlier.replace(70, -70)
+    found = list(changes(lazy_list(earlier, make), lazy_list(replaced, make)))
+    assert found == [Change("replace", "/70", 70, -70)]
+    assert made == [70, -70]
+    made.clear()
+    found = list(changes(lazy_list(replaced, make), lazy_list(replaced.append(5), make)))
+    assert found == [Change("add", "/5000", value=5)]
+    assert made == [5]

@@ -38,7 +38,7 @@ from turnledger.ledger import (
 )
 from turnledger.ledger.clock import SystemClock
 from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
-from turnledger.projections import RunState, blame, diff, state_at, state_json
+from turnledger.projections import Moments, RunState, blame, diff, state_at, state_json
 from turnledger.projections.digests import canonical
 from turnledger.projections.projection import tags_read
 from turnledger.projections.run_state.state import built_in
@@ -257,9 +257,11 @@ def test_a_difference_applied_to_one_state_gives_the_other(
     with Ledger.open("memory://") as ledger:
         run_id = recorded(ledger, events)
         known = [state.to_json() for state in states(ledger, run_id)]
+        moments = Moments(ledger, declarations=declarations())
         a, b = data.draw(versions), data.draw(versions)
         patch = diff(ledger, run_id, a, b, declarations=declarations())
         assert canonical(jsonpatch.apply_patch(known[a], patch)) == canonical(known[b])
+        assert diff(ledger, run_id, a, b, moments=moments) == patch
 
 
 def pointers(value: Any, so_far: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -285,10 +287,12 @@ def test_the_blamed_event_is_the_one_since_which_the_value_is_what_it_is(
         run_id = recorded(ledger, events)
         known = states(ledger, run_id)
         every = [p for p in pointers(known[-1].to_json()) if p]
+        moments = Moments(ledger, declarations=declarations())
         for parts in data.draw(st.lists(st.sampled_from(every), min_size=1, max_size=8)):
             pointer = jsonpointer.JsonPointer.from_parts(parts).path
             values = [value_at(state, pointer) for state in known]
             version = blame(ledger, run_id, pointer, declarations=declarations()).version
+            assert blame(ledger, run_id, pointer, moments=moments).version == version
             assert all(value == values[-1] for value in values[version:])
             if values[version - 1] == values[-1]:
                 # It was so from the beginning: the first event that the view reads.

@@ -27,6 +27,7 @@ from tests.unit.projections.given import (
     calls_model,
     changes,
     completes,
+    doubts,
     evaluation,
     ident,
     record,
@@ -43,6 +44,7 @@ from turnledger.ledger import (
     PromptOverrideSet,
     PromptTagMoved,
     Record,
+    RunClaimed,
     RunResumed,
     RunStarted,
 )
@@ -157,6 +159,19 @@ def durable_steps() -> Iterator[Event]:
             yield step_runs.begins(f"{outer}/pay:{number}", parent=outer, attempt=2)
         yield step_runs.ends(f"{outer}/pay:{number}", number)
         yield step_runs.ends(outer, number)
+
+
+def one_worker_after_the_other() -> Iterator[Event]:
+    """Each claims the run, begins a call and dies."""
+    yield RunStarted()
+    version = 1
+    for epoch in count(1):
+        yield RunClaimed(worker=f"w{epoch}", epoch=epoch)
+        yield RunResumed(attempt=epoch, from_version=version + 1)
+        if epoch > 1:
+            yield doubts("c1")
+        yield starts("c1", epoch)
+        version += 4
 
 
 def talk_after_one_tool() -> Iterator[Event]:
@@ -330,6 +345,7 @@ def test_a_step_of_a_long_run_costs_what_one_of_a_short_run_costs(name: str) -> 
         pytest.param(PendingTools, many_at_once, marks=pytest.mark.full),
         pytest.param(Timeline, never_answered, marks=pytest.mark.full),
         (Timeline, many_at_once),
+        (Timeline, one_worker_after_the_other),
         (Conversation, talk_after_one_tool),
         (Conversation, many_evaluations),
         pytest.param(Conversation, amended_each_time, marks=pytest.mark.full),
