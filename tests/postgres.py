@@ -303,15 +303,15 @@ def shared_url() -> str:
     return _shared(os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"pid{os.getpid()}").url
 
 
-def new_database(server: str | None = None) -> str:
-    """The URL of a new, empty database, on the session's server if none is named.
+def new_database(server: str | None = None, *, like: str = "template1") -> str:
+    """The URL of a new database, on the session's server if none is named; empty, or a copy.
 
     A ledger's tables are found without naming their schema, by psql and by tests.
     """
     name = f"t{uuid4().hex}"
     url = server or shared_url()
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
+        db.execute(f"CREATE DATABASE {name} TEMPLATE {like} STRATEGY file_copy")
         db.execute(f"ALTER DATABASE {name} {DATABASE_DEFAULTS}")
     return url.replace("/postgres?", f"/{name}?")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -24,6 +25,7 @@ from turnledger.ledger import (
     ModelCallFailed,
     ModelReplied,
     OutputRejected,
+    Record,
     ResourceSnapshotted,
     RunAbandoned,
     RunCompleted,
@@ -69,6 +71,28 @@ def message(content: str = "hello", sequence: int = 0, **fields: object) -> Mess
 
 def draft(event: Event | None = None) -> Draft:
     return Draft(event if event is not None else note(), uuid4())
+
+
+def drafts(count: int) -> list[Draft]:
+    return [draft(note(number)) for number in range(count)]
+
+
+def numbers(records: Iterable[Record]) -> list[int]:
+    """What tells notes apart."""
+    return [record.event.data["number"] for record in records]  # type: ignore[union-attr]
+
+
+def custom(content: bytes) -> CustomEvent:
+    """An event that names a blob, as the two below do."""
+    return CustomEvent(kind="acme.scan", data={"n": 1}, blobs=(blob_name(content),))
+
+
+def replied(content: bytes) -> ModelReplied:
+    return ModelReplied(evaluation_id="", turn=0, call_id="ask#1", blobs=(blob_name(content),))
+
+
+def showing(content: bytes) -> MessageAppended:
+    return message(parts=(MediaContent("image", blob=blob_name(content)),))
 
 
 def one_of_each() -> list[Event]:

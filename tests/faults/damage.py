@@ -316,7 +316,8 @@ class SqliteVandal(Vandal):
         """The content of every table; an error's text for those that can't be read."""
         seen: dict[str, Any] = {}
         with closing(self._connect()) as db:
-            for table in (*TABLES, "meta", "leases", "shelves", "shelf_rows", "sqlite_master"):
+            others = ("meta", "leases", "shelves", "shelf_rows", "access_tokens", "sqlite_master")
+            for table in (*TABLES, *others):
                 try:
                     seen[table] = [list(row.values()) for row in _rows(db, table)]
                 except sqlite3.Error as error:

@@ -6,11 +6,18 @@ and the test then checks the clear error.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
+from unittest.mock import patch
+
+import certifi
 
 from tests.quiet_litellm import litellm_as_it_is
 from tests.servers.anthropic_messages import AnthropicMessages
@@ -108,11 +115,26 @@ class UnderTest:
         self.server.script = script
 
 
+@cache
+def _one_certificate() -> Any:
+    """A file with one certificate, there until the process ends.
+
+    The servers speak plain HTTP. A client of an SDK would read all certificates of the world first,
+    which takes longer than the rest of most tests.
+    """
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
+    file = NamedTemporaryFile("w", suffix=".pem")  # noqa: SIM115
+    file.write(first + end)
+    file.flush()
+    return file
+
+
 @contextmanager
 def under_test(name: str, *, stream: bool = False) -> Iterator[UnderTest]:
     provider = PROVIDERS[name]
     quiet = litellm_as_it_is() if name == "litellm" else nullcontext()
-    with quiet, StrictServer(provider.wire(), _unasked) as server:
+    few = patch.dict(os.environ, SSL_CERT_FILE=_one_certificate().name)
+    with quiet, few, StrictServer(provider.wire(), _unasked) as server:
         one = UnderTest(provider, server, stream, [])
         try:
             yield one

@@ -41,7 +41,7 @@ def test_a_tool_that_raises_keeps_its_traceback(
     text = failed_call(ledger, run_id).traceback
     assert text.startswith("Traceback (most recent call last):")
     assert 'raise RuntimeError(f"refused with {SECRET}")' in text
-    assert "tests/conformance/test_keeping_tracebacks.py" in text
+    assert "tests/conformance/store/agents/test_keeping_tracebacks.py" in text
     assert "turnledger/" not in text
     assert SECRET not in text
     assert SECRET not in caplog.text

@@ -1,4 +1,4 @@
-"""The one fixture over all stores."""
+"""The fixtures that hand out a store: to damage it, or to reach below the ledger."""
 
 from __future__ import annotations
 

@@ -12,12 +12,13 @@ from threading import Thread
 
 import pytest
 
-from tests.conformance.harness import StoreUnderTest
+from tests.conformance.ledger_like import LedgerLike
 from tests.conformance.samples import note, notes
-from turnledger.ledger import ANY, NEW, Ledger, LedgerClosedError, Record, new_run_id
+from tests.conformance.surfaces import Surface
+from turnledger.ledger import ANY, NEW, LedgerClosedError, Record, new_run_id
 
 
-def fill(ledger: Ledger, runs: int = 3, turns: int = 4) -> list[Record]:
+def fill(ledger: LedgerLike, runs: int = 3, turns: int = 4) -> list[Record]:
     ids = [new_run_id() for _ in range(runs)]
     return [
         record
@@ -27,14 +28,14 @@ def fill(ledger: Ledger, runs: int = 3, turns: int = 4) -> list[Record]:
     ]
 
 
-def test_tail_gives_everything_in_the_order_of_commits(ledger: Ledger) -> None:
+def test_tail_gives_everything_in_the_order_of_commits(ledger: LedgerLike) -> None:
     """All runs' records, by position, and then it ends."""
     written = fill(ledger)
     assert list(ledger.tail()) == written
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 7, 500])
-def test_tail_starts_after_any_position(ledger: Ledger, page_size: int) -> None:
+def test_tail_starts_after_any_position(ledger: LedgerLike, page_size: int) -> None:
     """The page size changes nothing; a position need not be a record's."""
     written = fill(ledger)
     for place, record in enumerate(written):
@@ -43,7 +44,7 @@ def test_tail_starts_after_any_position(ledger: Ledger, page_size: int) -> None:
     assert list(ledger.tail(written[-1].position + 10**6)) == []
 
 
-def test_tail_shows_the_commits_of_a_fork_and_not_its_prefix(ledger: Ledger) -> None:
+def test_tail_shows_the_commits_of_a_fork_and_not_its_prefix(ledger: LedgerLike) -> None:
     """The prefix is shared, not copied: it is told once."""
     run = new_run_id()
     ledger.append(run, notes(3), NEW)
@@ -56,9 +57,9 @@ def test_tail_shows_the_commits_of_a_fork_and_not_its_prefix(ledger: Ledger) -> 
     ]
 
 
-def test_a_follower_sees_what_another_handle_appends(store: StoreUnderTest) -> None:
+def test_a_follower_sees_what_another_handle_appends(surface: Surface) -> None:
     """First what is there, then each commit as it comes."""
-    reader, writer = store.open(), store.open()
+    reader, writer = surface.open(), surface.open()
     run = new_run_id()
     writer.append(run, notes(2), NEW)
     follower = reader.tail(follow=True)
@@ -71,17 +72,17 @@ def test_a_follower_sees_what_another_handle_appends(store: StoreUnderTest) -> N
         assert waiting.result(timeout=30) == late.records[0]
 
 
-def test_a_follower_starts_after_a_position(store: StoreUnderTest) -> None:
+def test_a_follower_starts_after_a_position(surface: Surface) -> None:
     """What lies before is not told again."""
-    ledger = store.open()
+    ledger = surface.open()
     written = fill(ledger)
     follower = ledger.tail(written[4].position, follow=True)
     assert list(islice(follower, len(written) - 5)) == written[5:]
 
 
-def test_a_follower_stops_when_it_is_told_to(store: StoreUnderTest) -> None:
+def test_a_follower_stops_when_it_is_told_to(surface: Surface) -> None:
     """`stop` ends the wait; what was there before it has been seen."""
-    reader, writer, stop = store.open(), store.open(), Flag()
+    reader, writer, stop = surface.open(), surface.open(), Flag()
     written = fill(writer)
     seen: list[Record] = []
     all_seen = Flag()
@@ -101,9 +102,9 @@ def test_a_follower_stops_when_it_is_told_to(store: StoreUnderTest) -> None:
     assert seen == written
 
 
-def test_a_follower_of_a_closed_ledger_gets_an_error(store: StoreUnderTest) -> None:
+def test_a_follower_of_a_closed_ledger_gets_an_error(surface: Surface) -> None:
     """Closing wakes the follower up; it does not wait for ever."""
-    ledger = store.open()
+    ledger = surface.open()
     written = fill(ledger)
     last_seen = Flag()
 
@@ -120,13 +121,13 @@ def test_a_follower_of_a_closed_ledger_gets_an_error(store: StoreUnderTest) -> N
             following.result(timeout=30)
 
 
-def test_followers_miss_nothing_while_threads_append(store: StoreUnderTest) -> None:
+def test_followers_miss_nothing_while_threads_append(surface: Surface) -> None:
     """Two followers see the records of eight writers once each, in the order of positions."""
-    handles = [store.open(), store.open()]
+    handles = [surface.open(), surface.open()]
     per_writer, writers = 25, 8
     total = per_writer * writers
 
-    def follow(handle: Ledger) -> list[Record]:
+    def follow(handle: LedgerLike) -> list[Record]:
         return list(islice(handle.tail(follow=True, page_size=7), total))
 
     def write(number: int) -> None:
@@ -135,7 +136,7 @@ def test_followers_miss_nothing_while_threads_append(store: StoreUnderTest) -> N
             handles[number % 2].append(run, note(turn), turn)
 
     with ThreadPoolExecutor(writers + 2) as pool:
-        following = [pool.submit(follow, store.open()) for _ in range(2)]
+        following = [pool.submit(follow, surface.open()) for _ in range(2)]
         for writing in [pool.submit(write, number) for number in range(writers)]:
             writing.result(timeout=60)
         seen = [one.result(timeout=60) for one in following]
@@ -154,45 +155,11 @@ def assert_whole(records: list[Record]) -> None:
         versions[record.run_id] = record.version
 
 
-def test_no_reader_sees_what_is_not_committed(store: StoreUnderTest) -> None:
-    """Records of an append that is undone are never seen, by no kind of read."""
-    from turnledger.ledger.clock import SystemClock
-    from turnledger.ledger.runs.append import ANY_VERSION, AppendRequest, Entry, append
-    from turnledger.ledger.runs.codec import Codec
-
-    ledger, other = store.open(), store.open()
-    run = new_run_id()
-    clock = SystemClock()
-    seen: list[object] = []
-    readers: list[Thread] = []
-
-    def look() -> None:
-        seen.extend(other.tail())
-        seen.extend(other.runs())
-        if other.head(run):
-            seen.append("a head")
-
-    def work(tx: object) -> None:
-        entry = Entry(clock.new_id(), *Codec().encode(note()), note())
-        append(tx, AppendRequest(str(run), [entry], ANY_VERSION, None, {}), clock)  # type: ignore[arg-type]
-        readers.append(Thread(target=look))
-        readers[-1].start()
-        readers[-1].join(0.2)  # it may have to wait for this transaction to end
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        ledger.store.write(work)
-    for reader in readers:
-        reader.join(30)
-        assert not reader.is_alive()
-    assert seen == []
-
-
 APPENDER = """
 import sys
-from turnledger.ledger import ANY, CustomEvent, Ledger, new_run_id
-url, number, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-with Ledger.open(url) as ledger:
+from turnledger.ledger import CustomEvent, new_run_id
+number, turns = int(sys.argv[1]), int(sys.argv[2])
+with ledger:
     run = new_run_id()
     print("ready", flush=True)
     sys.stdin.readline()
@@ -202,12 +169,12 @@ with Ledger.open(url) as ledger:
 
 
 @pytest.fixture
-def appenders(shared_store: StoreUnderTest) -> Iterator[list[subprocess.Popen[str]]]:
+def appenders(shared_surface: Surface) -> Iterator[list[subprocess.Popen[str]]]:
     """Three processes that have the ledger open and append once a line is sent to them."""
-    shared_store.open()
+    shared_surface.open()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", APPENDER, shared_store.url, str(number), "20"],
+            [sys.executable, "-c", shared_surface.opening() + APPENDER, str(number), "20"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -224,10 +191,10 @@ def appenders(shared_store: StoreUnderTest) -> Iterator[list[subprocess.Popen[st
 
 
 def test_a_follower_sees_what_other_processes_append(
-    shared_store: StoreUnderTest, appenders: list[subprocess.Popen[str]]
+    shared_surface: Surface, appenders: list[subprocess.Popen[str]]
 ) -> None:
     """Three processes write at once; the follower sees each record once, in order."""
-    ledger = shared_store.open()
+    ledger = shared_surface.open()
     follower = ledger.tail(follow=True)
     own = ledger.append(new_run_id(), note(), NEW).records[0]
     assert next(follower) == own
@@ -242,4 +209,4 @@ def test_a_follower_sees_what_other_processes_append(
     ]
     assert [process.wait(30) for process in appenders] == [0, 0, 0]
     assert list(ledger.tail(own.position)) == seen
-    assert ledger.verify_all().ok
+    assert shared_surface.verify_all().ok

@@ -8,14 +8,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.conformance.harness import StoreUnderTest
+from tests.conformance.ledger_like import LedgerLike
 from tests.conformance.samples import note, notes
+from tests.conformance.surfaces import Surface
 from turnledger.ledger import (
     ANY,
     NEW,
     EvaluationStarted,
     InvalidRunIdError,
-    Ledger,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -41,11 +41,11 @@ class TickingClock:
 
 
 @pytest.fixture
-def ledger(store: StoreUnderTest) -> Ledger:
-    return store.open(clock=TickingClock())
+def ledger(surface: Surface) -> LedgerLike:
+    return surface.open(clock=TickingClock())
 
 
-def begin(ledger: Ledger, count: int, **tags: str) -> list[UUID]:
+def begin(ledger: LedgerLike, count: int, **tags: str) -> list[UUID]:
     runs = [uuid4() for _ in range(count)]  # not time-ordered: the listing must not rely on it
     for run in runs:
         ledger.append(run, RunStarted(tags=tags), NEW)
@@ -56,14 +56,14 @@ def ids(infos: object) -> list[UUID]:
     return [info.run_id for info in infos]  # type: ignore[attr-defined]
 
 
-def test_runs_are_listed_newest_first(ledger: Ledger) -> None:
+def test_runs_are_listed_newest_first(ledger: LedgerLike) -> None:
     """By when they began, whatever was appended to them since."""
     runs = begin(ledger, 5)
     ledger.append(runs[0], note(), ANY)
     assert ids(ledger.runs()) == runs[::-1]
 
 
-def test_runs_are_found_by_the_beginning_or_the_end_of_their_id(ledger: Ledger) -> None:
+def test_runs_are_found_by_the_beginning_or_the_end_of_their_id(ledger: LedgerLike) -> None:
     """In any case, with hyphens or without, newest first; what is no part of an id is refused."""
     texts = ("01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-0000-774b-bcce-b302099a01ab")
     runs = [UUID(text) for text in texts]
@@ -88,7 +88,7 @@ def test_runs_are_found_by_the_beginning_or_the_end_of_their_id(ledger: Ledger) 
             list(ledger.runs(id_part=part))
 
 
-def test_an_info_holds_what_the_index_knows(ledger: Ledger) -> None:
+def test_an_info_holds_what_the_index_knows(ledger: LedgerLike) -> None:
     """Version, digest, status, epoch, prompt, tags, kind and times, as `run` gives them too."""
     (run,) = begin(ledger, 1, team="red")
     started = EvaluationStarted(
@@ -104,7 +104,7 @@ def test_an_info_holds_what_the_index_knows(ledger: Ledger) -> None:
     assert info.updated_at == ledger.record(run, 4).recorded_at
 
 
-def test_runs_are_filtered_by_status(ledger: Ledger) -> None:
+def test_runs_are_filtered_by_status(ledger: LedgerLike) -> None:
     """One status at a time, and the index follows each append."""
     running, waiting, completed, failed = begin(ledger, 4)
     ledger.append(waiting, RunWaiting(reason="?"), ANY)
@@ -117,7 +117,7 @@ def test_runs_are_filtered_by_status(ledger: Ledger) -> None:
     assert ids(ledger.runs(status="parked")) == []
 
 
-def test_runs_are_filtered_by_tags(ledger: Ledger) -> None:
+def test_runs_are_filtered_by_tags(ledger: LedgerLike) -> None:
     """By a value, by a key with any value, and by several at once."""
     red = begin(ledger, 2, team="red", env="prod")
     blue = begin(ledger, 1, team="blue")
@@ -131,7 +131,7 @@ def test_runs_are_filtered_by_tags(ledger: Ledger) -> None:
     assert ids(ledger.runs(tags={"team": "r%"})) == []
 
 
-def test_runs_are_filtered_by_prompt(ledger: Ledger) -> None:
+def test_runs_are_filtered_by_prompt(ledger: LedgerLike) -> None:
     """By namespace and key of the prompt that was evaluated last."""
     first, second, _ = begin(ledger, 3)
 
@@ -150,7 +150,7 @@ def test_runs_are_filtered_by_prompt(ledger: Ledger) -> None:
     assert ids(ledger.runs(prompt="ns")) == []
 
 
-def test_runs_are_filtered_by_time(ledger: Ledger) -> None:
+def test_runs_are_filtered_by_time(ledger: LedgerLike) -> None:
     """since <= started < until; a time without a zone is UTC."""
     runs = begin(ledger, 6)
     second = timedelta(seconds=1)
@@ -165,7 +165,7 @@ def test_runs_are_filtered_by_time(ledger: Ledger) -> None:
     assert ids(ledger.runs(since=START + timedelta(days=1))) == []
 
 
-def test_filters_go_together(ledger: Ledger) -> None:
+def test_filters_go_together(ledger: LedgerLike) -> None:
     """All conditions hold at once."""
     red = begin(ledger, 4, team="red")
     begin(ledger, 4, team="blue")
@@ -178,7 +178,7 @@ def test_filters_go_together(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 3, 500])
-def test_pages_are_the_same_as_one_listing(ledger: Ledger, page_size: int) -> None:
+def test_pages_are_the_same_as_one_listing(ledger: LedgerLike, page_size: int) -> None:
     """The page size changes nothing, nor do limits that end within or at a page."""
     runs = begin(ledger, 7, a="b")[::-1]
     assert ids(ledger.runs(page_size=page_size)) == runs
@@ -187,7 +187,7 @@ def test_pages_are_the_same_as_one_listing(ledger: Ledger, page_size: int) -> No
         assert ids(ledger.runs(page_size=page_size, limit=limit)) == runs[:limit]
 
 
-def test_paging_is_stable_while_new_runs_arrive(ledger: Ledger) -> None:
+def test_paging_is_stable_while_new_runs_arrive(ledger: LedgerLike) -> None:
     """Pages go by key: what is new is not in the way, and nothing is skipped or doubled."""
     runs = begin(ledger, 6)[::-1]
     listing = ledger.runs(page_size=2)
@@ -199,7 +199,7 @@ def test_paging_is_stable_while_new_runs_arrive(ledger: Ledger) -> None:
     assert seen + ids(listing) == runs
 
 
-def test_a_listing_goes_on_before_a_run(ledger: Ledger) -> None:
+def test_a_listing_goes_on_before_a_run(ledger: LedgerLike) -> None:
     """The last run seen is the key of the next page, even across handles and new runs."""
     runs = begin(ledger, 5)[::-1]
     page = list(ledger.runs(limit=2))
@@ -214,24 +214,24 @@ class FrozenClock(TickingClock):
         return 1_700_000_000_000_000
 
 
-def test_runs_that_began_at_the_same_moment_are_paged_once_each(store: StoreUnderTest) -> None:
+def test_runs_that_began_at_the_same_moment_are_paged_once_each(surface: Surface) -> None:
     """The run id breaks the tie."""
-    ledger = store.open(clock=FrozenClock())
+    ledger = surface.open(clock=FrozenClock())
     runs = begin(ledger, 9)
     for page_size in (1, 2, 4):
         found = ids(ledger.runs(page_size=page_size))
         assert found == sorted(runs, reverse=True)
 
 
-def test_an_empty_ledger_lists_nothing(ledger: Ledger) -> None:
+def test_an_empty_ledger_lists_nothing(ledger: LedgerLike) -> None:
     """No run, no error."""
     assert list(ledger.runs()) == []
     assert list(ledger.runs(status="running", tags={"a": None}, prompt="x", limit=3)) == []
 
 
-def test_every_handle_lists_the_same(store: StoreUnderTest) -> None:
+def test_every_handle_lists_the_same(surface: Surface) -> None:
     """The index is in the store, not in the handle."""
-    one, other = store.open(), store.open()
+    one, other = surface.open(), surface.open()
     runs = [new_run_id() for _ in range(3)]
     for run in runs:
         one.append(run, note(), NEW)

@@ -22,6 +22,7 @@ from turnledger.runtime import LedgerCheckpointBackend
 
 # Gives False if the store can't hold such a value.
 Damage = Callable[[Vandal, UUID], bool]
+HERE = "tests.conformance.store.damage.test_skipping_damage"
 COMMANDS = {
     "runs": ("runs", "-o", "json"),
     "pending": ("pending", "-o", "json"),
@@ -31,7 +32,12 @@ COMMANDS = {
     "rebuild": ("rebuild", "-o", "json"),
     "export": ("export", "--all"),
     "transcripts": ("export", "--all", "--format", "openai-chat"),
-    "recover": ("recover", "--all", "--app", "tests.conformance.test_skipping_damage:loop"),
+    "recover": (
+        "recover",
+        "--all",
+        "--app",
+        "tests.conformance.store.damage.test_skipping_damage:loop",
+    ),
 }
 BY_INDEX = {"runs", "pending", "recover", "transcripts"}
 BY_EVENTS = set(COMMANDS) - {"runs"}

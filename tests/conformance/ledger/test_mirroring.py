@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conformance.crowds import grouped, together
-from tests.conformance.harness import StoreUnderTest
-from tests.conformance.samples import PICTURE, draft, message, note, notes
+from tests.conformance.crowds import together
+from tests.conformance.ledger_like import LedgerLike
+from tests.conformance.samples import PICTURE, draft, drafts, message, note, notes, numbers
+from tests.conformance.surfaces import Surface
 from turnledger.ledger import (
     ANY,
     NEW,
-    AsyncLedger,
     BlobNotFoundError,
     ConcurrentAppendError,
     CustomEvent,
     Draft,
     EventIdConflictError,
     InvalidInputError,
-    Ledger,
     RunClaimedError,
     RunStarted,
     StaleEpochError,
@@ -33,23 +29,14 @@ from turnledger.ledger import (
     blob_name,
     new_run_id,
 )
-from turnledger.ledger.runs.transaction import Transaction
 
 
-def drafts(count: int) -> list[Draft]:
-    return [draft(note(number)) for number in range(count)]
-
-
-def numbers(ledger: Ledger, run: object) -> list[int]:
-    return [record.event.data["number"] for record in ledger.read(run)]  # type: ignore[arg-type,union-attr]
-
-
-def test_known_events_are_left_out_and_the_others_appended(ledger: Ledger) -> None:
+def test_known_events_are_left_out_and_the_others_appended(ledger: LedgerLike) -> None:
     """In the order given; the result has all records, and says which are new."""
     run, batch = new_run_id(), drafts(6)
     first = ledger.append(run, [batch[1], batch[4]], NEW)
     made = ledger.append(run, batch, ANY, known="skip")
-    assert numbers(ledger, run) == [1, 4, 0, 2, 3, 5]
+    assert numbers(ledger.read(run)) == [1, 4, 0, 2, 3, 5]
     assert [record.version for record in made.records] == [3, 1, 4, 5, 2, 6]
     assert [record.event for record in made.records] == notes(6)
     assert [record.version for record in made.new] == [3, 4, 5, 6]
@@ -62,7 +49,7 @@ def test_known_events_are_left_out_and_the_others_appended(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("expected", [NEW, ANY, 1, 3, 99])
-def test_a_batch_that_is_known_writes_nothing(ledger: Ledger, expected: int) -> None:
+def test_a_batch_that_is_known_writes_nothing(ledger: LedgerLike, expected: int) -> None:
     """Whatever is expected, in any order and from several batches."""
     run, batch = new_run_id(), drafts(3)
     assert ledger.append(run, batch[:2], NEW, known="skip").new == tuple(ledger.read(run))
@@ -75,7 +62,7 @@ def test_a_batch_that_is_known_writes_nothing(ledger: Ledger, expected: int) -> 
     assert (again.position, again.digest) == (before[2].position, before[2].digest)
 
 
-def test_without_skip_a_batch_that_is_known_in_part_is_refused(ledger: Ledger) -> None:
+def test_without_skip_a_batch_that_is_known_in_part_is_refused(ledger: LedgerLike) -> None:
     """The default is as it was: a retry is of a whole batch."""
     run, batch = new_run_id(), drafts(3)
     ledger.append(run, batch[:2], NEW)
@@ -88,7 +75,7 @@ def test_without_skip_a_batch_that_is_known_in_part_is_refused(ledger: Ledger) -
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
-def test_another_event_under_a_known_id_is_a_conflict(ledger: Ledger, place: int) -> None:
+def test_another_event_under_a_known_id_is_a_conflict(ledger: LedgerLike, place: int) -> None:
     """Other content, another tag, an event of another run or of the parent: nothing is written."""
     run, batch = new_run_id(), drafts(2)
     ledger.append(run, batch, NEW)
@@ -109,7 +96,7 @@ def test_another_event_under_a_known_id_is_a_conflict(ledger: Ledger, place: int
         assert list(ledger.tail()) == before
 
 
-def test_the_expected_version_is_that_of_the_new_events(ledger: Ledger) -> None:
+def test_the_expected_version_is_that_of_the_new_events(ledger: LedgerLike) -> None:
     """The run's version before them; NEW means that none may be there."""
     run, batch = new_run_id(), drafts(4)
     ledger.append(run, batch[:2], NEW)
@@ -120,16 +107,16 @@ def test_the_expected_version_is_that_of_the_new_events(ledger: Ledger) -> None:
     assert ledger.append(run, batch, 2, known="skip").version == 4
 
 
-def test_a_started_run_is_mirrored_again_with_its_start(ledger: Ledger) -> None:
+def test_a_started_run_is_mirrored_again_with_its_start(ledger: LedgerLike) -> None:
     """RunStarted is left out like any other; as a second start it is refused."""
     run, batch = new_run_id(), [draft(RunStarted()), *drafts(2)]
     assert len(ledger.append(run, batch[:2], ANY, known="skip").new) == 2
     assert [r.version for r in ledger.append(run, batch, ANY, known="skip").new] == [3]
 
 
-def test_claims_are_checked_for_the_new_events(store: StoreUnderTest) -> None:
+def test_claims_are_checked_for_the_new_events(surface: Surface) -> None:
     """A known message is left out before it is asked who may write it."""
-    owner, mirror = store.open(), store.open()
+    owner, mirror = surface.open(), surface.open()
     run, said = new_run_id(), draft(message())
     owner.append(run, said, NEW)
     claim = owner.claim(run)
@@ -142,7 +129,7 @@ def test_claims_are_checked_for_the_new_events(store: StoreUnderTest) -> None:
     assert owner.head(run) == 3
 
 
-def test_blobs_of_left_out_events_are_there_already(ledger: Ledger) -> None:
+def test_blobs_of_left_out_events_are_there_already(surface: Surface, ledger: LedgerLike) -> None:
     """Only new events need theirs."""
     run = new_run_id()
     old, new = (
@@ -153,30 +140,12 @@ def test_blobs_of_left_out_events_are_there_already(ledger: Ledger) -> None:
     with pytest.raises(BlobNotFoundError):
         ledger.append(run, [old, new], ANY, known="skip")
     assert len(ledger.append(run, [old, new], ANY, known="skip", blobs=[b"other"]).new) == 1
-    assert ledger.verify_all().ok
+    assert surface.verify_all().ok
 
 
-def test_mirrors_in_one_group_record_each_event_once(store: StoreUnderTest) -> None:
-    """Group commit: what another append of the group has written is known to the next."""
-    ledger = store.open()
-    run, batch = new_run_id(), drafts(5)
-    ledger.append(run, note(99), NEW)
-    cuts = [batch[:3], batch[1:4], batch, batch[2:]]
-    outcomes = grouped(
-        ledger,
-        *(lambda cut=cut: ledger.append(run, cut, ANY, known="skip") for cut in cuts),  # type: ignore[misc]
-        lambda: ledger.append(run, Draft(note(7), batch[0].event_id), ANY, known="skip"),
-    )
-    assert [len(outcome.new) for outcome in outcomes[:4]] == [3, 1, 1, 0]
-    assert isinstance(outcomes[4], EventIdConflictError)
-    assert numbers(ledger, run) == [99, 0, 1, 2, 3, 4]
-    assert [r for made in outcomes[:4] for r in made.new] == list(ledger.read(run, after=1))
-    assert ledger.verify(run).ok
-
-
-def test_mirrors_at_once_record_each_event_once(store: StoreUnderTest) -> None:
+def test_mirrors_at_once_record_each_event_once(surface: Surface) -> None:
     """Through several handles, with windows that overlap: none is lost, none is there twice."""
-    handles = [store.open() for _ in range(3)]
+    handles = [surface.open() for _ in range(3)]
     for seed in range(4):
         run, batch = new_run_id(), drafts(24)
 
@@ -191,10 +160,10 @@ def test_mirrors_at_once_record_each_event_once(store: StoreUnderTest) -> None:
         ids = [str(record.event_id) for record in handles[0].read(run)]
         assert sorted(ids) == sorted(str(one.event_id) for one in batch)
         assert sorted(one for own in found for one in own) == sorted(ids)
-    assert handles[1].verify_all().ok
+    assert surface.verify_all().ok
 
 
-def mirrored(ledger: Ledger, run: object, cut: list[Draft]) -> list[str]:
+def mirrored(ledger: LedgerLike, run: object, cut: list[Draft]) -> list[str]:
     """Append as a mirror does: when the outcome is unknown, append the same drafts again."""
     while True:
         try:
@@ -205,46 +174,9 @@ def mirrored(ledger: Ledger, run: object, cut: list[Draft]) -> list[str]:
         return [str(record.event_id) for record in made.new]
 
 
-@pytest.mark.parametrize("written", [True, False], ids=["committed", "lost"])
-def test_a_mirror_whose_outcome_is_unknown_is_repeated(
-    ledger: Ledger, written: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With all drafts of the error, known and new, whether or not the commit went through."""
-    run, batch = new_run_id(), drafts(4)
-    ledger.append(run, batch[1:3], NEW)
-    write = ledger.store.write
-
-    def breaks(work: Callable[[Transaction], Any]) -> Any:
-        monkeypatch.setattr(ledger.store, "write", write)
-        if written:
-            write(work)
-        raise StoreUnavailableError("The connection broke.")
-
-    monkeypatch.setattr(ledger.store, "write", breaks)
-    with pytest.raises(StoreUnavailableError) as caught:
-        ledger.append(run, batch, ANY, known="skip")
-    again = ledger.append(run, caught.value.drafts, ANY, known="skip")
-    assert len(again.new) == (0 if written else 2)
-    assert numbers(ledger, run) == [1, 2, 0, 3]
-
-
-def test_the_async_ledger_mirrors_too(store: StoreUnderTest) -> None:
-    """Tasks at once: it is the same method."""
-    run, batch = new_run_id(), drafts(12)
-
-    async def mirror() -> list[int]:
-        ledger = AsyncLedger(store.open())
-        cuts = [batch[start : start + 4] for start in range(0, 10, 2)]
-        appends = (ledger.append(run, cut, ANY, known="skip") for cut in cuts)
-        return [len(made.new) for made in await asyncio.gather(*appends)]
-
-    assert sum(asyncio.run(mirror())) == 12
-    assert store.open().head(run) == 12
-
-
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cuts=st.lists(st.lists(st.integers(0, 9), min_size=1, unique=True), max_size=8))
-def test_any_mirroring_records_each_event_once(ledger: Ledger, cuts: list[list[int]]) -> None:
+def test_any_mirroring_records_each_event_once(ledger: LedgerLike, cuts: list[list[int]]) -> None:
     """In the order in which they first came, whatever comes again in which batch."""
     run, batch = uuid4(), drafts(10)
     model: list[int] = []
@@ -255,4 +187,4 @@ def test_any_mirroring_records_each_event_once(ledger: Ledger, cuts: list[list[i
         assert [r.event.data["number"] for r in made.new] == new  # type: ignore[union-attr]
         assert [r.event.data["number"] for r in made.records] == cut  # type: ignore[union-attr]
         assert made.duplicate == (not new)
-        assert numbers(ledger, run) == model
+        assert numbers(ledger.read(run)) == model

@@ -6,8 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from tests.conformance.harness import StoreUnderTest
+from tests.conformance.ledger_like import LedgerLike
 from tests.conformance.samples import message, note, notes
+from tests.conformance.surfaces import Surface
 from turnledger.ledger import (
     ANY,
     NEW,
@@ -17,7 +18,6 @@ from turnledger.ledger import (
     ForkPointError,
     InvalidEventError,
     InvalidInputError,
-    Ledger,
     RunCompleted,
     RunNotFoundError,
     RunStarted,
@@ -26,12 +26,12 @@ from turnledger.ledger import (
 )
 
 
-def line(ledger: Ledger, run: UUID) -> list[tuple[UUID, int]]:
+def line(ledger: LedgerLike, run: UUID) -> list[tuple[UUID, int]]:
     return [(record.run_id, record.version) for record in ledger.read(run)]
 
 
 @pytest.fixture
-def parent(ledger: Ledger) -> UUID:
+def parent(ledger: LedgerLike) -> UUID:
     """A run of five commits of one event each."""
     run = new_run_id()
     for version in range(5):
@@ -39,7 +39,7 @@ def parent(ledger: Ledger) -> UUID:
     return run
 
 
-def test_a_fork_reads_its_parents_prefix_and_then_its_own(ledger: Ledger, parent: UUID) -> None:
+def test_a_fork_reads_its_parents_prefix_and_then_its_own(ledger: LedgerLike, parent: UUID) -> None:
     """Its first own event is RunStarted at version at + 1."""
     child = ledger.fork(parent, 3, tags={"why": "what if"})
     ledger.append(child, notes(2), 4)
@@ -60,14 +60,14 @@ def test_a_fork_reads_its_parents_prefix_and_then_its_own(ledger: Ledger, parent
     assert info.started_at == ledger.record(child, 4).recorded_at
 
 
-def test_a_prefix_is_shared_and_never_copied(ledger: Ledger, parent: UUID) -> None:
+def test_a_prefix_is_shared_and_never_copied(ledger: LedgerLike, parent: UUID) -> None:
     """A fork adds one record to the ledger, whatever the length of its prefix."""
     before = len(list(ledger.tail()))
     ledger.fork(parent, 5)
     assert len(list(ledger.tail())) == before + 1
 
 
-def test_ranges_cross_the_fork_both_ways(ledger: Ledger, parent: UUID) -> None:
+def test_ranges_cross_the_fork_both_ways(ledger: LedgerLike, parent: UUID) -> None:
     """after, until, pages and backwards mean the same in a lineage as in a run."""
     child = ledger.fork(parent, 3)
     ledger.append(child, notes(3), ANY)
@@ -82,7 +82,7 @@ def test_ranges_cross_the_fork_both_ways(ledger: Ledger, parent: UUID) -> None:
     assert [ledger.record(child, r.version) for r in whole] == whole
 
 
-def test_a_parent_that_grows_does_not_change_its_child(ledger: Ledger, parent: UUID) -> None:
+def test_a_parent_that_grows_does_not_change_its_child(ledger: LedgerLike, parent: UUID) -> None:
     """The child left at `at` and sees nothing that came after."""
     child = ledger.fork(parent, 5)
     before = list(ledger.read(child))
@@ -94,7 +94,7 @@ def test_a_parent_that_grows_does_not_change_its_child(ledger: Ledger, parent: U
     assert len(list(ledger.read(other))) == 10
 
 
-def test_a_child_that_grows_does_not_change_its_parent(ledger: Ledger, parent: UUID) -> None:
+def test_a_child_that_grows_does_not_change_its_parent(ledger: LedgerLike, parent: UUID) -> None:
     """Own versions of parent and child are separate."""
     child = ledger.fork(parent, 2)
     ledger.append(child, notes(9), 3)
@@ -102,7 +102,7 @@ def test_a_child_that_grows_does_not_change_its_parent(ledger: Ledger, parent: U
     assert ledger.append(parent, note(), 5).version == 6
 
 
-def test_a_child_expects_its_own_versions(ledger: Ledger, parent: UUID) -> None:
+def test_a_child_expects_its_own_versions(ledger: LedgerLike, parent: UUID) -> None:
     """The child's version counts on from where it left its parent."""
     child = ledger.fork(parent, 2)
     assert ledger.head(child) == 3
@@ -112,7 +112,9 @@ def test_a_child_expects_its_own_versions(ledger: Ledger, parent: UUID) -> None:
     assert ledger.append(child, note(), 3).version == 4
 
 
-def test_forks_of_forks_read_the_whole_lineage(ledger: Ledger, parent: UUID) -> None:
+def test_forks_of_forks_read_the_whole_lineage(
+    surface: Surface, ledger: LedgerLike, parent: UUID
+) -> None:
     """Three generations deep, with a fork at, before and after each boundary."""
     child = ledger.fork(parent, 3)
     ledger.append(child, note(), 4)
@@ -133,10 +135,10 @@ def test_forks_of_forks_read_the_whole_lineage(ledger: Ledger, parent: UUID) -> 
         backwards = [(r.run_id, r.version) for r in ledger.read(run, backwards=True)]
         assert backwards == line(ledger, run)[::-1]
         assert ledger.verify(run).ok
-    assert ledger.verify_all().ok
+    assert surface.verify_all().ok
 
 
-def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID) -> None:
+def test_the_chain_goes_on_from_the_parents_digest(ledger: LedgerLike, parent: UUID) -> None:
     """Two children at different versions have different digests for the same event."""
     from turnledger.ledger.events.chain import link
 
@@ -153,7 +155,7 @@ def test_the_chain_goes_on_from_the_parents_digest(ledger: Ledger, parent: UUID)
     )
 
 
-def test_the_middle_of_a_commit_is_no_place_to_fork(ledger: Ledger) -> None:
+def test_the_middle_of_a_commit_is_no_place_to_fork(surface: Surface, ledger: LedgerLike) -> None:
     """`at` must end a commit, in a child's own part too; the error names the nearest that do."""
     run = new_run_id()
     ledger.append(run, notes(3), NEW)
@@ -170,10 +172,10 @@ def test_the_middle_of_a_commit_is_no_place_to_fork(ledger: Ledger) -> None:
         assert refused.value.nearest == nearest
     for at in (3, 4, 6):
         ledger.fork(child, at)
-    assert ledger.verify_all().ok
+    assert surface.verify_all().ok
 
 
-def test_a_version_that_is_not_there_is_no_place_to_fork(ledger: Ledger, parent: UUID) -> None:
+def test_a_version_that_is_not_there_is_no_place_to_fork(ledger: LedgerLike, parent: UUID) -> None:
     """Beyond the head there is nothing to go on from."""
     for at in (6, 7, 2**53):
         with pytest.raises(ForkPointError, match="version 5"):
@@ -182,7 +184,9 @@ def test_a_version_that_is_not_there_is_no_place_to_fork(ledger: Ledger, parent:
 
 
 @pytest.mark.parametrize("at", [0, -1, 2**60, "2", 1.5, 2.0, True, None])
-def test_what_is_no_version_is_no_place_to_fork(ledger: Ledger, parent: UUID, at: object) -> None:
+def test_what_is_no_version_is_no_place_to_fork(
+    ledger: LedgerLike, parent: UUID, at: object
+) -> None:
     """`at` is a whole number from 1 on."""
     # A number that can't be a version is refused with the event, anything else as an argument.
     refused = InvalidEventError if isinstance(at, int) else InvalidInputError
@@ -191,7 +195,7 @@ def test_what_is_no_version_is_no_place_to_fork(ledger: Ledger, parent: UUID, at
     assert len(list(ledger.runs())) == 1
 
 
-def test_an_unknown_parent_is_an_error(ledger: Ledger) -> None:
+def test_an_unknown_parent_is_an_error(ledger: LedgerLike) -> None:
     """By fork, by continuation, and by an appended RunStarted."""
     nobody = new_run_id()
     with pytest.raises(RunNotFoundError, match=str(nobody)):
@@ -203,7 +207,7 @@ def test_an_unknown_parent_is_an_error(ledger: Ledger) -> None:
     assert list(ledger.tail()) == []
 
 
-def test_nobody_is_their_own_parent(ledger: Ledger, parent: UUID) -> None:
+def test_nobody_is_their_own_parent(ledger: LedgerLike, parent: UUID) -> None:
     """Neither a new run nor one that exists."""
     run = new_run_id()
     with pytest.raises(RunNotFoundError):
@@ -212,7 +216,7 @@ def test_nobody_is_their_own_parent(ledger: Ledger, parent: UUID) -> None:
         ledger.append(parent, RunStarted(parent=parent, at=1, kind="fork"), ANY)
 
 
-def test_a_child_may_have_an_id_of_the_callers(ledger: Ledger, parent: UUID) -> None:
+def test_a_child_may_have_an_id_of_the_callers(ledger: LedgerLike, parent: UUID) -> None:
     """A child whose id is taken is a conflict."""
     child = new_run_id()
     assert ledger.fork(parent, 2, child=child) == child
@@ -220,7 +224,7 @@ def test_a_child_may_have_an_id_of_the_callers(ledger: Ledger, parent: UUID) -> 
         ledger.fork(parent, 2, child=parent)
 
 
-def test_a_continuation_goes_on_from_the_end(ledger: Ledger, parent: UUID) -> None:
+def test_a_continuation_goes_on_from_the_end(ledger: LedgerLike, parent: UUID) -> None:
     """Or from a version that is named; its kind says what it is."""
     child = ledger.continuation(parent, tags={"session": "s"})
     other = ledger.continuation(parent, at=2)
@@ -233,9 +237,9 @@ def test_a_continuation_goes_on_from_the_end(ledger: Ledger, parent: UUID) -> No
         ledger.continuation(parent, at=0)
 
 
-def test_a_child_begins_anew(store: StoreUnderTest) -> None:
+def test_a_child_begins_anew(surface: Surface) -> None:
     """Status, epoch, prompt and tags are the child's own; the parent's lease is not its."""
-    ledger, other = store.open(), store.open()
+    ledger, other = surface.open(), surface.open()
     run = new_run_id()
     ledger.append(run, RunStarted(tags={"a": "b"}), NEW)
     claim = ledger.claim(run)
@@ -255,7 +259,7 @@ def test_a_child_begins_anew(store: StoreUnderTest) -> None:
         assert other.claim(child).epoch == 1
 
 
-def test_a_fork_may_come_with_more_events(ledger: Ledger, parent: UUID) -> None:
+def test_a_fork_may_come_with_more_events(ledger: LedgerLike, parent: UUID) -> None:
     """RunStarted of a child is an event like others: a batch can begin with it."""
     child = new_run_id()
     begin = RunStarted(parent=parent, at=2, kind="fork")
@@ -265,21 +269,21 @@ def test_a_fork_may_come_with_more_events(ledger: Ledger, parent: UUID) -> None:
         ledger.fork(child, 3)
 
 
-def test_a_child_is_read_through_handles_that_never_saw_it(store: StoreUnderTest) -> None:
+def test_a_child_is_read_through_handles_that_never_saw_it(surface: Surface) -> None:
     """The lineage is in the store."""
-    one = store.open()
+    one = surface.open()
     run = new_run_id()
     one.append(run, notes(2), NEW)
     child = one.fork(run, 2)
-    two = store.open()
+    two = surface.open()
     assert line(two, child) == [(run, 1), (run, 2), (child, 3)]
     grandchild = two.fork(child, 3)
     assert line(one, grandchild) == [(run, 1), (run, 2), (child, 3), (grandchild, 4)]
 
 
-def test_forking_again_with_the_same_child_is_a_retry(store: StoreUnderTest) -> None:
+def test_forking_again_with_the_same_child_is_a_retry(surface: Surface) -> None:
     """A caller who doesn't know whether a fork was made may just make it again."""
-    ledger = store.open()
+    ledger = surface.open()
     run, child = new_run_id(), new_run_id()
     ledger.append(run, notes(3), NEW)
     assert ledger.fork(run, 3, child=child) == ledger.fork(run, 3, child=child) == child

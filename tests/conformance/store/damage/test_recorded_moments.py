@@ -8,26 +8,16 @@ from uuid import UUID
 import pytest
 
 from tests.conformance.harness import StoreUnderTest, Vandal
-from tests.conformance.samples import note, notes
+from tests.conformance.samples import note
 from turnledger.ledger import (
-    ANY,
     NEW,
-    AppendRefusedError,
     IntegrityFailureError,
     Ledger,
-    SystemClock,
     export_runs,
     new_run_id,
 )
 from turnledger.ledger.clock import LAST_MOMENT
 from turnledger.ledger.events.chain import GENESIS, link
-
-
-class Late(SystemClock):
-    """A clock that has come to the end of time."""
-
-    def micros(self) -> int:
-        return LAST_MOMENT
 
 
 def recorded(store: StoreUnderTest, moment: int) -> tuple[Ledger, UUID]:
@@ -45,18 +35,6 @@ def forge(vandal: Vandal, position: int, run: UUID, moment: int, digest: bytes) 
     assert vandal.change(position, "digest", digest)
     for column, value in (("recorded_at", moment), ("started_at", moment), ("digest", digest)):
         assert vandal.change_run(run, column, value)
-
-
-def test_nothing_is_recorded_after_the_last_moment(store: StoreUnderTest) -> None:
-    """At it, once; what would have to come later is refused, and changes nothing."""
-    ledger, run = store.open(clock=Late()), new_run_id()
-    ledger.append(run, notes(2), NEW)
-    with pytest.raises(AppendRefusedError, match="year 9000"):
-        ledger.append(run, note(), ANY)
-    with pytest.raises(AppendRefusedError, match="year 9000"):
-        store.open().append(run, note(), ANY)
-    assert [record.recorded_at.year for record in ledger.read(run)] == [9000, 9000]
-    assert ledger.verify_all().ok
 
 
 @pytest.mark.parametrize("moment", [2**62, LAST_MOMENT + 1, 0, -5])

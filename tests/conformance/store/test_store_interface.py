@@ -45,3 +45,7 @@ def test_rows_by_position_are_what_tail_gives(ledger: Ledger) -> None:
         assert rows_after(places[3], 2, places[6]) == rows[4:6]
         assert rows_after(places[3], 100, places[3]) == []
         assert rows_after(places[-1], 100) == []
+    assert store.rows_before(2**63 - 1, 100) == rows[::-1]
+    assert store.rows_before(places[4], 100) == rows[:4][::-1]
+    assert store.rows_before(places[4], 3) == rows[1:4][::-1]
+    assert store.rows_before(places[0], 100) == []

@@ -39,7 +39,7 @@ from turnledger.ledger import (
 from turnledger.ledger.events.types import CATALOGUE
 from turnledger.ledger.integrity.seal import Seal, make_seal
 
-HISTORIES = Path(__file__).parents[1] / "replay" / "histories"
+HISTORIES = Path(__file__).parents[2] / "replay" / "histories"
 GOLDEN = {str(path.relative_to(HISTORIES)): path for path in sorted(HISTORIES.rglob("*.jsonl"))}
 # To the server and back, through the process's memory, and into a file again.
 JOURNEY = ("sqlite", "postgres", "sqlite", "memory", "sqlite")
