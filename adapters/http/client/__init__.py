@@ -1,0 +1,1 @@
+"""Clients of the HTTP API with the surface of a Ledger, synchronous and for asyncio."""

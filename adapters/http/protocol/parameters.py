@@ -1,0 +1,79 @@
+"""Parameters that several operations have, with the bounds that the document shows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeAlias
+from uuid import UUID
+
+from fastapi import Header, Path, Query
+from pydantic import AfterValidator, BeforeValidator
+
+from turnledger.ledger.arguments import INT64
+
+LARGEST = 2**53
+# PostgreSQL stores no NUL.
+TEXT = r"^[^\x00]*$"
+
+
+def _is_text_of_a_moment(value: Any) -> Any:
+    """Not a number of seconds, which pydantic takes for a time too."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        raise ValueError("expected a date and time, like 2026-01-31T12:00:00Z")
+    return value
+
+
+def _has_zone(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError("expected a time zone: add Z")
+    return moment
+
+
+Moment: TypeAlias = Annotated[
+    datetime, BeforeValidator(_is_text_of_a_moment), AfterValidator(_has_zone)
+]
+
+RunPath: TypeAlias = Annotated[UUID, Path(description="The run's id.")]
+VersionPath: TypeAlias = Annotated[
+    int, Path(ge=1, le=LARGEST, description="A version of the run: 1 is its first event.")
+]
+AtOrLast: TypeAlias = Annotated[
+    int | None,
+    Query(ge=0, le=LARGEST, description="The version; without it, the last. 0 is the start."),
+]
+After: TypeAlias = Annotated[int, Query(ge=0, le=LARGEST, description="Only what is above this.")]
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
+LimitOrAll: TypeAlias = Annotated[
+    int | None,
+    Query(ge=1, le=LARGEST, description="How many at most; 1,000 but for NDJSON. Default: 100."),
+]
+Full: TypeAlias = Annotated[bool, Query(description="With the events' data, up to 64 kB of each.")]
+# An optional header is absent, not null, in the document too: see document.py.
+IfMatch: TypeAlias = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='The version that the run must have: `"12"`.',
+        pattern='^"?[0-9]{1,19}"?$',
+    ),
+]
+# A matter of caches, which send it by themselves: what it does is in HTTP, not in the document.
+IfNoneMatch: TypeAlias = Annotated[
+    str | None, Header(alias="If-None-Match", max_length=1000, include_in_schema=False)
+]
+IfNew: TypeAlias = Annotated[
+    Literal["*"] | None,
+    Header(alias="If-None-Match", description="`*`: the run must not exist yet."),
+]
+FromPage: TypeAlias = Annotated[
+    Literal["1"], Header(alias="X-Turnledger", description="No form of another site can send it.")
+]
+EpochHeader: TypeAlias = Annotated[
+    int | None,
+    Header(
+        alias="Turnledger-Epoch",
+        ge=INT64.start,
+        le=INT64.stop - 1,
+        description="The epoch of the worker's claim.",
+    ),
+]

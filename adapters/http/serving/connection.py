@@ -1,0 +1,273 @@
+"""Connection of the server: uvicorn's HTTP/1.1 protocol with the limits that it lacks.
+
+uvicorn waits for a head as long as a client sends a byte now and then, for a client that reads
+nothing, and takes any number of connections. Timers here end those. The times and sizes of
+bodies are limited where they are read (`limits.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from asyncio import Transport
+from collections.abc import Callable
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from time import time
+from typing import TYPE_CHECKING, Any, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from turnledger.adapters.http.protocol import problems
+from turnledger.adapters.http.protocol.problems import ProblemError
+from turnledger.adapters.http.serving.limits import full, refusal
+from turnledger.adapters.http.serving.settings import Limits
+
+if TYPE_CHECKING:
+    from asyncio import TimerHandle
+
+    from uvicorn.config import Config
+
+# A connection with unread input is not closed at once: the kernel would reset it, and the client
+# might never see the answer. For so long what still comes is read and dropped, up to this much.
+LINGER_SECONDS = 2.0
+LINGER_BYTES = 1024 * 1024
+# h11 repeats the line that it refuses, which may have a token in it.
+_QUOTED = re.compile(r":? (bytearray\(|b['\"]).*", re.DOTALL)
+
+
+class Connections(ServerState):
+    """The open connections of a server, and what they share.
+
+    Args:
+        limits: Limits of the server.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        super().__init__()
+        self.limits = limits
+        # Those whose request's head is not complete, the one that waits longest first.
+        self.waiting: dict[GuardedConnection, None] = {}
+
+    def guarded(self) -> tuple[GuardedConnection, ...]:
+        """The open connections; uvicorn's type of them names its own classes."""
+        return cast("tuple[GuardedConnection, ...]", tuple(self.connections))
+
+    def make_room(self, new: GuardedConnection) -> None:
+        """Keep to the limit: close the one that has waited longest, or refuse the new one."""
+        if len(self.connections) <= self.limits.connections:
+            return
+        oldest = next(iter(self.waiting))
+        if oldest is new:
+            new.refuse(full(f"The server has {self.limits.connections} connections."))
+        else:
+            oldest.abort()
+
+
+class GuardedConnection(H11Protocol):
+    """HTTP/1.1 connection with limits.
+
+    Args:
+        config: uvicorn's settings, with the application.
+        shared: The open connections.
+        app_state: State of the application's lifespan.
+    """
+
+    server_state: Connections
+
+    def __init__(self, config: Config, shared: Connections, app_state: dict[str, Any]) -> None:
+        super().__init__(config, shared, app_state)
+        self._limits = shared.limits
+        self._timer: TimerHandle | None = None  # for the head, then for hanging up
+        self._write_timer: TimerHandle | None = None
+        self._hung_up = False
+        self._dropped = 0  # bytes that came since
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self._socket = transport
+        super().connection_made(cast(Transport, _HangingUp(transport, self)))
+        self._await_head()
+        self.server_state.make_room(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._hung_up = True
+        self._head_came()
+        self._stop_write_timer()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._hung_up:
+            self._drop(len(data))
+            return
+        self.server_state.default_headers = _date_header(int(time()))
+        super().data_received(data)
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        if self.conn.their_state is h11.SEND_BODY:
+            self.transport.close()  # it was answered without its body, which may be endless
+        super().on_response_complete()
+        if not self._hung_up and self._is_answering():  # the next request was there already
+            self._head_came()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    # --- time of the head ------------------------------------------------------------
+
+    def _watch_head(self) -> None:
+        if self._is_answering():
+            self._head_came()
+        elif self._timer is None and not self._hung_up:
+            self._await_head()
+
+    def _await_head(self) -> None:
+        self.server_state.waiting[self] = None
+        self._timer = self.loop.call_later(self._limits.head_seconds, self._head_is_late)
+
+    def _head_came(self) -> None:
+        self.server_state.waiting.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _head_is_late(self) -> None:
+        if not self.conn.trailing_data[0]:  # nothing came that could be answered
+            self.hang_up()
+            return
+        seconds = self._limits.head_seconds
+        detail = f"The head of the request did not come within {seconds:g} seconds."
+        self.refuse(ProblemError(problems.TOO_SLOW, detail))
+
+    # --- time of writing -------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        """Called when much is written that the client has not read."""
+        super().pause_writing()
+        self._await_reader(self._socket.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Called when the client has read most of it."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def _await_reader(self, left: int) -> None:
+        seconds = self._limits.write_seconds
+        self._write_timer = self.loop.call_later(seconds, self._check_reader, left)
+
+    def _check_reader(self, before: int) -> None:
+        left = self._socket.get_write_buffer_size()
+        if left < before:  # it is slow, but reads
+            self._await_reader(left)
+        else:
+            self.abort()
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    # --- closing ---------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        """Called while h11's error for malformed input is handled; it has the fitting status."""
+        error = sys.exception()
+        said = _QUOTED.sub("", str(error))
+        kind, detail = problems.BAD_REQUEST, f"Malformed HTTP/1.1 request: {said}."
+        if getattr(error, "error_status_hint", 400) == problems.HEAD_TOO_LARGE.status:
+            kind = problems.HEAD_TOO_LARGE
+            detail = f"The head of a request has at most {self._limits.head_bytes} bytes."
+        self.refuse(ProblemError(kind, detail))
+
+    def refuse(self, problem: ProblemError) -> None:
+        """Answer for the application, if nothing is answered yet, and close."""
+        if self._hung_up:
+            return
+        cycle = self.cycle
+        if self._is_answering():
+            cycle.disconnected = True  # what the application may still send goes nowhere
+            cycle.message_event.set()
+        if not self._is_answering() or not cycle.response_started:
+            self._socket.write(_answer(problem))
+        self.hang_up()
+
+    def shutdown(self) -> None:
+        """Begin to stop: close now, or when the request under way is answered."""
+        if self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close; what was written may still be read, for a moment."""
+        if self._hung_up:
+            return
+        self._hung_up = True
+        self._head_came()
+        self._unset_keepalive_if_required()
+        self._linger()
+        if self._input_is_read() or not self._socket.can_write_eof():
+            self._socket.close()
+        else:
+            self._socket.resume_reading()
+            self._socket.write_eof()
+
+    def _linger(self, before: int = sys.maxsize) -> None:
+        left = self._socket.get_write_buffer_size()
+        if left == 0:
+            self._timer = self.loop.call_later(LINGER_SECONDS, self.abort)
+        elif left < before:
+            self._timer = self.loop.call_later(self._limits.write_seconds, self._linger, left)
+        else:
+            self.abort()
+
+    def _drop(self, size: int) -> None:
+        self._dropped += size
+        if self._dropped > LINGER_BYTES:
+            self._socket.pause_reading()
+
+    def _input_is_read(self) -> bool:
+        if self.conn.their_state is h11.IDLE:
+            return not self.conn.trailing_data[0]
+        return self.conn.their_state not in (h11.SEND_BODY, h11.ERROR)
+
+    def abort(self) -> None:
+        """Cut the connection off, whatever is not yet written."""
+        self._head_came()
+        self._socket.abort()
+
+
+class _HangingUp:
+    """Transport whose `close` hangs up, as uvicorn closes in many places."""
+
+    def __init__(self, transport: Transport, connection: GuardedConnection) -> None:
+        self._transport = transport
+        self.close: Callable[[], None] = connection.hang_up
+        self._connection = connection
+
+    def is_closing(self) -> bool:
+        return self._connection._hung_up or self._transport.is_closing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+@lru_cache(maxsize=1)
+def _date_header(second: int) -> list[tuple[bytes, bytes]]:
+    return [(b"date", formatdate(second, usegmt=True).encode())]
+
+
+def _answer(problem: ProblemError) -> bytes:
+    response = refusal(problem)
+    headers = (
+        *_date_header(int(time())),
+        (b"connection", b"close"),
+        *response.raw_headers,
+    )
+    status = HTTPStatus(response.status_code)
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *map(b": ".join, headers)]
+    return b"\r\n".join((*lines, b"", bytes(response.body)))
